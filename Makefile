@@ -4,17 +4,18 @@ CARGO ?= cargo
 ARGS ?=
 BACKENDS ?= docker,kubernetes,slurm,ssh
 RUNTIME ?= docker
-# The suites whose processes may share a job.
-SHARED ?= managers pipe process queue queue_arrays supervisor sync
+# The suites whose processes may share a job: modules of tests/suites.
+SHARED ?= managers pipe process queue supervisor sync
 SUITES ?= conformance docker kubernetes slurm engines ssh
 FUZZ_SECONDS ?= 60
+SOAK ?= 5000
 
 # scripts/setup.sh installs into this directory where it does not run as root.
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-local run install reference test test-docs test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
-	test-cluster lint deny package bench bench-all fuzz clean
+	test-cluster lint deny package bench bench-all soak fuzz clean
 
 ## help: this list
 help:
@@ -50,9 +51,10 @@ reference: setup
 test: setup
 	$(CARGO) test --workspace --all-features $(ARGS)
 
-## test-hosts: the SHARED suites once more, with several processes in one job
+## test-hosts: queue_arrays and the SHARED suites once more, with several processes in one job
 test-hosts: setup
-	FIBER_PROCESSES_PER_JOB=3 $(CARGO) test -p fiber --all-features $(SHARED:%=--test %) $(ARGS)
+	FIBER_PROCESSES_PER_JOB=3 $(CARGO) test -p fiber --all-features --test queue_arrays $(ARGS)
+	FIBER_PROCESSES_PER_JOB=3 $(CARGO) test -p fiber --all-features --test suites -- $(or $(ARGS),$(SHARED:%=%::))
 
 ## test-nng: the tests that use links, with nng between the processes in place of Unix sockets
 test-nng: setup
@@ -116,7 +118,8 @@ deny:
 
 ## package: build each crate from the files that its package has
 package: setup
-	$(CARGO) package --workspace --exclude fiber-examples --all-features --locked $(ARGS)
+	$(CARGO) package --workspace --exclude fiber-examples \
+		--exclude fiber-test-macros --exclude fiber-test-support --all-features --locked $(ARGS)
 
 # The clusters of cluster-up, for the cases that use them if they are up.
 BENCH_CLUSTERS = KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" \
@@ -132,6 +135,11 @@ bench-all: setup
 	$(BENCH_CLUSTERS) \
 		BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib,hyperqueue \
 		$(CARGO) bench --bench suite -- $(ARGS)
+
+## soak: objects made and dropped, and a durable program killed, SOAK times (5000)
+soak: setup
+	SOAK=$(SOAK) $(CARGO) test --release -p fiber --all-features --test soak $(ARGS)
+	SOAK=$(SOAK) $(CARGO) test --release -p fiber --all-features --test durable -- killed
 
 ## fuzz: each fuzz target for FUZZ_SECONDS (60)
 fuzz: setup

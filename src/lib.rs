@@ -58,6 +58,12 @@
 //! k8s-openapi itself, takes `kubernetes-own-version` in its place, and enables one of
 //! k8s-openapi's version features.
 
+// docs.rs shows the feature that each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use fiber_actors::simulation;
 pub use fiber_actors::{actix, init, stats, supervisor, sync};
 pub use fiber_core::Meta;
 #[doc(no_inline)]
@@ -475,7 +481,8 @@ pub fn init_with(changes: impl Fn(&mut Config) + Send + Sync + 'static) {
 /// Lets a test binary start fiber's processes. Write it once, at the top of a file under `tests/`
 /// or of a crate's unit tests.
 ///
-/// A test harness has a `main` of its own. The macro calls [`init`] before that `main`.
+/// A test harness has a `main` of its own. The macro calls [`init`] before that `main`. Output of
+/// processes that a test starts belongs to the test: `cargo test` shows it if the test fails.
 ///
 /// # Examples
 /// ```
@@ -495,6 +502,7 @@ macro_rules! test_harness {
             #[ctor]
             fn fiber_test_harness() {
                 $crate::init();
+                $crate::__private::capture_in_tests();
             }
         }
     };
@@ -504,7 +512,7 @@ macro_rules! test_harness {
 #[doc(hidden)]
 pub mod __private {
     pub use ctor;
-    pub use fiber_actors::block_on_main;
+    pub use fiber_actors::{block_on_main, capture_in_tests, set_transit_time};
     pub use fiber_core::{Meta, MetaOf, inventory};
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use actix::prelude::*;
-use fiber::stats::{EventKind, PoolPhase, ProcessRole, SessionStats, Slice};
+use fiber::stats::{EventKind, PoolPhase, ProcessRole, QueueStats, SessionStats, Slice};
 use fiber::{AsyncManager, Pool, Queue};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -105,6 +105,7 @@ fn what_workers_run_is_recorded_from_the_first_request_on() {
     let pool = pool_called("bakers", 1);
     let bake = |_: u64| std::thread::sleep(Duration::from_millis(20));
     pool.map(bake, 0..2).wait().unwrap();
+    let place = format!("{{closure@{}:{}}}", file!(), line!() - 1);
     let mut connection = connect(&fiber::stats().unwrap().session);
     let mut slices = |since: f64| {
         let mut answer = ask(&mut connection, &format!("{{\"timeline\":{{\"since\":{since}}}}}"));
@@ -118,7 +119,7 @@ fn what_workers_run_is_recorded_from_the_first_request_on() {
     assert_eq!(baked.iter().map(|slice| slice.first).collect::<Vec<_>>(), [0, 1, 2]);
     for slice in &baked {
         assert_eq!((&*slice.worker, slice.count), ("worker-1", 1));
-        assert!(slice.function.ends_with("{{closure}}"), "{slice:?}");
+        assert!(slice.function.ends_with(&place), "{slice:?}");
         assert!(slice.duration > Duration::from_millis(15), "{slice:?}");
     }
     let first = baked[0].end().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
@@ -188,10 +189,17 @@ impl Handler<Add> for Adder {
 #[test]
 fn queues_and_actors_show() {
     let queue = Queue::<u64>::new().unwrap();
+    let place = format!("{}:{}", file!(), line!() - 1);
     (0..7).for_each(|number| queue.put(number).wait().unwrap());
     queue.get().wait().unwrap();
     let report = fiber::stats().unwrap().report;
-    assert!(report.queues.iter().any(|queue| (queue.length, queue.put) == (6, 7)), "{report:?}");
+    let counts = |queue: &QueueStats| (queue.length, queue.put, queue.taken);
+    let found = report.queues.iter().find(|queue| queue.name == place);
+    assert_eq!(found.map(counts), Some((6, 7, 1)), "{report:?}");
+    let named = Queue::<u64>::builder().name("jobs").build().unwrap();
+    let report = fiber::stats().unwrap().report;
+    assert!(report.queues.iter().any(|queue| queue.name == "jobs"), "{report:?}");
+    drop(named);
 
     let adder = AsyncManager::start(Adder, 1).wait().unwrap();
     for number in 0..10 {
@@ -279,6 +287,40 @@ fn a_straggler_is_reported_once() {
 }
 
 #[test]
+fn a_process_of_any_depth_ends_on_request_and_has_a_successor() {
+    let pool = pool_called("above", 1);
+    let nested = |_: u64| {
+        let inner = pool_called("below", 1);
+        inner.wait_until_ready().wait().unwrap();
+        std::thread::park();
+    };
+    let call = pool.apply(nested, 0);
+    let named = |name: &'static str| {
+        move |session: &SessionStats| {
+            let mut all = session.report.processes.iter();
+            all.find(|process| process.name == name && process.pid.is_some()).cloned()
+        }
+    };
+    let mut connection = connect(&fiber::stats().unwrap().session);
+    let name = "above/worker-1/below/worker-1";
+    for grace in [0, 60] {
+        let process = wait_for(named(name));
+        let id = serde_json::to_value(process.id).unwrap();
+        let kill = serde_json::json!({ "kill": { "process": id, "grace": grace } });
+        let answer = ask(&mut connection, &kill.to_string());
+        assert_eq!(answer, serde_json::json!({ "ok": null }), "{grace}");
+        let successor = wait_for(|session| named(name)(session).filter(|one| one.id != process.id));
+        assert_ne!(successor.pid, process.pid);
+    }
+    let head = fiber::stats().unwrap().report.processes[0].clone();
+    let id = serde_json::to_value(head.id).unwrap();
+    let kill = serde_json::json!({ "kill": { "process": id, "grace": 0 } });
+    let answer = ask(&mut connection, &kill.to_string());
+    assert!(answer["error"].as_str().unwrap().contains("end its session"), "{answer}");
+    drop(call);
+}
+
+#[test]
 fn unknown_requests_and_ended_processes_are_errors() {
     let session = fiber::stats().unwrap().session;
     let mut connection = connect(&session);
@@ -325,7 +367,7 @@ fn the_stack_of_a_worker_that_hangs_names_the_function() {
         worker.id.0
     );
     let answer = ask(&mut connection, &request);
-    let profile = answer["ok"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    let profile = answer["ok"]["folded"].as_str().unwrap_or_else(|| panic!("{answer}"));
     let samples = |line: &str| line.rsplit_once(' ')?.1.parse::<u64>().ok();
     let (here, all) = profile.lines().fold((0, 0), |(here, all), line| {
         let count = samples(line).unwrap();
@@ -339,6 +381,90 @@ fn the_stack_of_a_worker_that_hangs_names_the_function() {
     drop(call);
 }
 
+/// Returns the most memory that a process had so far.
+fn peak(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn looks_at_a_worker_take_little_of_its_memory() {
+    let pool = pool_called("lean", 1);
+    let call = pool.apply(spins_in_here, 0);
+    let worker = worker_of("lean");
+    let pid = worker.pid.unwrap();
+    let before = peak(pid);
+    let mut connection = connect(&fiber::stats().unwrap().session);
+    for request in [
+        format!("{{\"stack\":{{\"process\":{}}}}}", worker.id.0),
+        format!(
+            "{{\"profile\":{{\"process\":{},\"seconds\":0.3,\"hertz\":50,\"idle\":true}}}}",
+            worker.id.0
+        ),
+    ] {
+        let answer = ask(&mut connection, &request)["ok"].to_string();
+        assert!(answer.contains("spins_in_here"), "{answer}");
+    }
+    // The debug information of this program takes more than 100 MiB.
+    let grown = peak(pid).saturating_sub(before);
+    println!("the worker took {} KiB more", grown >> 10);
+    assert!(grown < 16 << 20, "{} MiB", grown >> 20);
+    drop(call);
+}
+
+#[test]
+fn idle_threads_of_runtimes_are_counted_and_shown_if_asked() {
+    let pool = pool_called("quiet", 1);
+    let call = pool.apply(spins_in_here, 0);
+    let worker = worker_of("quiet");
+    let mut connection = connect(&fiber::stats().unwrap().session);
+    let mut stack = |all: bool| {
+        let request = serde_json::json!({ "stack": { "process": worker.id, "all": all } });
+        let answer = ask(&mut connection, &request.to_string());
+        answer["ok"].as_str().unwrap_or_else(|| panic!("{answer}")).to_string()
+    };
+    let count = "2 idle threads of runtimes, by name: fiber-runtime, fiber-work";
+    // At times, fiber's thread has something to do.
+    let folded = loop {
+        let folded = stack(false);
+        if folded.contains(count) {
+            break folded;
+        }
+    };
+    assert!(folded.contains("spins_in_here") && !folded.contains("`fiber-runtime`"), "{folded}");
+    let all = stack(true);
+    assert!(all.contains("`fiber-runtime`: ") && !all.contains("idle threads"), "{all}");
+    assert!(all.contains("fiber_actors::"), "{all}");
+    drop(call);
+}
+
+#[test]
+fn a_profile_of_a_worker_that_sleeps_shows_where_it_waits() {
+    #[inline(never)]
+    fn sleeps_in_here(_: ()) {
+        std::thread::sleep(Duration::from_secs(3600));
+        std::hint::black_box(());
+    }
+    let pool = pool_called("asleep", 1);
+    let call = pool.apply(sleeps_in_here, ());
+    let worker = worker_of("asleep");
+    let mut connection = connect(&fiber::stats().unwrap().session);
+    let mut profile = |all: bool| {
+        let request = serde_json::json!({ "profile": {
+            "process": worker.id, "seconds": 1.0, "hertz": 50, "idle": false, "all": all
+        } });
+        let answer = ask(&mut connection, &request.to_string());
+        let profile = answer["ok"].clone();
+        assert_eq!(profile["waits"], Value::Bool(true), "{answer}");
+        profile["folded"].as_str().unwrap().to_string()
+    };
+    let folded = profile(false);
+    assert!(folded.contains("sleeps_in_here;") && !folded.contains("fiber-runtime;"), "{folded}");
+    assert!(profile(true).contains("fiber-runtime;"));
+    drop(call);
+}
+
 #[test]
 fn a_stopped_worker_does_not_answer_and_nobody_hangs() {
     let pool = pool_called("stopped", 1);
@@ -347,7 +473,10 @@ fn a_stopped_worker_does_not_answer_and_nobody_hangs() {
     let pid = rustix::process::Pid::from_raw(worker.pid.unwrap() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     let mut connection = connect(&fiber::stats().unwrap().session);
-    let answer = ask(&mut connection, &format!("{{\"stack\":{{\"process\":{}}}}}", worker.id.0));
+    let request = serde_json::json!({ "profile": {
+        "process": worker.id, "seconds": 0.1, "hertz": 50, "idle": false
+    } });
+    let answer = ask(&mut connection, &request.to_string());
     let error = answer["error"].as_str().unwrap_or_else(|| panic!("{answer}"));
     assert!(error.contains("stopped/worker-1") && error.contains("did not answer"), "{error}");
     drop(call);
@@ -367,6 +496,8 @@ fn a_stopped_process_is_seen_from_outside() {
     let answer = ask(&mut connection, &request.to_string());
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     let stack = answer["ok"].as_str().unwrap_or_else(|| panic!("{answer}"));
-    assert!(stack.contains("is stopped") && stack.contains("did not answer within"), "{stack}");
+    let problem = "no stack: `stopped/worker-1` (pid ";
+    assert!(stack.contains("is stopped") && stack.contains(problem), "{stack}");
+    assert!(stack.contains("did not answer within"), "{stack}");
     pool.apply(std::process::id, ()).wait().unwrap();
 }

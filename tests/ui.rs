@@ -17,4 +17,5 @@ fn misuse_is_a_compile_error_that_names_the_remedy() {
     tests.compile_fail("tests/ui/parameters.rs");
     tests.compile_fail("tests/ui/meta_unknown.rs");
     tests.compile_fail("tests/ui/main_elsewhere.rs");
+    tests.compile_fail("tests/ui/unused_calls.rs");
 }

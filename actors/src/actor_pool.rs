@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 
 use crate::manager::{AsyncManager, ManagerBuilder, NoSnapshots, SnapshotPolicy};
 use crate::mesh::Load;
-use crate::options::{Numbers, builder_options};
+use crate::options::{builder_options, next_name};
 use crate::remote::{RemoteAddr, RemoteMessage};
 use crate::reply::Reply;
 
@@ -222,6 +222,7 @@ impl<P> ActorPoolBuilder<P> {
     /// assert_eq!(pool.send(Greet).wait()?, "hola!");
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn start<F, Args, M>(
         self,
         factory: F,
@@ -235,12 +236,13 @@ impl<P> ActorPoolBuilder<P> {
         P: SnapshotPolicy<F::Output>,
     {
         const { assert_captures_nothing::<F>() };
-        static NUMBERS: Numbers = Numbers::new();
-        let name = self.name.unwrap_or_else(|| NUMBERS.next("actors"));
-        let start = |(number, args)| {
-            self.manager.clone().name(format!("{name}-{number}")).start(factory, args)
-        };
-        let starting: Vec<_> = args.into_iter().enumerate().map(start).collect();
+        let name = self.name.unwrap_or_else(|| next_name("actors"));
+        let mut starting = Vec::new();
+        // A closure would hide the caller, whose place names the factory.
+        for (number, args) in args.into_iter().enumerate() {
+            starting
+                .push(self.manager.clone().name(format!("{name}-{number}")).start(factory, args));
+        }
         let (routing, resend) = (self.routing, self.resend);
         Reply::new(async move {
             if starting.is_empty() {

@@ -1,14 +1,12 @@
 //! The state of actors, rings and queues that outlives the program: slots of a journal.
 
-use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use fiber_core::blob::{Blob, Blobs};
 use fiber_core::codec::EncodedValue;
 use fiber_core::{Error, Result};
-use fiber_journal::{Entry, Journal, Recorder, Store};
+use fiber_journal::{Claim, Entry, Journal, Journals, Recorder, Store};
 use parking_lot::Mutex;
 
 use crate::runtime::Runtime;
@@ -73,8 +71,7 @@ impl DurableState {
         let state = DurableState::open_shared(runtime, journal, kind, name)?;
         // An earlier object of the name may have changes on their way.
         state.store.flush();
-        let path = state.store.path().to_path_buf();
-        *state.claim.lock() = Some(Claim::new(path, state.name.clone()).ok_or_else(|| {
+        *state.claim.lock() = Some(state.store.claim(&state.name).ok_or_else(|| {
             let (word, name) = (kind.word(), name.unwrap_or_default());
             kind.refused(format!(
                 "the program has a durable {word} `{name}` in journal `{}` already: give this one \
@@ -95,13 +92,8 @@ impl DurableState {
         kind: ObjectKind,
         name: Option<&str>,
     ) -> Result<DurableState> {
-        static NUMBERS: LazyLock<Mutex<HashMap<Part, u64>>> = LazyLock::new(Mutex::default);
         let mut state = DurableState::open_shared(runtime, journal, kind, name)?;
-        let mut numbers = NUMBERS.lock();
-        let part = (state.store.path().to_path_buf(), state.name.clone());
-        let next = numbers.entry(part).or_default();
-        state.name = format!("{}#{next}", state.name);
-        *next += 1;
+        state.name = format!("{}#{}", state.name, state.store.next_number(&state.name));
         Ok(state)
     }
 
@@ -138,7 +130,8 @@ impl DurableState {
             "" => format!("{word}/{name}"),
             version => format!("{word}/{name}@{version}"),
         };
-        let store = Store::open(&journal.path(runtime.config())?, journal)?;
+        let journals: &Journals = runtime.part();
+        let store = journals.open(&journal.path(runtime.config())?, journal)?;
         Ok(DurableState { store, name, claim: Mutex::default() })
     }
 
@@ -208,27 +201,5 @@ impl<F: FnOnce(Result<()>) + Send> Entry for Changes<F> {
 
     fn recorded(self: Box<Self>, result: Result<()>) {
         (self.then)(result);
-    }
-}
-
-/// A part of a journal: its folder, and the name of the slots.
-type Part = (PathBuf, String);
-
-static CLAIMED: LazyLock<Mutex<HashSet<Part>>> = LazyLock::new(Mutex::default);
-
-/// Keeps other objects of this process from a part of a journal.
-struct Claim(Part);
-
-impl Claim {
-    fn new(path: PathBuf, name: String) -> Option<Claim> {
-        let part = (path, name);
-        let is_free = CLAIMED.lock().insert(part.clone());
-        is_free.then(|| Claim(part))
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        CLAIMED.lock().remove(&self.0);
     }
 }

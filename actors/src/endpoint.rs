@@ -13,6 +13,8 @@ use fiber_transport::{
 };
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
+use crate::parts::Parts;
+
 /// Time limit for connecting and the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -36,6 +38,8 @@ pub(crate) const SPANS: u8 = 3;
 /// The data that the runtime and its mesh share.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
+    /// The values that modules keep for the session.
+    pub(crate) parts: &'static Parts,
     pub(crate) id: ProcessId,
     pub(crate) config: Config,
     pub(crate) key: SessionKey,
@@ -47,13 +51,14 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(
+        parts: &'static Parts,
         id: ProcessId,
         config: Config,
         key: SessionKey,
         arbiter: ArbiterHandle,
     ) -> &'static Endpoint {
         let session = key.session();
-        Box::leak(Box::new(Endpoint { id, config, key, session, arbiter }))
+        Box::leak(Box::new(Endpoint { parts, id, config, key, session, arbiter }))
     }
 
     /// Runs a future on the thread of the links.

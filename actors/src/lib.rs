@@ -2,6 +2,9 @@
 //!
 //! Users name the crate `fiber`, which re-exports what they need from here.
 
+// docs.rs shows the feature that each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod actor_pool;
 mod blocking;
 mod durable;
@@ -15,10 +18,12 @@ mod metrics;
 mod metrics;
 mod objects;
 mod options;
+mod parts;
 mod pipe;
 mod pool;
 mod process;
 mod queue;
+mod random;
 mod remote;
 mod reply;
 mod ring;
@@ -28,14 +33,20 @@ pub mod supervisor;
 pub mod sync;
 mod timeline;
 mod tokio_runtime;
+#[cfg(test)]
+mod trace;
 
 #[doc(no_inline)]
 pub use actix;
 pub use actor_pool::{ActorPool, ActorPoolBuilder, Routing, UnspecifiedActor};
 pub use blocking::{Blocking, block_on_main};
+#[doc(hidden)]
+pub use fiber_backends::capture_in_tests;
 pub use manager::{
     AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots, SyncManager,
 };
+#[doc(hidden)]
+pub use mesh::set_transit_time;
 #[cfg(feature = "metrics")]
 #[doc(hidden)]
 pub use metrics::page as metrics_page;
@@ -50,6 +61,9 @@ pub use reply::Reply;
 pub use ring::{
     NoArguments, Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
 };
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use runtime::simulation;
 pub use runtime::{init, stats};
 /// Export of spans by OpenTelemetry.
 #[cfg(feature = "opentelemetry")]

@@ -163,6 +163,7 @@ impl<A: Actor> AsyncManager<A> {
     /// assert_eq!(counter.send(Add(2)).wait()?, 7);
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn start<F, Args, M>(factory: F, args: Args) -> Reply<AsyncManager<A>>
     where
         A: Actor<Context = Context<A>>,
@@ -303,6 +304,7 @@ impl<A: Actor> SyncManager<A> {
     ///
     /// # Errors
     /// As [`ManagerBuilder::start`].
+    #[track_caller]
     pub fn start<F, Args, M>(factory: F, args: Args) -> Result<SyncManager<A>>
     where
         A: Actor<Context = Context<A>>,

@@ -12,6 +12,7 @@ mod alarm;
 mod channel;
 mod deadlines;
 mod flush;
+mod held_back;
 mod holders;
 mod inbox;
 mod owned;
@@ -24,7 +25,7 @@ mod route;
 mod routing;
 mod wire;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
@@ -36,6 +37,7 @@ pub(crate) use self::alarm::Alarm;
 pub(crate) use self::channel::Channel;
 pub(crate) use self::deadlines::{Answer, Deadlines, Unanswered, Waiter};
 pub(crate) use self::flush::flush;
+pub(crate) use self::held_back::HeldBack;
 pub(crate) use self::holders::{Change, Token};
 pub(crate) use self::inbox::{Inbox, IncomingMessage, Responder};
 pub(crate) use self::owned::OwnedActor;
@@ -43,6 +45,7 @@ pub(crate) use self::peer::MeshPeer;
 pub(crate) use self::pending::{Load, Pending};
 pub(crate) use self::port::{PeerId, Port, Request, Requester, push, push_head};
 pub(crate) use self::registry::Registry;
+pub use self::registry::set_transit_time;
 pub(crate) use self::route::Route;
 pub(crate) use self::wire::{
     ActorId, AnswerFrame, CallFailure, IncarnationEnd, PORT_HEAD, Payload, PortId, ProcessRef,
@@ -56,6 +59,8 @@ const ROUTES: usize = 64;
 /// An owned actor: its owner, and its number there.
 type RouteId = (ProcessId, ActorId);
 
+type AfterLoss = Box<dyn Fn(ProcessId) -> bool + Send + Sync>;
+
 /// The links of this process, and what other processes can reach here.
 pub(crate) struct Mesh {
     endpoint: &'static Endpoint,
@@ -68,7 +73,10 @@ pub(crate) struct Mesh {
     max_routes: AtomicUsize,
     deadlines: Deadlines,
     /// Called after the loss of each connected process.
-    after_loss: OnceLock<fn(ProcessId) -> bool>,
+    after_loss: OnceLock<AfterLoss>,
+    held_back: HeldBack,
+    /// The number of the next request that may be withdrawn.
+    tickets: AtomicU64,
     /// The lost processes that this one connects to again, and when each was lost.
     reconnecting: DashMap<ProcessId, Instant>,
 }
@@ -84,6 +92,8 @@ impl Mesh {
             max_routes: AtomicUsize::new(ROUTES),
             deadlines: Deadlines::new(endpoint),
             after_loss: OnceLock::new(),
+            held_back: HeldBack::default(),
+            tickets: AtomicU64::new(0),
             reconnecting: DashMap::new(),
         }
     }
@@ -91,8 +101,18 @@ impl Mesh {
     /// Has `call` called after the loss of each connected process, and again while it returns that
     /// it has sent something to that process and no connection is made. Later calls of this are
     /// ignored.
-    pub(crate) fn after_loss(&self, call: fn(ProcessId) -> bool) {
-        self.after_loss.get_or_init(|| call);
+    pub(crate) fn after_loss(&self, call: impl Fn(ProcessId) -> bool + Send + Sync + 'static) {
+        self.after_loss.get_or_init(|| Box::new(call));
+    }
+
+    /// Returns the frames that are held back to be sent with others.
+    pub(crate) fn held_back(&self) -> &HeldBack {
+        &self.held_back
+    }
+
+    /// Returns a number that no other request of this process has.
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.tickets.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns what other processes can reach here.

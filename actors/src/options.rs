@@ -1,8 +1,12 @@
 //! Options that the builders of processes share: each is defined here once.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
 
+use fiber_backends::ChildOutput;
 use fiber_core::{Config, Error, Meta, OutputMode, Result};
+use parking_lot::Mutex;
+
+use crate::parts::Parts;
 
 /// The options of every builder that starts processes.
 #[derive(Clone, Debug, Default)]
@@ -14,9 +18,9 @@ pub(crate) struct ProcessOptions {
 }
 
 impl ProcessOptions {
-    /// Returns the name, or `prefix` with the next number: `pool-1`, `pool-2` and so on.
-    pub(crate) fn name_or_numbered(&self, prefix: &str, numbers: &Numbers) -> String {
-        self.name.clone().unwrap_or_else(|| numbers.next(prefix))
+    /// Returns the name, or the next of this thread's session: `pool-1`, `pool-2` and so on.
+    pub(crate) fn name_or_numbered(&self, prefix: &'static str) -> String {
+        self.name.clone().unwrap_or_else(|| next_name(prefix))
     }
 
     /// Returns how many processes share a job.
@@ -32,24 +36,24 @@ impl ProcessOptions {
         Ok(count)
     }
 
-    /// Returns where the output goes.
-    pub(crate) fn output_mode(&self, config: &Config) -> OutputMode {
-        self.output.unwrap_or(config.output)
+    /// Returns where the output goes of processes that the current thread asks for.
+    pub(crate) fn output(&self, config: &Config) -> ChildOutput {
+        ChildOutput::new(self.output.unwrap_or(config.output))
     }
 }
 
-/// Numbers for default names, from 1.
-#[derive(Debug)]
-pub(crate) struct Numbers(AtomicU64);
+/// The last number of each default name.
+#[derive(Default)]
+struct Numbers(Mutex<HashMap<&'static str, u64>>);
 
-impl Numbers {
-    pub(crate) const fn new() -> Numbers {
-        Numbers(AtomicU64::new(1))
-    }
-
-    pub(crate) fn next(&self, prefix: &str) -> String {
-        format!("{prefix}-{}", self.0.fetch_add(1, Ordering::Relaxed))
-    }
+/// Returns a default name that is the first of this thread's session: `prefix` with a number from 1
+/// on.
+pub(crate) fn next_name(prefix: &'static str) -> String {
+    let numbers: &Numbers = Parts::current().get();
+    let mut numbers = numbers.0.lock();
+    let last = numbers.entry(prefix).or_default();
+    *last += 1;
+    format!("{prefix}-{last}")
 }
 
 /// Defines the methods of options that builders share, with the fields in which they are stored.
@@ -120,6 +124,7 @@ macro_rules! builder_options {
         /// Its arguments are one value, or a tuple for a function of several. They are encoded
         /// once, here, and travel to each process.
         $(#[$text])*
+        #[track_caller]
         pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> Self
         where
             F: fiber_core::Function<A, M, Output: fiber_core::Output<N>>,
@@ -142,6 +147,7 @@ macro_rules! builder_options {
         /// text its reason.
         ///
         $(#[$text])*
+        #[track_caller]
         pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> Self
         where
             F: fiber_core::Function<A, M, Output: fiber_core::TryOutput<N>>,

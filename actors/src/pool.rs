@@ -19,6 +19,8 @@ mod scheduler;
 mod state;
 mod stats;
 mod submit;
+#[cfg(feature = "simulation")]
+mod trace;
 mod wire;
 mod worker;
 mod worker_handle;
@@ -176,6 +178,7 @@ impl Pool {
     /// assert_eq!(pool.apply(|a: i32, b: i32| a + b, (1, 2)).wait()?, 3);
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn apply<F, A, M, N>(
         &self,
         function: F,
@@ -204,6 +207,7 @@ impl Pool {
     /// assert!(error.to_string().contains("invalid digit"));
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn try_apply<F, A, M, N>(
         &self,
         function: F,
@@ -232,6 +236,7 @@ impl Pool {
     /// assert_eq!(pool.map(|x: u64| x * x, 0..5).wait()?, [0, 1, 4, 9, 16]);
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn map<F, I, M, N>(&self, function: F, items: I) -> MapCall<<F::Output as Output<N>>::Value>
     where
         F: Function<I::Item, M, Output: Output<N>>,
@@ -255,6 +260,7 @@ impl Pool {
     /// assert_eq!(numbers, [1, 2]);
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn try_map<F, I, M, N>(
         &self,
         function: F,
@@ -286,6 +292,7 @@ impl Pool {
     /// assert_eq!(first?, [0, 1, 4]);
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn imap<F, I, M, N>(
         &self,
         function: F,
@@ -315,6 +322,7 @@ impl Pool {
     /// assert_eq!(numbers.next().unwrap()?, 3);
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn try_imap<F, I, M, N>(
         &self,
         function: F,
@@ -349,6 +357,7 @@ impl Pool {
     /// assert_eq!(sum, 30);
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn imap_unordered<F, I, M, N>(
         &self,
         function: F,
@@ -376,6 +385,7 @@ impl Pool {
     /// assert_eq!(numbers.wait().flatten().sum::<u32>(), 4); // without the failure
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn try_imap_unordered<F, I, M, N>(
         &self,
         function: F,

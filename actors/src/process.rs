@@ -25,7 +25,7 @@ use fiber_core::{
 use serde::de::DeserializeOwned;
 
 pub use self::builder::ProcessBuilder;
-pub(crate) use self::control::ProcessControl;
+pub(crate) use self::control::{ProcessControl, running};
 use self::handle::ProcessResult;
 pub use self::handle::{ProcessHandle, active_children};
 pub(crate) use self::initializer::Initializer;
@@ -97,6 +97,7 @@ impl Process<()> {
     /// assert_eq!(process.wait()?, "hello you");
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn spawn<F, A, M, N>(function: F, args: A) -> Process<<F::Output as Output<N>>::Value>
     where
         F: Function<A, M, Output: Output<N>>,

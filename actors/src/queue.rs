@@ -7,6 +7,7 @@ mod delivery;
 mod encoded;
 mod get;
 mod handle;
+mod name;
 mod pipe_end;
 mod put;
 mod store;
@@ -22,8 +23,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use self::handle::{Location, QueueHandle};
+use self::name::QueueName;
 use self::wire::{Closing, Operation};
-use crate::objects::{ObjectRef, Ticket, made_at};
+use crate::objects::ObjectRef;
 use crate::reply::Reply;
 
 pub use builder::QueueBuilder;
@@ -108,8 +110,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// ```
     #[track_caller]
     pub fn new() -> Result<Queue<T>> {
-        let name = made_at("queue", Place::caller());
-        let handle = QueueHandle::new(&name, store::Capacity::Unbounded)?;
+        let name = QueueName::made_at("queue", Place::caller());
+        let handle = QueueHandle::new(name, store::Capacity::Unbounded)?;
         Ok(Queue { handle, element: PhantomData })
     }
 
@@ -135,12 +137,12 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// ```
     #[track_caller]
     pub fn bounded(capacity: usize) -> Result<Queue<T>> {
-        let name = made_at("queue", Place::caller());
+        let name = QueueName::made_at("queue", Place::caller());
         if capacity == 0 {
             let problem = "a queue for no elements can't hold one: choose 1 or more";
             return Err(Error::invalid("Queue::bounded", problem));
         }
-        let handle = QueueHandle::new(&name, store::Capacity::Elements(capacity))?;
+        let handle = QueueHandle::new(name, store::Capacity::Elements(capacity))?;
         Ok(Queue { handle, element: PhantomData })
     }
 
@@ -266,7 +268,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn get_acknowledged(&self) -> Reply<Delivery<T>> {
-        let ticket = Ticket::new();
+        let ticket = self.handle.ticket();
         let response = self.handle.request(&Operation::GetDelivery { ticket });
         let withdraw = self.handle.send_on_drop(Operation::WithdrawGet { ticket });
         Reply::named(format!("an element of {}", self.handle.name()), async move {
@@ -403,7 +405,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn join(&self) -> Reply<()> {
-        let ticket = Ticket::new();
+        let ticket = self.handle.ticket();
         let response = self.handle.request(&Operation::Join { ticket });
         let withdraw = self.handle.send_on_drop(Operation::WithdrawJoin { ticket });
         let what = format!("the end of the work on {}", self.handle.name());

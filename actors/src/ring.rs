@@ -81,6 +81,7 @@ impl Ring {
     /// assert_eq!(run.wait()?, [0, 10]);
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn run<F, A, M, N>(
         size: usize,
         function: F,

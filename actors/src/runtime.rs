@@ -21,23 +21,28 @@ mod hosts;
 mod inspector;
 mod launch;
 mod listen;
+mod names;
 mod parent_info;
 mod protocol;
 mod signals;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 #[cfg_attr(not(feature = "opentelemetry"), path = "runtime/telemetry/disabled.rs")]
 pub(crate) mod telemetry;
 mod thread;
 mod time_limit;
 
+use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::SystemTime;
 
 use actix_rt::ArbiterHandle;
 use dashmap::DashMap;
 use fiber_backends::{Backend, Job, ListenAddress, backend};
+use fiber_core::at_exit::at_exit;
 use fiber_core::blob::arena;
 use fiber_core::{
     Config, ConfigProblem, Error, Ignored, LinkKind, ProcessId, Result, SessionKey, entry,
@@ -48,25 +53,24 @@ use parking_lot::Mutex;
 pub use self::child::init;
 pub(crate) use self::child_main::{ChildMain, ParentMessage, StartRequest, StartedMain};
 use self::children::Children;
-pub(crate) use self::drain::{is_draining, note_durable_call};
-pub(crate) use self::exit::is_exiting;
+pub(crate) use self::drain::{DrainHook, Unfit};
 use self::hosts::Hosts;
-pub(crate) use self::hosts::{HostGroup, HostNumber};
+pub(crate) use self::hosts::{HostGroup, HostNumber, InGroup};
 pub use self::inspector::stats;
 pub(crate) use self::launch::{
-    JobKind, Launch, Launched, ProcessCommand, SchedulingPolicy, launch, monitor,
+    ChildProcess, Launch, Owner, ProcessCommand, ReadyChild, SchedulingPolicy, StartedChild,
 };
 use self::listen::Listening;
+pub(crate) use self::names::set_names;
 use self::parent_info::ChildPlace;
 pub(crate) use self::protocol::ControlMessage;
 use crate::endpoint::Endpoint;
 use crate::mesh::{Mesh, Registry};
 use crate::metrics;
-use crate::stats::subscribe;
-use crate::timeline;
-
-/// Set by [`init`].
-static INITIALISED: AtomicBool = AtomicBool::new(false);
+use crate::parts::Parts;
+use crate::random::Random;
+use crate::stats::Events;
+use crate::timeline::Timeline;
 
 /// Limits the memory of values, and lets arrays use shared memory if the links of this process can
 /// lend it.
@@ -79,18 +83,26 @@ fn limit_value_memory(config: &Config) {
 }
 
 /// Starts the recording of the timeline, if the configuration has a file for it.
-fn start_timeline(config: &Config) -> Result<()> {
+fn start_timeline(timeline: &'static Timeline, config: &Config) -> Result<()> {
     let Some(path) = &config.timeline else { return Ok(()) };
-    timeline::write_to(path, config.timeline_size.as_u64()).map_err(|error| {
+    timeline.write_to(path, config.timeline_size.as_u64()).map_err(|error| {
         let problem = format!("the file can't be written: {}", shortage::explain(&error));
         ConfigProblem::value("timeline", path.display(), problem).into()
     })
 }
 
-static CURRENT: Mutex<Option<&'static Runtime>> = Mutex::new(None);
+/// The runtime of a session in this process, from its first use.
+#[derive(Default)]
+struct Started {
+    /// Set by [`init`].
+    may_start: AtomicBool,
+    runtime: OnceLock<&'static Runtime>,
+    starting: Mutex<()>,
+}
 
-/// Fiber inside this process. It starts on first use.
-#[derive(Debug)]
+/// Fiber inside this process, for one session. It starts on first use.
+///
+/// Objects keep the runtime with which they were made. It is never freed: see [`Parts`].
 pub(crate) struct Runtime {
     endpoint: &'static Endpoint,
     backend: Arc<dyn Backend>,
@@ -107,51 +119,72 @@ pub(crate) struct Runtime {
     events_sent: AtomicU64,
     started: SystemTime,
     is_head: bool,
+    drain_hooks: Mutex<Vec<Weak<dyn DrainHook>>>,
+    /// Whether this process has made durable calls.
+    has_durable_calls: AtomicBool,
+    is_draining: AtomicBool,
+    /// Whether this process is about to exit: no child is started any more.
+    is_exiting: AtomicBool,
+    is_time_limit_watched: AtomicBool,
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("id", &self.id()).finish_non_exhaustive()
+    }
 }
 
 impl Runtime {
-    /// Returns the runtime of this process, and starts it if there is none.
+    /// Returns the runtime of this thread's session, and starts it if there is none.
     ///
     /// # Errors
     /// [`Error::NotInitialised`]; [`Error::Config`]; [`Error::System`] if the system has no room
     /// for the thread.
     pub(crate) fn get() -> Result<&'static Runtime> {
-        let mut current = CURRENT.lock();
-        if let Some(runtime) = *current {
+        let parts = Parts::current();
+        let started = parts.get::<Started>();
+        if let Some(runtime) = started.runtime.get() {
             return Ok(runtime);
         }
-        if !INITIALISED.load(Ordering::Acquire) {
-            return Err(Error::NotInitialised);
+        let _starting = started.starting.lock();
+        match started.runtime.get() {
+            Some(runtime) => Ok(runtime),
+            None if started.may_start.load(Ordering::Acquire) => Runtime::start(parts),
+            None => Err(Error::NotInitialised),
         }
+    }
+
+    /// Starts the runtime of a head.
+    fn start(parts: &'static Parts) -> Result<&'static Runtime> {
         let config = Config::load()?;
         thread::raise_file_limit();
         let backend = backend(&config)?;
         entry::prepare()?;
-        start_timeline(&config)?;
+        start_timeline(parts.get(), &config)?;
         let unread =
             |error| Error::system("ignored signals can't be read", shortage::explain(&error));
         let ignored = Ignored::now().map_err(unread)?;
         let metrics = config.metrics.map(metrics::bind).transpose()?;
-        let arbiter = thread::start()?;
-        let endpoint = Endpoint::new(ProcessId::random(), config, SessionKey::random(), arbiter);
+        let arbiter = thread::start(parts)?;
+        let random: &Random = parts.get();
+        let (id, key) = (random.process_id(), random.session_key());
+        let endpoint = Endpoint::new(parts, id, config, key, arbiter);
         let runtime = Runtime::new(endpoint, backend, None, ChildPlace::Alone, None, true);
-        *current = Some(runtime);
-        subscribe(|event| {
-            timeline::record_event(event);
+        runtime.part::<Events>().subscribe(|event| {
+            runtime.part::<Timeline>().record_event(event);
             true
         });
         runtime.spawn(move || inspector::serve(runtime));
         if let Some(metrics) = metrics {
-            metrics.serve(|| runtime.session_stats());
+            metrics.serve(parts, || runtime.session_stats());
         }
-        fiber_core::at_exit::at_exit(exit::shutdown_on_exit);
         if endpoint.config.signals {
-            runtime.spawn(move || signals::end_by_signal(ignored));
+            runtime.spawn(move || signals::end_by_signal(runtime, ignored));
         }
         Ok(runtime)
     }
 
-    /// Returns the runtime of this process, for an object called `name` of this session.
+    /// Returns the runtime of this thread's session, for an object called `name` of a session.
     ///
     /// # Errors
     /// As [`get`](Runtime::get); [`Error::OtherSession`].
@@ -163,11 +196,12 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Returns the runtime, if it has started.
+    /// Returns the runtime of this thread's session, if it has started.
     pub(crate) fn current() -> Option<&'static Runtime> {
-        *CURRENT.lock()
+        Parts::current().get::<Started>().runtime.get().copied()
     }
 
+    /// Makes the runtime of the endpoint's session.
     fn new(
         endpoint: &'static Endpoint,
         backend: Arc<dyn Backend>,
@@ -178,7 +212,7 @@ impl Runtime {
     ) -> &'static Runtime {
         set_spin(endpoint.config.spin);
         limit_value_memory(&endpoint.config);
-        Box::leak(Box::new(Runtime {
+        let runtime: &'static Runtime = Box::leak(Box::new(Runtime {
             endpoint,
             backend,
             mesh: Mesh::new(endpoint),
@@ -191,7 +225,26 @@ impl Runtime {
             events_sent: AtomicU64::new(0),
             started: SystemTime::now(),
             is_head,
-        }))
+            drain_hooks: Mutex::default(),
+            has_durable_calls: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
+            is_exiting: AtomicBool::new(false),
+            is_time_limit_watched: AtomicBool::new(false),
+        }));
+        let is_first = runtime.part::<Started>().runtime.set(runtime).is_ok();
+        assert!(is_first, "a session has one runtime in a process, or in a thread that is one");
+        at_exit(move |waiting_allowed| runtime.shutdown_on_exit(waiting_allowed));
+        runtime
+    }
+
+    /// Returns what modules keep for this session.
+    pub(crate) fn parts(&self) -> &'static Parts {
+        self.endpoint.parts
+    }
+
+    /// Returns what a module keeps for this session: see [`Parts::get`].
+    pub(crate) fn part<T: Default + Send + Sync + 'static>(&self) -> &'static T {
+        self.endpoint.parts.get()
     }
 
     pub(crate) fn id(&self) -> ProcessId {

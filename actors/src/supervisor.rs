@@ -30,7 +30,8 @@
 //! The public parts stand by themselves: `spec`, `strategy`, `backoff`, `builder`,
 //! `supervisor_ref`, `child_ref`, `tree`, and `start` with the trait of all children. Actors and
 //! nested supervisors implement it in `actor` and `nested`; `incarnation` leads calls to the
-//! current incarnation of an actor. The supervisor itself is one state machine: `machine`.
+//! current incarnation of an actor. All decisions of a supervisor are one state machine without
+//! clock and tasks, `machine`; the supervisor itself, an actor, drives it: `driver`.
 
 mod actor;
 mod actor_loop;
@@ -38,6 +39,7 @@ mod backoff;
 mod builder;
 mod child_ref;
 mod directory;
+mod driver;
 mod identity;
 mod incarnation;
 mod intensity;
@@ -53,9 +55,9 @@ pub(crate) use actor_loop::current_actor;
 pub use backoff::Backoff;
 pub use builder::SupervisorBuilder;
 pub use child_ref::ChildRef;
+pub use driver::Supervisor;
 pub use fiber_core::stats::Strategy;
 pub use identity::Down;
-pub use machine::Supervisor;
 pub(crate) use spec::check_name;
 pub use spec::{ChildSpec, Counts, Restart, Shutdown};
 pub use start::{ChildContext, Control, Running, Start};

@@ -31,14 +31,18 @@ const RECENT_FOR: Duration = Duration::from_secs(60);
 /// Tasks that take this long are never lost.
 const LONG: Duration = Duration::from_millis(5);
 
-static ON: AtomicBool = AtomicBool::new(false);
-static QUEUE: Mutex<Queue> =
-    Mutex::new(Queue { records: Vec::new(), has_file: false, until: None, finished: false });
-/// Notified when the program ends.
-static FINISHED: Condvar = Condvar::new();
-static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
+/// The timeline of a session.
+#[derive(Default)]
+pub(crate) struct Timeline {
+    is_on: AtomicBool,
+    queue: Mutex<Queue>,
+    /// Notified when the program ends.
+    finished: Condvar,
+    recorder: Mutex<Option<Recorder>>,
+}
 
 /// Records that were not processed.
+#[derive(Default)]
 struct Queue {
     records: Vec<Record>,
     has_file: bool,
@@ -107,8 +111,8 @@ impl Recorder {
     }
 
     /// Processes the queued records, and with `all` what may still grow.
-    fn process(&mut self, all: bool) {
-        let records = std::mem::take(&mut QUEUE.lock().records);
+    fn process(&mut self, queue: &Mutex<Queue>, all: bool) {
+        let records = std::mem::take(&mut queue.lock().records);
         records.into_iter().for_each(|record| self.tracks.apply(record));
         self.tracks.flush(if all { None } else { Some(Instant::now()) });
         for item in self.tracks.take() {
@@ -127,61 +131,122 @@ impl Recorder {
             if let Err(error) = file.write() {
                 tracing::error!("the timeline ends here, because it can't be written: {error}");
                 self.file = None;
-                QUEUE.lock().has_file = false;
+                queue.lock().has_file = false;
             }
         }
     }
 }
 
-/// Returns whether anything is recorded.
-#[inline]
-pub(crate) fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
-}
+impl Timeline {
+    /// Returns whether anything is recorded.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
 
-/// Records what happens now.
-pub(crate) fn record(what: What) {
-    if !is_on() {
-        return;
+    /// Records what happens now.
+    pub(crate) fn record(&self, what: What) {
+        if !self.is_on() {
+            return;
+        }
+        let at = Instant::now();
+        let mut queue = self.queue.lock();
+        if !queue.has_file && queue.until.is_none_or(|until| until < at) {
+            self.is_on.store(false, Ordering::Relaxed);
+            queue.records = Vec::new();
+            return;
+        }
+        let may_be_lost = matches!(&what, What::Ran(ran) if ran.is_short());
+        if queue.records.len() < MAX_QUEUED || !may_be_lost {
+            queue.records.push(Record { at, what });
+        }
     }
-    let at = Instant::now();
-    let mut queue = QUEUE.lock();
-    if !queue.has_file && queue.until.is_none_or(|until| until < at) {
-        ON.store(false, Ordering::Relaxed);
-        queue.records = Vec::new();
-        return;
-    }
-    let may_be_lost = matches!(&what, What::Ran(ran) if ran.is_short());
-    if queue.records.len() < MAX_QUEUED || !may_be_lost {
-        queue.records.push(Record { at, what });
-    }
-}
 
-/// Records an event.
-pub(crate) fn record_event(event: &Event) {
-    if is_on() {
-        record(What::Event(event.kind.clone()));
+    /// Records an event.
+    pub(crate) fn record_event(&self, event: &Event) {
+        if self.is_on() {
+            self.record(What::Event(event.kind.clone()));
+        }
+    }
+
+    /// Writes the timeline into a file of at most `limit` bytes, from now on.
+    ///
+    /// # Errors
+    /// The file can't be created.
+    pub(crate) fn write_to(&'static self, path: &Path, limit: u64) -> io::Result<()> {
+        let mut recorder = self.recorder.lock();
+        let recorder = recorder.get_or_insert_with(Recorder::new);
+        recorder.file = Some(TimelineFile::create(path, limit, recorder.tracks.origin())?);
+        recorder.process(&self.queue, false);
+        if std::mem::replace(&mut self.queue.lock().has_file, true) {
+            return Ok(());
+        }
+        self.is_on.store(true, Ordering::Relaxed);
+        thread::Builder::new().name("fiber-timeline".into()).spawn(|| {
+            loop {
+                let mut queue = self.queue.lock();
+                if !queue.finished {
+                    self.finished.wait_for(&mut queue, INTERVAL);
+                }
+                if queue.finished {
+                    return;
+                }
+                drop(queue);
+                self.process(false);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Writes what is missing in the file. The program is about to end.
+    pub(crate) fn finish(&self) {
+        self.queue.lock().finished = true;
+        self.finished.notify_all();
+        if self.is_on() {
+            self.process(true);
+        }
+    }
+
+    /// Returns the recent slices that ended after `since`. The first call turns the recording on,
+    /// until there is no call for a minute.
+    pub(crate) fn recent(&self, since: SystemTime) -> Vec<Slice> {
+        self.queue.lock().until = Some(Instant::now() + RECENT_FOR);
+        self.is_on.store(true, Ordering::Relaxed);
+        self.process(false);
+        let recorder = self.recorder.lock();
+        let recent = recorder.iter().flat_map(|recorder| &recorder.recent);
+        recent.filter(|slice| slice.end() > since).cloned().collect()
+    }
+
+    fn process(&self, all: bool) {
+        self.recorder.lock().get_or_insert_with(Recorder::new).process(&self.queue, all);
     }
 }
 
 /// The time of a call, on the timeline.
 pub(crate) struct CallRecord {
+    timeline: &'static Timeline,
     call: u64,
     open: AtomicBool,
 }
 
 impl CallRecord {
-    pub(crate) fn begin(pool: &str, call: u64, function: &'static str) -> CallRecord {
-        let open = is_on();
+    pub(crate) fn begin(
+        timeline: &'static Timeline,
+        pool: &str,
+        call: u64,
+        function: &'static str,
+    ) -> CallRecord {
+        let open = timeline.is_on();
         if open {
-            record(What::CallBegan { pool: pool.to_string(), call, function });
+            timeline.record(What::CallBegan { pool: pool.to_string(), call, function });
         }
-        CallRecord { call, open: AtomicBool::new(open) }
+        CallRecord { timeline, call, open: AtomicBool::new(open) }
     }
 
     pub(crate) fn end(&self) {
         if self.open.load(Ordering::Relaxed) && self.open.swap(false, Ordering::Relaxed) {
-            record(What::CallEnded { call: self.call });
+            self.timeline.record(What::CallEnded { call: self.call });
         }
     }
 }
@@ -190,59 +255,6 @@ impl Drop for CallRecord {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Writes the timeline into a file of at most `limit` bytes, from now on.
-///
-/// # Errors
-/// The file can't be created.
-pub(crate) fn write_to(path: &Path, limit: u64) -> io::Result<()> {
-    let mut recorder = RECORDER.lock();
-    let recorder = recorder.get_or_insert_with(Recorder::new);
-    recorder.file = Some(TimelineFile::create(path, limit, recorder.tracks.origin())?);
-    recorder.process(false);
-    if std::mem::replace(&mut QUEUE.lock().has_file, true) {
-        return Ok(());
-    }
-    ON.store(true, Ordering::Relaxed);
-    thread::Builder::new().name("fiber-timeline".into()).spawn(|| {
-        loop {
-            let mut queue = QUEUE.lock();
-            if !queue.finished {
-                FINISHED.wait_for(&mut queue, INTERVAL);
-            }
-            if queue.finished {
-                return;
-            }
-            drop(queue);
-            process(false);
-        }
-    })?;
-    Ok(())
-}
-
-/// Writes what is missing in the file. The program is about to end.
-pub(crate) fn finish() {
-    QUEUE.lock().finished = true;
-    FINISHED.notify_all();
-    if is_on() {
-        process(true);
-    }
-}
-
-/// Returns the recent slices that ended after `since`. The first call turns the recording on, until
-/// there is no call for a minute.
-pub(crate) fn recent(since: SystemTime) -> Vec<Slice> {
-    QUEUE.lock().until = Some(Instant::now() + RECENT_FOR);
-    ON.store(true, Ordering::Relaxed);
-    process(false);
-    let recorder = RECORDER.lock();
-    let recent = recorder.iter().flat_map(|recorder| &recorder.recent);
-    recent.filter(|slice| slice.end() > since).cloned().collect()
-}
-
-fn process(all: bool) {
-    RECORDER.lock().get_or_insert_with(Recorder::new).process(all);
 }
 
 #[cfg(test)]
@@ -264,12 +276,13 @@ mod tests {
                 busy: LONG,
             })
         };
-        record(ran("before"));
+        let timeline = Timeline::default();
+        timeline.record(ran("before"));
         let start = SystemTime::now();
-        assert_eq!(recent(start), []);
-        record(ran("after"));
-        let slices = recent(start);
+        assert_eq!(timeline.recent(start), []);
+        timeline.record(ran("after"));
+        let slices = timeline.recent(start);
         assert_eq!(slices.iter().map(|slice| &*slice.pool).collect::<Vec<_>>(), ["after"]);
-        assert_eq!(recent(slices[0].end()), []);
+        assert_eq!(timeline.recent(slices[0].end()), []);
     }
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// The layers from the bottom to the top. Folders of the same layer don't import from each other.
 const LAYERS: &[&[&str]] = &[
-    &["options", "stats", "timeline", "tokio_runtime"],
+    &["parts", "trace"],
+    &["options", "random", "stats", "timeline", "tokio_runtime"],
     &["blocking", "endpoint", "metrics"],
     &["mesh"],
     &["runtime"],

@@ -1,39 +1,37 @@
-//! Sessions seen from outside: what the command `fiber` needs of Docker, Kubernetes and Slurm.
+//! Sessions seen from outside: what the command `fiber` needs of each backend.
 //!
 //! A session is a program with the processes that it started. The head is the program itself. It
-//! runs in a container or pod of its own, or as a job, when a [`Cluster`] started it, and else on a host.
+//! runs in a container or pod of its own, or as a job, when a [`Cluster`] started it, and else on a
+//! host.
 
 pub mod archive;
+mod backend;
 pub(crate) mod bridge;
+mod options;
 pub(crate) mod session;
 pub(crate) mod volume;
 
-use fiber_core::{Config, ConfigProblem, Error, Result};
+use fiber_core::{Config, Result};
 
+pub(crate) use self::backend::no_sessions;
+pub use self::backend::{SessionBackend, backends, configured};
+pub use self::options::{BackendOption, OptionKind, OptionValue, OptionValues};
 pub use self::session::{
-    Allocation, ByteStream, Cluster, ExitStatus, Location, OutputChunk, ProcessState,
-    ProgramSource, RunRequest, SessionProcess, Usage,
+    ByteStream, Cluster, ExitStatus, Location, OutputChunk, ProcessState, ProgramSource,
+    RunRequest, SessionHead, SessionProcess, Started, Usage,
 };
 pub use self::volume::{Volume, VolumeKind, VolumeMount, serve};
 
 /// Connects to the cluster that `backend` names in the configuration.
 ///
 /// # Errors
-/// [`Error::Config`] if the backend has no such sessions; [`Error::System`] if the cluster does not
-/// answer.
+/// [`Error::Config`](fiber_core::Error::Config) if there is no such backend;
+/// [`Error::System`](fiber_core::Error::System) if the cluster does not answer.
 pub async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
-    match config.backend.as_str() {
-        #[cfg(feature = "docker")]
-        "docker" => Ok(Box::new(crate::docker::DockerCluster::connect(config).await?)),
-        #[cfg(feature = "kubernetes")]
-        "kubernetes" => Ok(Box::new(crate::kubernetes::KubernetesCluster::connect(config).await?)),
-        #[cfg(feature = "slurm")]
-        "slurm" => Ok(Box::new(crate::slurm::SlurmCluster::connect(config).await?)),
-        other => Err(Error::from(ConfigProblem::value(
-            "backend",
-            other,
-            "it has no sessions that this command can see: choose another one by \
-             `--backend docker`, FIBER_BACKEND, or `backend` in fiber.toml",
-        ))),
-    }
+    configured(config)?.connect(config).await
+}
+
+/// Returns the programs of this host, whichever backend they use for their children.
+pub fn host() -> Box<dyn Cluster> {
+    crate::local::host_sessions()
 }

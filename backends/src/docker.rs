@@ -40,7 +40,7 @@ use crate::output::Log;
 use crate::owner::new_session;
 use crate::progress::StderrProgress;
 use crate::single_flight::SingleFlightCell;
-use crate::{Backend, Job, JobSpec, ListenAddress};
+use crate::{Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress};
 
 /// Builds an image of this program, and pushes it if a registry is configured.
 ///
@@ -50,7 +50,7 @@ use crate::{Backend, Job, JobSpec, ListenAddress};
 pub(crate) async fn image_of_this_program(
     config: &Config,
     progress: &dyn crate::Progress,
-) -> Result<ContainerImage, String> {
+) -> Result<ContainerImage, BackendError> {
     let engine = Engine::connect().await?;
     let mut made = config.clone();
     made.image = None;
@@ -74,10 +74,14 @@ pub(crate) async fn image_of(
     config: &Config,
     run: &crate::cluster::session::RunRequest,
     progress: &dyn crate::Progress,
-) -> Result<(ContainerImage, cluster::Command), String> {
+) -> Result<(ContainerImage, cluster::Command), BackendError> {
     let docker = DockerCluster::connect(config).await.map_err(|error| error.to_string())?;
     docker.image(run, progress).await
 }
+
+pub(crate) const ENTRY: BackendEntry =
+    BackendEntry::new("docker", |config| Ok(Arc::new(Docker::new(config)?)))
+        .sessions(&cluster::SESSIONS);
 
 /// Runs jobs as containers of a Docker engine.
 #[derive(Debug)]
@@ -108,13 +112,13 @@ impl Docker {
         })
     }
 
-    async fn context(&self) -> Result<&DockerContext, String> {
+    async fn context(&self) -> Result<&DockerContext, BackendError> {
         self.context
             .get_or_try_init(async || DockerContext::find(&self.config, &self.session).await)
             .await
     }
 
-    async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
+    async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, BackendError> {
         let context = self.context().await?;
         let find_image = async || {
             image::find(&context.engine, &self.config, context.current.as_ref(), &StderrProgress)
@@ -122,7 +126,7 @@ impl Docker {
         };
         let image = self.image.get_or_try_init(find_image).await?;
         let resources = request::resources(&spec.meta, &context.engine, &self.gpus)
-            .map_err(|problem| problem + &spec.shared_job_remedy())?;
+            .map_err(|error| error.map(|problem| problem + &spec.shared_job_remedy()))?;
         let log = Log::of(&spec).map_err(|error| error.to_string())?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = request::container_name(&self.session, number, &spec.name);

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use fiber_core::{Config, shortage};
 use parking_lot::Mutex;
 
+use crate::BackendError;
+
 /// The environment variable by which CUDA restricts the GPUs of a process.
 pub(crate) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
@@ -69,11 +71,14 @@ impl GpuAllocator {
     ///
     /// # Errors
     /// The system can't list its GPUs, with a remedy.
-    pub(crate) fn count(&self) -> Result<usize, String> {
+    pub(crate) fn count(&self) -> Result<usize, BackendError> {
         self.with_inventory(|inventory| inventory.count)
     }
 
-    fn with_inventory<T>(&self, use_it: impl FnOnce(&mut GpuInventory) -> T) -> Result<T, String> {
+    fn with_inventory<T>(
+        &self,
+        use_it: impl FnOnce(&mut GpuInventory) -> T,
+    ) -> Result<T, BackendError> {
         let mut place = self.0.inventory.lock();
         let inventory = match &mut *place {
             Some(inventory) => inventory,
@@ -86,11 +91,11 @@ impl GpuAllocator {
     ///
     /// # Errors
     /// Fewer are free, with a remedy.
-    pub(crate) fn take(&self, count: u32) -> Result<GpuAllocation, String> {
+    pub(crate) fn take(&self, count: u32) -> Result<GpuAllocation, BackendError> {
         let count = count as usize;
         self.with_inventory(|inventory| {
             if inventory.free.len() < count {
-                return Err(format!(
+                return Err(refused!(
                     "it asks for {count} GPU{}, but this host has {}, and {} of them are free: use \
                      fewer processes, or name those that fiber may use in `gpus`",
                     if count == 1 { "" } else { "s" },
@@ -118,13 +123,13 @@ fn visible(list: &str) -> Vec<String> {
     ids.take_while(|id| !id.is_empty() && !id.starts_with('-')).map(str::to_string).collect()
 }
 
-fn installed() -> Result<Vec<String>, String> {
+fn installed() -> Result<Vec<String>, BackendError> {
     const DRIVER: &str = "/proc/driver/nvidia/gpus";
     let count = match fs::read_dir(DRIVER) {
         Ok(gpus) => gpus.count(),
         // An empty list would be cached.
         Err(error) if shortage::is_shortage(&error) => {
-            return Err(format!("{DRIVER} can't be read: {}", shortage::explain(&error)));
+            return Err(BackendError::unreadable(DRIVER, &error));
         }
         Err(_) => 0,
     };
@@ -141,7 +146,7 @@ mod tests {
         let first = gpus.take(2).unwrap();
         let second = gpus.take(1).unwrap();
         assert_eq!((first.ids.join(","), second.ids.join(",")), ("0,1".into(), "2".into()));
-        let refused = gpus.take(1).unwrap_err();
+        let refused = gpus.take(1).unwrap_err().to_string();
         assert!(refused.contains("this host has 3, and 0 of them are free"), "{refused}");
         drop(second);
         assert_eq!(gpus.take(1).unwrap().ids, ["2"]);

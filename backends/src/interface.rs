@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use fiber_core::Config;
 use if_addrs::Interface;
 
+use crate::BackendError;
+
 /// Returns the address at which this process is to listen, if the configuration names one.
 ///
 /// # Errors
 /// This machine has no such interface.
-pub(crate) fn bind_address(config: &Config) -> Result<Option<IpAddr>, String> {
+pub(crate) fn bind_address(config: &Config) -> Result<Option<IpAddr>, BackendError> {
     match config.bind_host {
         Some(bind) => Ok(Some(bind)),
         None => configured_interface(config),
@@ -20,7 +22,7 @@ pub(crate) fn bind_address(config: &Config) -> Result<Option<IpAddr>, String> {
 ///
 /// # Errors
 /// This machine has no such interface. The error lists those that it has.
-pub fn configured_interface(config: &Config) -> Result<Option<IpAddr>, String> {
+pub fn configured_interface(config: &Config) -> Result<Option<IpAddr>, BackendError> {
     let Some(wanted) = &config.interface else { return Ok(None) };
     let interfaces = if_addrs::get_if_addrs()
         .map_err(|error| format!("the interfaces of this machine can't be listed: {error}"))?;
@@ -28,7 +30,7 @@ pub fn configured_interface(config: &Config) -> Result<Option<IpAddr>, String> {
 }
 
 /// Finds the interface of a name, or with an address in a network.
-fn find(wanted: &str, interfaces: &[Interface]) -> Result<IpAddr, String> {
+fn find(wanted: &str, interfaces: &[Interface]) -> Result<IpAddr, BackendError> {
     let network = match wanted.split_once('/') {
         Some(_) => Some(Network::parse(wanted).ok_or_else(|| {
             format!(
@@ -49,7 +51,7 @@ fn find(wanted: &str, interfaces: &[Interface]) -> Result<IpAddr, String> {
             .iter()
             .map(|interface| format!("`{}` ({})", interface.name, interface.ip()))
             .collect();
-        format!(
+        refused!(
             "interface is `{wanted}`, which this machine (`{}`) does not have; it has {}",
             rustix::system::uname().nodename().to_string_lossy(),
             known.join(", ")
@@ -91,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    fn chosen(interface: &str) -> Result<Option<IpAddr>, String> {
+    fn chosen(interface: &str) -> Result<Option<IpAddr>, BackendError> {
         let mut config = Config::default();
         config.interface = Some(interface.into());
         bind_address(&config)
@@ -117,7 +119,7 @@ mod tests {
     #[test]
     fn an_interface_that_does_not_exist_is_an_error_that_lists_the_others() {
         for missing in ["ib77", "255.255.255.255/32", "2001:db8::/32"] {
-            let problem = chosen(missing).unwrap_err();
+            let problem = chosen(missing).unwrap_err().to_string();
             assert!(problem.contains(missing), "{problem}");
             assert!(problem.contains("`lo` (127.0.0.1)"), "{problem}");
         }
@@ -126,7 +128,7 @@ mod tests {
     #[test]
     fn what_is_no_network_is_an_error_that_shows_one() {
         for wrong in ["10.1.0.0/33", "10.1/16", "::1/129", "10.1.0.0/", "/8"] {
-            let problem = chosen(wrong).unwrap_err();
+            let problem = chosen(wrong).unwrap_err().to_string();
             assert!(problem.contains(wrong) && problem.contains("`10.1.0.0/16`"), "{problem}");
         }
     }

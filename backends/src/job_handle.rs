@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use crate::output::Tail;
-use crate::{Job, JobState};
+use crate::{Job, JobPlace, JobState};
 
 /// A command from the owner of a job to the job's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl JobCommands {
 
 #[derive(Debug)]
 struct JobHandle {
-    place: String,
+    place: JobPlace,
     tail: Tail,
     states: watch::Receiver<JobState>,
     commands: mpsc::UnboundedSender<JobCommand>,
@@ -44,7 +44,7 @@ struct JobHandle {
 /// Creates a handle for the job at `place` with the output `tail`, with the sender of its states and the receiver of its
 /// commands for the job's task.
 pub(crate) fn new(
-    place: String,
+    place: JobPlace,
     tail: Tail,
 ) -> (Arc<dyn Job>, watch::Sender<JobState>, JobCommands) {
     let (state, states) = watch::channel(JobState::Starting);
@@ -53,7 +53,7 @@ pub(crate) fn new(
 }
 
 impl Job for JobHandle {
-    fn place(&self) -> String {
+    fn place(&self) -> JobPlace {
         self.place.clone()
     }
 

@@ -43,7 +43,11 @@ use self::context::{ClusterAccess, PodContext};
 use crate::output::Log;
 use crate::owner::new_session;
 use crate::single_flight::SingleFlightCell;
-use crate::{Backend, Job, JobSpec, ListenAddress, PROCESS_END};
+use crate::{Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END};
+
+pub(crate) const ENTRY: BackendEntry =
+    BackendEntry::new("kubernetes", |config| Ok(Arc::new(Kubernetes::new(config)?)))
+        .sessions(&cluster::SESSIONS);
 
 /// Runs jobs as pods of a Kubernetes cluster.
 #[derive(Debug)]
@@ -72,17 +76,17 @@ impl Kubernetes {
         })
     }
 
-    async fn access(&self) -> Result<&ClusterAccess, String> {
+    async fn access(&self) -> Result<&ClusterAccess, BackendError> {
         self.access.get_or_try_init(async || ClusterAccess::find(&self.config).await).await
     }
 
-    async fn context(&self) -> Result<&PodContext, String> {
+    async fn context(&self) -> Result<&PodContext, BackendError> {
         let find =
             async || PodContext::find(&self.config, self.access().await?, &self.session).await;
         self.context.get_or_try_init(find).await
     }
 
-    async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, String> {
+    async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, BackendError> {
         let context = self.context().await?;
         let log = Log::of(&spec).map_err(|error| error.to_string())?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -96,11 +100,7 @@ impl Kubernetes {
                 .iter()
                 .map(|argument| argument.to_string_lossy().into_owned())
                 .collect(),
-            environment: spec
-                .environment
-                .iter()
-                .map(|(name, value)| variable(*name, value))
-                .collect(),
+            environment: spec.variables().map(|(name, value)| variable(name, &value)).collect(),
             meta: spec.meta,
             grace: self.config.grace + PROCESS_END,
         });

@@ -13,6 +13,13 @@
 //! - A job whose parent is gone ends by itself. The next session finds leftovers of dead sessions
 //!   by their labels and removes them.
 
+// docs.rs shows the feature that each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[macro_use]
+mod error;
+
+mod catalogue;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 #[cfg(feature = "docker")]
@@ -26,6 +33,8 @@ mod interface;
 mod job_handle;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
+#[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
+mod listen;
 mod local;
 #[cfg(feature = "docker")]
 mod mounts;
@@ -35,7 +44,7 @@ mod output;
 mod owner;
 #[cfg(feature = "cluster")]
 mod progress;
-#[cfg(any(feature = "kubernetes", feature = "ssh"))]
+#[cfg(any(feature = "kubernetes", feature = "slurm", feature = "ssh"))]
 mod route;
 #[cfg(any(feature = "docker", feature = "slurm"))]
 mod single_flight;
@@ -45,7 +54,7 @@ mod slurm;
 mod ssh;
 
 use std::ffi::OsString;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,19 +62,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
 
-use fiber_core::{Config, ConfigProblem, Error, Exit, LinkKind, Meta, OutputMode, Result};
+pub use fiber_core::stats::JobPlace;
+use fiber_core::{Address, Config, Exit, LinkKind, Meta, Result, variables};
 use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+pub use catalogue::{BackendEntry, backend, run_if_helper};
 #[cfg(feature = "docker")]
 pub use docker::{Docker, DockerCluster};
+pub use error::BackendError;
 #[cfg(any(feature = "slurm", feature = "ssh"))]
 pub use interface::configured_interface;
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;
 pub use local::Local;
-pub use output::{flush, flush_within, print_message, set_print_wrapper};
+pub use output::{
+    ChildOutput, capture_in_tests, flush, flush_within, print_message, set_print_wrapper,
+};
 #[cfg(feature = "cluster")]
 pub use progress::{Progress, Step};
 #[cfg(feature = "slurm")]
@@ -87,7 +101,10 @@ pub struct JobSpec {
     pub name: String,
     /// The program's arguments.
     pub arguments: Vec<OsString>,
+    /// The way to its parent, for the variable `FIBER_PARENT`.
+    pub parent: Option<Parent>,
     /// Environment variables of this process, in addition to those that the backend sets for all.
+    /// [`JobSpec::variables`] returns them with that of the parent.
     pub environment: Vec<(&'static str, String)>,
     /// Environment variables with secret values. The values stand on no command line, and in no job
     /// description that others may read, as far as the backend can prevent it. Where the process
@@ -99,8 +116,8 @@ pub struct JobSpec {
     /// The resources that it gets. They are its limits, too.
     pub meta: Meta,
     /// The destination of its output.
-    pub output: OutputMode,
-    /// The directory for the log file of [`OutputMode::File`].
+    pub output: ChildOutput,
+    /// The directory for the log file of [`OutputMode::File`](fiber_core::OutputMode::File).
     pub log_dir: PathBuf,
     /// The machine of [`Backend::machines`] on which it runs; `None` for backends without.
     pub machine: Option<String>,
@@ -108,7 +125,28 @@ pub struct JobSpec {
     pub processes: usize,
 }
 
+/// The way from a process to its parent. Its text is `IDENTITY,ADDRESS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parent {
+    /// What the runtime tells the process of both.
+    pub identity: String,
+    /// The address at which the parent listens.
+    pub address: Address,
+}
+
+impl fmt::Display for Parent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.identity, self.address)
+    }
+}
+
 impl JobSpec {
+    /// Returns the environment variables of this process that are no secrets.
+    pub fn variables(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        let parent = self.parent.iter().map(|parent| (variables::PARENT, parent.to_string()));
+        parent.chain(self.environment.iter().cloned())
+    }
+
     /// Returns the remedy for a request that can't be granted because several processes share the
     /// job, as an appendix to messages. It is empty for a job of one process.
     fn shared_job_remedy(&self) -> String {
@@ -174,14 +212,14 @@ pub trait Backend: Debug + Send + Sync {
     /// Returns the address at which this process has to listen for its jobs.
     ///
     /// # Errors
-    /// [`Error::System`], with what the user can do.
+    /// [`Error::System`](fiber_core::Error::System), with what the user can do.
     fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>>;
 
     /// Starts the program again as a new job. Work that all jobs share, such as building or pulling
     /// an image, is done when this returns. The job's own start may still be in progress.
     ///
     /// # Errors
-    /// [`Error::Start`], with what the user can do.
+    /// [`Error::Start`](fiber_core::Error::Start), with what the user can do.
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>>;
 
     /// Returns the machines for this program's processes, if each job is to be the host of a machine.
@@ -189,7 +227,7 @@ pub trait Backend: Debug + Send + Sync {
     /// need no further job.
     ///
     /// # Errors
-    /// [`Error::System`], with what the user can do.
+    /// [`Error::System`](fiber_core::Error::System), with what the user can do.
     fn machines(&self) -> LocalBoxFuture<'_, Result<Option<Vec<Machine>>>> {
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -198,7 +236,7 @@ pub trait Backend: Debug + Send + Sync {
     /// there are no more. A job for it may wait until it exists.
     ///
     /// # Errors
-    /// [`Error::System`], with what the user can do.
+    /// [`Error::System`](fiber_core::Error::System), with what the user can do.
     fn another_machine<'a>(
         &'a self,
         _meta: &'a Meta,
@@ -221,16 +259,16 @@ pub trait Backend: Debug + Send + Sync {
     /// before its first job.
     ///
     /// # Errors
-    /// [`Error::System`], with what the user can do.
+    /// [`Error::System`](fiber_core::Error::System), with what the user can do.
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>>;
 }
 
 /// A running process of the program, with the container or pod around it.
 pub trait Job: Debug + Send + Sync {
-    /// Returns where it runs, for logs and errors: `pid 4711`, `container fiber-…`.
-    fn place(&self) -> String;
+    /// Returns where it runs: `pid 4711`, `container fiber-…`.
+    fn place(&self) -> JobPlace;
 
-    /// Returns the last lines of its output, oldest first. With [`OutputMode::File`] there are none
+    /// Returns the last lines of its output, oldest first. With [`OutputMode::File`](fiber_core::OutputMode::File) there are none
     /// before its end.
     fn tail(&self) -> Vec<String>;
 
@@ -270,49 +308,6 @@ pub enum WaitReason {
     Image(String),
 }
 
-/// Becomes one of this crate's small helper processes and never returns, if this process was started
-/// as one.
-pub fn run_if_helper() {
-    local::run_if_guard();
-    #[cfg(feature = "slurm")]
-    {
-        slurm::run_if_launcher();
-        slurm::remove_copy();
-    }
-}
-
-/// Returns the backend that the configuration names.
-///
-/// # Errors
-/// [`Error::Config`], with the names of those that exist.
-pub fn backend(config: &Config) -> Result<Arc<dyn Backend>> {
-    match config.backend.as_str() {
-        "local" => Ok(Arc::new(Local::new(config))),
-        #[cfg(feature = "docker")]
-        "docker" => Ok(Arc::new(Docker::new(config)?)),
-        #[cfg(not(feature = "docker"))]
-        "docker" => Err(Error::missing_feature("the backend `docker`", "docker")),
-        #[cfg(feature = "kubernetes")]
-        "kubernetes" => Ok(Arc::new(Kubernetes::new(config)?)),
-        #[cfg(not(feature = "kubernetes"))]
-        "kubernetes" => Err(Error::missing_feature("the backend `kubernetes`", "kubernetes")),
-        #[cfg(feature = "slurm")]
-        "slurm" => Ok(Arc::new(Slurm::new(config))),
-        #[cfg(not(feature = "slurm"))]
-        "slurm" => Err(Error::missing_feature("the backend `slurm`", "slurm")),
-        #[cfg(feature = "ssh")]
-        "ssh" => Ok(Arc::new(Ssh::new(config)?)),
-        #[cfg(not(feature = "ssh"))]
-        "ssh" => Err(Error::missing_feature("the backend `ssh`", "ssh")),
-        other => Err(Error::from(ConfigProblem::value(
-            "backend",
-            other,
-            "there is no such backend: set `backend` (or FIBER_BACKEND) to `local`, `docker`, \
-             `kubernetes`, `slurm` or `ssh`, or leave it out",
-        ))),
-    }
-}
-
 /// Returns the number of GPUs that processes beside this one may use.
 pub fn gpu_count(config: &Config) -> u32 {
     let count = gpus::GpuAllocator::new(config).count().unwrap_or(0);
@@ -320,6 +315,11 @@ pub fn gpu_count(config: &Config) -> u32 {
 }
 
 impl ListenAddress {
+    /// Returns an address that processes in containers and on other machines reach.
+    pub fn remote(bind: IpAddr, advertised: Option<String>) -> ListenAddress {
+        ListenAddress { link: LinkKind::remote(), bind, advertised, locality: Locality::Remote }
+    }
+
     /// Returns the loopback address, which only processes of this host reach.
     fn host_only(link: LinkKind, locality: Locality) -> ListenAddress {
         ListenAddress { link, bind: Ipv4Addr::LOCALHOST.into(), advertised: None, locality }

@@ -8,6 +8,8 @@
 
 pub(crate) mod guard;
 mod resources;
+#[cfg(feature = "cluster")]
+mod sessions;
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -25,17 +27,28 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::guard::Group;
-pub(crate) use self::guard::run_if_guard;
 use self::resources::{Grant, ran_out_of_memory};
+#[cfg(feature = "cluster")]
+pub(crate) use self::sessions::host_sessions;
+#[cfg(all(feature = "cluster", feature = "ssh"))]
+pub(crate) use self::sessions::{HostSessions, REFUSED};
 use crate::gpus::{GpuAllocator, VISIBLE};
 use crate::oom::OomKills;
 use crate::output::{Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
-use crate::{Backend, Job, JobSpec, JobState, ListenAddress, Locality};
+use crate::{Backend, BackendEntry, Job, JobPlace, JobSpec, JobState, ListenAddress, Locality};
 
 const EXECUTABLE: &str = "/proc/self/exe";
 /// Time limit for reading a pipe after its process ended, in case a process that left the group
 /// holds it open.
 const DRAIN: Duration = Duration::from_millis(500);
+
+pub(crate) const ENTRY: BackendEntry = {
+    let entry = BackendEntry::new("local", |config| Ok(Arc::new(Local::new(config))))
+        .helper(guard::run_if_guard);
+    #[cfg(feature = "cluster")]
+    let entry = entry.sessions(&sessions::SESSIONS);
+    entry
+};
 
 /// Runs jobs as child processes. The default backend.
 #[derive(Clone, Debug)]
@@ -81,8 +94,8 @@ struct LocalJob {
 }
 
 impl Job for LocalJob {
-    fn place(&self) -> String {
-        format!("pid {}", self.pid.as_raw_nonzero())
+    fn place(&self) -> JobPlace {
+        JobPlace::Process { pid: self.pid.as_raw_nonzero().get().cast_unsigned() }
     }
 
     fn tail(&self) -> Vec<String> {
@@ -110,7 +123,7 @@ impl Job for LocalJob {
 fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
     let failed = |problem: String| Error::not_started(&spec.name, problem);
     let grant = resources::grant(&spec.meta, gpus)
-        .map_err(|problem| failed(problem + &spec.shared_job_remedy()))?;
+        .map_err(|error| failed(error.to_string() + &spec.shared_job_remedy()))?;
     let program = std::env::args_os().next().unwrap_or_default();
     let mut title = Path::new(&program).file_name().unwrap_or_default().to_os_string();
     title.push(format!(": {}", spec.name));
@@ -127,7 +140,7 @@ fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
     let mut child = Command::new(EXECUTABLE)
         .arg0(title)
         .args(&spec.arguments)
-        .envs(spec.environment.iter().cloned().chain(secrets).chain(visible))
+        .envs(spec.variables().chain(secrets).chain(visible))
         .stdin(input(&spec.secrets).map_err(|error| failed(explain(&error)))?)
         .stdout(stream()?)
         .stderr(stream()?)
@@ -141,7 +154,7 @@ fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
         .and_then(|pid| Pid::from_raw(pid as i32))
         .ok_or_else(|| failed("it has no pid".into()))?;
     let group = Group::of(pid);
-    resources::limit(pid, &grant).map_err(failed)?;
+    resources::limit(pid, &grant).map_err(|error| failed(error.into()))?;
     let tail = Tail::default();
     let job = Arc::new(LocalJob {
         pid,
@@ -150,7 +163,7 @@ fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
         reaped: AtomicBool::new(false),
         states: watch::Sender::new(JobState::Running),
     });
-    let target = |stream| OutputTarget::new(spec.output, stream, &spec.name);
+    let target = |stream| OutputTarget::new(&spec.output, stream, &spec.name);
     let out = child
         .stdout
         .take()

@@ -1,5 +1,6 @@
 //! Output of child processes: forwarded line by line, with the last lines kept for error messages.
 
+mod capture;
 mod log;
 mod printer;
 
@@ -15,6 +16,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use self::capture::Capture;
+pub use self::capture::{ChildOutput, capture_in_tests};
 pub(crate) use self::log::Log;
 pub(crate) use self::printer::OutputStream;
 use self::printer::{PendingWrite, is_backlogged};
@@ -55,6 +58,7 @@ pub(crate) enum OutputTarget {
     Inherit {
         stream: OutputStream,
         prefix: Option<Arc<str>>,
+        capture: Option<Capture>,
     },
     #[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
     File(Arc<std::fs::File>),
@@ -63,12 +67,13 @@ pub(crate) enum OutputTarget {
 impl OutputTarget {
     /// Returns the target for a stream of the process called `name`. Backends open the files of
     /// [`OutputMode::File`] themselves.
-    pub(crate) fn new(mode: OutputMode, stream: OutputStream, name: &str) -> OutputTarget {
-        match mode {
-            OutputMode::Inherit => OutputTarget::Inherit { stream, prefix: None },
-            OutputMode::Prefix => OutputTarget::Inherit { stream, prefix: Some(name.into()) },
-            _ => OutputTarget::Discard,
-        }
+    pub(crate) fn new(output: &ChildOutput, stream: OutputStream, name: &str) -> OutputTarget {
+        let prefix = match output.mode {
+            OutputMode::Inherit => None,
+            OutputMode::Prefix => Some(name.into()),
+            _ => return OutputTarget::Discard,
+        };
+        OutputTarget::Inherit { stream, prefix, capture: output.capture.clone() }
     }
 }
 
@@ -137,12 +142,15 @@ impl OutputTarget {
     async fn write(&self, lines: Vec<u8>) {
         match self {
             OutputTarget::Discard => {}
-            OutputTarget::Inherit { stream, prefix } => {
+            OutputTarget::Inherit { stream, prefix, capture } => {
                 let bytes = match prefix {
                     Some(prefix) => prefixed(prefix, &lines),
                     None => lines,
                 };
-                printer::print(*stream, bytes).await;
+                match capture {
+                    Some(capture) => capture.print(*stream, bytes).await,
+                    None => printer::print(*stream, bytes).await,
+                }
             }
             #[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
             OutputTarget::File(file) => {

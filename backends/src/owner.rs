@@ -9,6 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use fiber_core::{random, shortage};
 use rustix::io::Errno;
 
+use crate::BackendError;
+
 /// A process that creates containers or pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobOwner {
@@ -28,7 +30,7 @@ impl JobOwner {
     /// # Errors
     /// `/proc` can't be read. Without it, the next sweep would remove this process's jobs as
     /// orphans.
-    pub(crate) fn this_process() -> Result<JobOwner, String> {
+    pub(crate) fn this_process() -> Result<JobOwner, BackendError> {
         let pid = std::process::id();
         let known = || {
             Ok(JobOwner::Process {
@@ -39,10 +41,9 @@ impl JobOwner {
             })
         };
         known().map_err(|error: io::Error| {
-            format!(
-                "/proc does not say when this process was started: {}",
-                shortage::explain(&error)
-            )
+            let problem = shortage::explain(&error);
+            let message = format!("/proc does not say when this process was started: {problem}");
+            BackendError::of_system(&error, message)
         })
     }
 
@@ -121,7 +122,9 @@ pub(crate) fn new_session() -> String {
 }
 
 /// Removes leftovers of dead sessions in the background, and logs the result.
-pub(crate) fn spawn_sweep(sweep: impl Future<Output = Result<Vec<String>, String>> + 'static) {
+pub(crate) fn spawn_sweep(
+    sweep: impl Future<Output = Result<Vec<String>, BackendError>> + 'static,
+) {
     tokio::task::spawn_local(async move {
         match sweep.await {
             Ok(removed) if removed.is_empty() => {}

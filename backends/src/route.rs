@@ -1,11 +1,10 @@
 //! The addresses of this host on its routes to others.
 
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
-
-use fiber_core::shortage;
+use std::net::{IpAddr, ToSocketAddrs};
 
 /// An address that is never assigned (RFC 5737): the route to it is the default route.
+#[cfg(any(feature = "kubernetes", feature = "ssh"))]
 pub(crate) const UNASSIGNED: &str = "192.0.2.1";
 
 /// Returns the address from which this host would connect to another, if it has a route to it.
@@ -14,21 +13,28 @@ pub(crate) const UNASSIGNED: &str = "192.0.2.1";
 /// # Errors
 /// A shortage, which may pass: without the address, a wrong one would be used for the whole
 /// session.
-pub(crate) fn local_address_towards(host: &str) -> Result<Option<IpAddr>, String> {
-    let find = || -> io::Result<IpAddr> {
-        let other = (host, 443).to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
-        let socket = UdpSocket::bind(if other.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" })?;
-        socket.connect(other)?;
-        Ok(socket.local_addr()?.ip())
-    };
-    match find() {
+#[cfg(any(feature = "kubernetes", feature = "ssh"))]
+pub(crate) fn local_address_towards(host: &str) -> Result<Option<IpAddr>, crate::BackendError> {
+    use fiber_core::shortage;
+
+    match towards(host) {
         Ok(own) => Ok(Some(own).filter(|own| !own.is_unspecified())),
-        Err(error) if shortage::is_shortage(&error) => Err(format!(
+        Err(error) if shortage::is_shortage(&error) => Err(crate::BackendError::Shortage(format!(
             "this host's address towards {host} is unknown: {}",
             shortage::explain(&error)
-        )),
+        ))),
         Err(_) => Ok(None),
     }
+}
+
+/// Returns the address from which this host would connect to another.
+///
+/// # Errors
+/// The name of the other is not known, or there is no route to it.
+pub(crate) fn towards(host: &str) -> io::Result<IpAddr> {
+    // Any port gives the host's addresses.
+    let other = (host, 9).to_socket_addrs()?.next().ok_or(io::ErrorKind::NotFound)?;
+    fiber_core::local_ip_towards(other.ip())
 }
 
 #[cfg(test)]
@@ -54,7 +60,7 @@ mod tests {
         }
         let enough = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..enough }).unwrap();
-        let problem = local_address_towards("127.0.0.1").unwrap_err();
+        let problem = local_address_towards("127.0.0.1").unwrap_err().to_string();
         setrlimit(Resource::Nofile, enough).unwrap();
         assert!(problem.contains("ulimit -n"), "{problem}");
         let found = local_address_towards("127.0.0.1").unwrap();

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Mutex;
 
+use crate::BackendError;
+
 /// Attempts at one thing, at most one at a time.
 ///
 /// A caller that arrives during an attempt waits for it and gets its outcome. A caller that arrives
@@ -17,7 +19,7 @@ pub(crate) struct SingleFlight {
     failed: AtomicU64,
     /// Locked by the attempt in progress. Holds the error of the last failed attempt, for callers
     /// that waited for it.
-    error: Mutex<String>,
+    error: Mutex<Option<BackendError>>,
 }
 
 impl SingleFlight {
@@ -29,8 +31,8 @@ impl SingleFlight {
     pub(crate) async fn share<T>(
         &self,
         done: impl Fn() -> Option<T>,
-        attempt: impl AsyncFnOnce() -> Result<T, String>,
-    ) -> Result<T, String> {
+        attempt: impl AsyncFnOnce() -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
         if let Some(value) = done() {
             return Ok(value);
         }
@@ -39,12 +41,14 @@ impl SingleFlight {
         if let Some(value) = done() {
             return Ok(value);
         }
-        if self.failed.load(Ordering::Acquire) != failed {
+        if let Some(error) =
+            error.as_ref().filter(|_| self.failed.load(Ordering::Acquire) != failed)
+        {
             return Err(error.clone());
         }
         let outcome = attempt().await;
         if let Err(problem) = &outcome {
-            error.clone_from(problem);
+            *error = Some(problem.clone());
             self.failed.fetch_add(1, Ordering::Release);
         }
         outcome
@@ -78,8 +82,8 @@ impl<T> SingleFlightCell<T> {
     /// The error of the attempt to make it.
     pub(crate) async fn get_or_try_init(
         &self,
-        make: impl AsyncFnOnce() -> Result<T, String>,
-    ) -> Result<&T, String> {
+        make: impl AsyncFnOnce() -> Result<T, BackendError>,
+    ) -> Result<&T, BackendError> {
         let attempt = async || {
             let value = make().await?;
             Ok(self.value.get_or_init(|| value))
@@ -107,11 +111,11 @@ mod tests {
     }
 
     impl Maker {
-        async fn make(&self) -> Result<u32, String> {
+        async fn make(&self) -> Result<u32, BackendError> {
             self.attempts.set(self.attempts.get() + 1);
             yield_now().await;
             if self.fails.get() {
-                Err(format!("attempt {} failed", self.attempts.get()))
+                Err(refused!("attempt {} failed", self.attempts.get()))
             } else {
                 Ok(7)
             }
@@ -124,7 +128,7 @@ mod tests {
         maker.fails.set(true);
         let all = || join_all((0..5).map(|_| shared.get_or_try_init(async || maker.make().await)));
         for number in [1, 2] {
-            let error = format!("attempt {number} failed");
+            let error = refused!("attempt {number} failed");
             assert!(all().await.iter().all(|outcome| *outcome == Err(error.clone())));
         }
         maker.fails.set(false);

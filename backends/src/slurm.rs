@@ -8,14 +8,29 @@ mod allocation;
 mod backend;
 mod cluster;
 mod commands;
+mod end_mark;
+mod jobs;
 mod launcher;
 mod listen;
 mod notices;
 mod options;
 mod pilot;
 mod queue;
+mod script;
+mod states;
 mod step;
+
+use std::sync::Arc;
 
 pub use self::backend::Slurm;
 pub use self::cluster::SlurmCluster;
-pub(crate) use self::launcher::{remove_copy, run_if_launcher};
+use crate::BackendEntry;
+
+pub(crate) const ENTRY: BackendEntry =
+    BackendEntry::new("slurm", |config| Ok(Arc::new(Slurm::new(config))))
+        .sessions(&cluster::SESSIONS)
+        .helper(|| {
+            launcher::run_if_launcher();
+            launcher::remove_copy();
+            end_mark::mark_at_exit();
+        });

@@ -11,6 +11,8 @@ mod problem;
 mod program;
 mod script;
 mod session;
+#[cfg(feature = "cluster")]
+mod sessions;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +25,14 @@ use tokio::sync::OnceCell;
 use self::listen::Routes;
 use self::machines::SshMachine;
 use self::program::Program;
-use crate::{Backend, Job, JobSpec, ListenAddress, Machine, Room};
+use crate::{Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, Machine, Room};
+
+pub(crate) const ENTRY: BackendEntry = {
+    let entry = BackendEntry::new("ssh", |config| Ok(Arc::new(Ssh::new(config)?)));
+    #[cfg(feature = "cluster")]
+    let entry = entry.sessions(&sessions::SESSIONS);
+    entry
+};
 
 /// Runs jobs on machines that ssh reaches.
 #[derive(Debug)]
@@ -53,17 +62,20 @@ impl Ssh {
         })
     }
 
-    async fn routes(&self) -> Result<&Routes, String> {
+    async fn routes(&self) -> Result<&Routes, BackendError> {
         self.routes.get_or_try_init(|| listen::find(&self.config, &self.machines)).await
     }
 
-    async fn start(&self, mut spec: JobSpec) -> Result<Arc<dyn Job>, String> {
+    async fn start(&self, mut spec: JobSpec) -> Result<Arc<dyn Job>, BackendError> {
         let machine = match &spec.machine {
             Some(name) => self.machines.iter().find(|machine| machine.name == *name),
             None => self.machines.first(),
         };
         let machine = machine.ok_or("it is for a machine that is not among the `hosts`")?.clone();
-        self.routes().await?.set_parent(&machine.name, &mut spec.environment);
+        let routes = self.routes().await?;
+        if let Some(parent) = &mut spec.parent {
+            parent.address = routes.address_for(&machine.name, parent.address.clone());
+        }
         let program = self.program.get_or_try_init(async || Program::current()).await?;
         session::start(&self.config, machine, program, spec)
     }

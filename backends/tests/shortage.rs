@@ -131,11 +131,12 @@ async fn counts_its_gpus() {
     let spec = JobSpec {
         name: "greedy".into(),
         arguments: Vec::new(),
+        parent: None,
         environment: Vec::new(),
         secrets: Vec::new(),
         restarts: 0,
         meta: Meta::new().gpu(u32::MAX),
-        output: OutputMode::Null,
+        output: OutputMode::Null.into(),
         log_dir: ".".into(),
         machine: None,
         processes: 1,

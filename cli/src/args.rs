@@ -1,22 +1,21 @@
 //! The command line. The help, the man pages and docs/cli.md are generated from it.
 
+mod backends;
 mod journal;
 mod map;
-mod slurm;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use clap::builder::RangedU64ValueParser;
-use clap::{Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use fiber_backends::cluster::VolumeMount;
 
+use self::backends::{PlaceOptions, RunOptions};
 pub(crate) use self::journal::JournalCommand;
 pub(crate) use self::map::Map;
-pub(crate) use self::slurm::SlurmArgs;
 use crate::stack::Profile;
 use crate::top::Top;
 
@@ -39,8 +38,13 @@ pub(crate) enum Command {
     /// Lists sessions and their processes.
     ///
     /// A session is a program with the processes that it started. Without --backend, the programs
-    /// of this host are listed, and the sessions of the configured engine. Programs and processes
-    /// of this host are named by their pid.
+    /// of this host are listed, and the sessions of the configured engine.
+    ///
+    /// NAME is what all commands call a session or process: a session has the name of its job, or
+    /// its pid if it is a program of this host, and a process its path below that, as in `fiber
+    /// top` and `fiber::tree()`. MACHINE is the computer or node on which it runs, and PLACE what that
+    /// or its engine calls it. Of sessions of an engine, the jobs are listed: a host for several
+    /// processes is one of them.
     ///
     /// CPU and MEMORY are the limits of containers and pods. Of processes of this host they are
     /// what the process uses: the mean share of a core since its start, and resident memory.
@@ -78,26 +82,32 @@ pub(crate) enum Command {
     /// Prints what every thread of a process is doing.
     ///
     /// The process goes on meanwhile. NAME is a session, which means its head, or one of its
-    /// processes: `4711`, `my-program`, `pool-1/worker-2`, `my-program/pool-1/worker-2`. The
-    /// beginning is enough if it is the beginning of one only.
+    /// processes: `4711`, `my-program`, `pool-1/worker-2`, `my-program/pool-1/worker-2`, or what
+    /// its engine calls it (PLACE in `fiber ps`). The beginning is enough if it is the beginning of one
+    /// only.
     #[command(after_help = "Examples:\n  fiber stack pool-1/worker-2\n  fiber stack --backend \
                             kubernetes fiber-e3ae700b/pool-1/worker-2")]
     Stack {
         #[command(flatten)]
         cluster: ClusterArgs,
+        /// Shows idle threads of fiber and of async runtimes, too, and all frames.
+        #[arg(long)]
+        all: bool,
         /// A session or process.
         name: String,
     },
     /// Writes a flame graph of a process: where its threads spend their time.
     ///
-    /// Samples the threads that run, while the process works, and draws their stacks as SVG.
+    /// Samples the threads that run, while the process works, and draws their stacks as SVG. Of a
+    /// process that runs less than 1 % of the time, it draws where its threads wait. Fiber's own
+    /// threads are left out.
     #[command(after_help = "Example:\n  fiber profile --seconds 5 -o worker.svg pool-1/worker-2")]
     Profile(Profile),
-    /// Prints the output of a session or of one worker.
+    /// Prints the output of a session or of one of its processes.
     ///
     /// The output of a session includes that of its workers, unless its configuration says
-    /// otherwise (`output`). Of a worker on this host, its last lines are known; the output of a
-    /// program on this host is where it was started.
+    /// otherwise (`output`). Of a process on this host, in a host or in a step of Slurm, its last
+    /// lines are known; the output of a program on this host is where it was started.
     Logs {
         #[command(flatten)]
         cluster: ClusterArgs,
@@ -107,24 +117,24 @@ pub(crate) enum Command {
         /// Begins with the last LINES lines.
         #[arg(long, value_name = "LINES")]
         tail: Option<u64>,
-        /// A session or worker as `fiber ps` shows it, or the beginning of its name.
+        /// A session or process (see `fiber stack`).
         name: String,
     },
     Map(Box<Map>),
     Attach(Attach),
     Wait(Wait),
-    /// Stops sessions with all their workers, or single workers, and removes them.
+    /// Stops sessions with all their workers, or single processes, and removes them.
     ///
     /// Sends SIGTERM, and SIGKILL after `shutdown_timeout` (5 s by default). The session of a
-    /// killed worker replaces it, as after any death. Programs and processes of this host are
-    /// killed if the backend is `local`.
+    /// killed process replaces it, as after any death. A host ends with all its processes. Programs
+    /// of this host are killed if the backend is `local`.
     Kill {
         #[command(flatten)]
         cluster: ClusterArgs,
         /// Sends SIGKILL at once.
         #[arg(long)]
         now: bool,
-        /// Sessions or workers as `fiber ps` shows them, or the beginnings of their names.
+        /// Sessions or processes (see `fiber stack`).
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
@@ -192,45 +202,10 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ClusterArgs {
     /// The backend that runs processes [default: FIBER_BACKEND or fiber.toml, else local].
-    #[arg(long, value_name = "BACKEND")]
-    pub(crate) backend: Option<Backend>,
-    /// The namespace on Kubernetes [default: FIBER_NAMESPACE or fiber.toml, else the kubeconfig's].
-    #[arg(long)]
-    pub(crate) namespace: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Backend {
-    /// Processes of this host.
-    Local,
-    /// Containers of a Docker engine: this host's, or the one that DOCKER_HOST names.
-    Docker,
-    /// Pods of the Kubernetes cluster that the kubeconfig names.
-    Kubernetes,
-    /// Jobs of the Slurm cluster that this host belongs to.
-    Slurm,
-    /// Processes on machines that ssh reaches, with the program itself on this host.
-    Ssh,
-}
-
-impl Backend {
-    /// Returns whether the heads of a backend's sessions are processes of this host, and of no
-    /// engine.
-    pub(crate) fn has_heads_here(name: &str) -> bool {
-        [Backend::Local, Backend::Ssh].iter().any(|backend| backend.to_string() == name)
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Backend::Local => "local",
-            Backend::Docker => "docker",
-            Backend::Kubernetes => "kubernetes",
-            Backend::Slurm => "slurm",
-            Backend::Ssh => "ssh",
-        })
-    }
+    #[arg(long, value_name = "BACKEND", value_parser = backends::names())]
+    pub(crate) backend: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: PlaceOptions,
 }
 
 /// Starts a program in a container, pod or Slurm job, from which it starts its workers.
@@ -296,7 +271,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "COUNT", default_value = "0", value_parser = restarts())]
     pub(crate) restarts: u32,
     #[command(flatten)]
-    pub(crate) slurm: SlurmArgs,
+    pub(crate) own: RunOptions,
     /// The name of the session [default: fiber- and eight random hexadecimal digits].
     #[arg(long, value_parser = name)]
     pub(crate) name: Option<String>,
@@ -311,6 +286,24 @@ pub(crate) struct Run {
         value_hint = ValueHint::CommandWithArguments
     )]
     pub(crate) command: Vec<String>,
+}
+
+impl Run {
+    /// Returns the given options that not every backend takes.
+    pub(crate) fn given(&self) -> impl Iterator<Item = &'static str> {
+        let options = [
+            ("image", self.image.is_some()),
+            ("dockerfile", self.dockerfile.is_some()),
+            ("bundle", self.bundle),
+            ("cpu", self.cpu.is_some()),
+            ("memory", self.memory.is_some()),
+            ("gpu", self.gpu.is_some()),
+            ("volume", !self.volumes.is_empty()),
+            ("name", self.name.is_some()),
+            ("json", self.json),
+        ];
+        options.into_iter().filter_map(|(name, given)| given.then_some(name))
+    }
 }
 
 /// Follows a session that runs elsewhere: prints its output and ends with its exit code.

@@ -8,21 +8,19 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use fiber_backends::cluster::{Cluster, Location};
+use fiber_backends::cluster::{self, Cluster, Location, SessionHead, SessionProcess};
 use fiber_core::Signals;
-use fiber_core::stats::ProcessRole;
 use futures_util::StreamExt;
 use futures_util::future::maybe_done;
+use futures_util::stream::pending;
 
 use self::keys::Keys;
 use self::progress::Progress;
 use self::screen::Screen;
 use crate::args;
-use crate::inspect::sessions::{Head, Sessions};
-use crate::inspect::target;
 use crate::run::READER_GONE;
-use crate::sessions::{self, Named};
-use crate::wait::{local_end, report};
+use crate::sessions;
+use crate::wait::report;
 use crate::{connect, killed_by};
 
 /// Why a command leaves a session that goes on.
@@ -34,35 +32,45 @@ enum Left {
 }
 
 pub(crate) async fn attach(args: &args::Attach) -> anyhow::Result<ExitCode> {
-    if args.cluster.is_local()? {
-        return attach_locally(args).await;
-    }
     let cluster = connect(&args.cluster).await?;
-    let session = match sessions::find(&*cluster, &args.name).await? {
-        Named::Session(session) => session,
-        Named::Worker(worker, head) => {
-            bail!("{0} is a worker of {head}: `fiber logs --follow {0}` follows it", worker.name)
-        }
-    };
+    let found = sessions::find(&args.cluster, &*cluster, &args.name).await?;
+    let session = found.session("attach to that, or see `fiber logs`")?;
     match session.head.location {
-        Location::Host => attach_locally(args).await,
-        Location::Cluster => follow(args, &*cluster, &session.head.name).await,
+        Location::Cluster => follow(args, &*cluster, &session.head).await,
+        Location::Host => {
+            let host = cluster::host();
+            let is_here = |head: &SessionHead| head.name == session.head.name;
+            if !host.heads().await?.iter().flatten().any(is_here) {
+                bail!("`{}` is not on this host", args.name);
+            }
+            follow(args, &*host, &session.head).await
+        }
     }
 }
 
-/// Follows a session in containers or pods to its end.
+/// Follows a session to its end: its output, if the cluster has it, and its progress.
 async fn follow(
     args: &args::Attach,
     cluster: &dyn Cluster,
-    name: &str,
+    head: &SessionProcess,
 ) -> anyhow::Result<ExitCode> {
+    let name = head.name.as_str();
     let mut signals = Signals::listen().context("signal handlers can't be installed")?;
     let mut keys = Keys::of_terminal();
     let mut screen = Screen::new(name, keys.is_some());
-    let mut progress = Progress::of_head(&args.cluster, Head::Engine(name.into())).await?;
+    let mut progress = Progress::of_head(&args.cluster, name).await?;
     let ended = maybe_done(cluster.wait(name));
     tokio::pin!(ended);
-    let mut output = cluster.logs(name, true, (!args.from_start).then_some(0)).await?;
+    let mut output = match head.has_output {
+        true => cluster.logs(name, true, (!args.from_start).then_some(0)).await?,
+        false => {
+            screen.say(&format!(
+                "The output of {name} is where it was started; here are only its progress and its \
+                 end."
+            ));
+            pending().boxed_local()
+        }
+    };
     loop {
         tokio::select! {
             chunk = output.next() => match chunk {
@@ -71,7 +79,9 @@ async fn follow(
                 },
                 None => break,
             },
-            () = &mut ended, if !has_ended(&ended) => {}
+            () = &mut ended, if !has_ended(&ended) => if !head.has_output {
+                break;
+            },
             line = progress.next(), if screen.shows_progress() => screen.show(&line),
             () = keys::pressed(&mut keys) => return Ok(leave(name, screen, Left::Detached)),
             signal = signals.next() => return Ok(leave(name, screen, Left::Signal(signal))),
@@ -91,37 +101,6 @@ async fn follow(
 
 fn has_ended<F: Future>(waiting: &futures_util::future::MaybeDone<F>) -> bool {
     !matches!(waiting, futures_util::future::MaybeDone::Future(_))
-}
-
-/// Follows the progress of a program on this host to its end.
-async fn attach_locally(args: &args::Attach) -> anyhow::Result<ExitCode> {
-    let observed = Sessions::connect(&args.cluster).await?.look().await?;
-    let target = target::find(&observed, &args.name)?;
-    let name = target.head.name();
-    let Head::Local(head) = &target.head else { bail!("`{}` is not on this host", args.name) };
-    if target.role != ProcessRole::Head {
-        bail!("{} is a process of {name}: attach to that", target.name);
-    }
-    let mut signals = Signals::listen().context("signal handlers can't be installed")?;
-    let mut keys = Keys::of_terminal();
-    let mut screen = Screen::new(&name, keys.is_some());
-    screen.say(&format!(
-        "The output of {name} is where it was started; here are only its progress and its end."
-    ));
-    let mut progress = Progress::of_head(&args.cluster, target.head.clone()).await?;
-    let ended = local_end(head.pid);
-    tokio::pin!(ended);
-    loop {
-        tokio::select! {
-            end = &mut ended => {
-                screen.close()?;
-                return Err(end);
-            }
-            line = progress.next(), if screen.shows_progress() => screen.show(&line),
-            () = keys::pressed(&mut keys) => return Ok(leave(&name, screen, Left::Detached)),
-            signal = signals.next() => return Ok(leave(&name, screen, Left::Signal(signal))),
-        }
-    }
 }
 
 fn leave(name: &str, mut screen: Screen, left: Left) -> ExitCode {

@@ -1,6 +1,5 @@
 //! The client of the inspectors: asks a session's head what the session is doing.
 
-pub(crate) mod local;
 pub(crate) mod sessions;
 pub(crate) mod target;
 #[cfg(test)]
@@ -13,7 +12,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use fiber_backends::cluster::ByteStream;
 use fiber_core::ProcessId;
-use fiber_core::inspect::{Answer, Request};
+use fiber_core::inspect::{Answer, ProfileText, Request};
 use fiber_core::stats::SessionStats;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
@@ -21,10 +20,25 @@ use tokio::time::timeout;
 
 /// The limit for an answer that the head has at hand.
 const ANSWER: Duration = Duration::from_secs(5);
-/// The limit for an answer of a process below the head.
-const RELAYED: Duration = Duration::from_secs(15);
+/// The limit for an answer of a process below the head, of which another one reads the names of
+/// functions.
+const RELAYED: Duration = Duration::from_secs(30);
+/// The limit for the end of a process below the head that is killed.
+const KILLED: Duration = Duration::from_secs(25);
 /// The longest answer in bytes: the stats of 1024 workers take about one million.
 const LONGEST: u64 = 256 << 20;
+
+/// The samples of a profile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Samples {
+    pub(crate) seconds: f64,
+    /// The number in a second.
+    pub(crate) hertz: u32,
+    /// Of threads that wait, too.
+    pub(crate) idle: bool,
+    /// Of fiber's own threads, too.
+    pub(crate) all: bool,
+}
 
 /// A connection to the inspector of a session's head.
 pub(crate) struct Inspector {
@@ -43,20 +57,34 @@ impl Inspector {
         self.request(&Request::Stats, ANSWER).await
     }
 
-    /// Returns the stacks of a process's threads, as text.
-    pub(crate) async fn stack(&mut self, process: ProcessId) -> Result<String, InspectError> {
-        self.request(&Request::Stack { process }, RELAYED).await
+    /// Returns the stacks of a process's threads, as text. With `all`, those of idle runtime
+    /// threads, too.
+    pub(crate) async fn stack(
+        &mut self,
+        process: ProcessId,
+        all: bool,
+    ) -> Result<String, InspectError> {
+        self.request(&Request::Stack { process, all }, RELAYED).await
     }
 
-    /// Returns a profile of a process: a line for each stack, with the number of its samples.
+    /// Ends a process below the head, with a grace period in seconds. Returns when it has ended.
+    pub(crate) async fn kill(
+        &mut self,
+        process: ProcessId,
+        grace: u32,
+    ) -> Result<(), InspectError> {
+        let limit = KILLED + Duration::from_secs(grace.into());
+        self.request(&Request::Kill { process, grace: grace.into() }, limit).await
+    }
+
+    /// Takes samples of a process for some seconds.
     pub(crate) async fn profile(
         &mut self,
         process: ProcessId,
-        seconds: f64,
-        hertz: u32,
-        idle: bool,
-    ) -> Result<String, InspectError> {
-        let request = Request::Profile { process, seconds, hertz, idle };
+        samples: &Samples,
+    ) -> Result<ProfileText, InspectError> {
+        let &Samples { seconds, hertz, idle, all } = samples;
+        let request = Request::Profile { process, seconds, hertz, idle, all };
         self.request(&request, RELAYED + Duration::from_secs_f64(seconds)).await
     }
 
@@ -124,6 +152,18 @@ impl InspectError {
         ))
     }
 
+    /// Returns why a head can't be connected with. The end of a program of this host is known.
+    fn of_connecting(head: &str, error: fiber_core::Error) -> InspectError {
+        let system = match &error {
+            fiber_core::Error::System { cause, .. } => cause.downcast_ref::<io::Error>(),
+            _ => None,
+        };
+        match system {
+            Some(system) => InspectError::ended(head, system),
+            None => InspectError::Unknown(crate::message(&anyhow!(error))),
+        }
+    }
+
     fn ended(head: &str, error: &io::Error) -> InspectError {
         match error.kind() {
             io::ErrorKind::UnexpectedEof
@@ -149,8 +189,73 @@ impl fmt::Display for InspectError {
 
 impl std::error::Error for InspectError {}
 
-impl From<fiber_core::Error> for InspectError {
-    fn from(error: fiber_core::Error) -> InspectError {
-        InspectError::Unknown(crate::message(&anyhow!(error)))
+#[cfg(test)]
+mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+
+    use fiber_core::inspect::PREFIX;
+
+    use super::sessions::{Head, Sessions};
+    use super::testing::{FakeHead, stats};
+    use super::*;
+
+    async fn own_heads() -> Vec<Head> {
+        Sessions::of_host().heads().await.unwrap().0
+    }
+
+    async fn connect(head: &FakeHead) -> Inspector {
+        Sessions::of_host().open(&Head::own(head.socket())).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_head_is_found_and_answers_until_it_ends() {
+        let head = FakeHead::start(stats("squares", 3));
+        let own = Head::own(head.socket());
+        assert!(own_heads().await.contains(&own));
+        let mut inspector = connect(&head).await;
+        for _ in 0..2 {
+            let stats = inspector.stats().await.unwrap();
+            assert_eq!((stats.program.as_str(), stats.report.processes.len()), ("squares", 4));
+        }
+        let id = head.stats.report.processes[1].id;
+        assert_eq!(inspector.stack(id, false).await.unwrap(), format!("the stack of {id}\n"));
+        head.end();
+        let problem = inspector.stats().await.unwrap_err();
+        assert!(matches!(&problem, InspectError::Ended(_)), "{problem:?}");
+        assert!(problem.to_string().contains(&format!("pid {}", std::process::id())));
+        assert!(!own_heads().await.contains(&own));
+        let problem = Sessions::of_host().open(&own).await.unwrap_err();
+        assert!(matches!(&problem, InspectError::Ended(_)), "{problem:?}");
+    }
+
+    #[tokio::test]
+    async fn a_head_that_does_not_answer_is_named() {
+        let session = format!("{PREFIX}silent-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&session).unwrap();
+        let _listener = UnixListener::bind_addr(&address).unwrap();
+        let head = Head::own(session);
+        let mut inspector = Sessions::of_host().open(&head).await.unwrap();
+        tokio::time::pause();
+        let problem = inspector.stats().await.unwrap_err();
+        assert!(matches!(&problem, InspectError::Silent(_)), "{problem:?}");
+        assert!(problem.to_string().contains(&head.name()), "{problem}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_in_another_form_is_explained() {
+        let head = FakeHead::answering("{\"ok\":{\"session\":3}}\n");
+        let problem = connect(&head).await.stats().await.unwrap_err();
+        assert!(problem.to_string().contains("same version"), "{problem}");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_keeps_the_connection() {
+        let head = FakeHead::start(stats("squares", 1));
+        let mut inspector = connect(&head).await;
+        let gone = fiber_core::ProcessId(0);
+        let problem = inspector.stack(gone, false).await.unwrap_err();
+        assert!(matches!(&problem, InspectError::Refused(_)), "{problem:?}");
+        assert!(inspector.stats().await.is_ok());
     }
 }

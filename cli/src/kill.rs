@@ -2,35 +2,51 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use fiber_backends::cluster::Cluster;
 use fiber_core::Config;
 
+use crate::args::ClusterArgs;
+use crate::inspect::sessions::Sessions;
+use crate::inspect::target::Target;
 use crate::sessions::{self, Named};
 
 pub(crate) async fn kill(
-    config: &Config,
+    args: &ClusterArgs,
     cluster: &dyn Cluster,
     names: &[String],
     now: bool,
 ) -> anyhow::Result<ExitCode> {
+    let grace = if now { 0 } else { grace(&args.config()?) };
     for name in names {
-        let found = sessions::find(cluster, name).await?;
-        sessions::must_be_in_cluster(found.process())?;
-        let name = &found.process().name;
-        let grace = if now { 0 } else { grace(config) };
-        match &found {
+        match sessions::find(args, cluster, name).await? {
             Named::Session(session) => {
+                sessions::must_be_in_cluster(&session.head)?;
+                let name = &session.head.name;
                 sessions::end(cluster, name, grace).await?;
                 println!("Killed {name} and its workers: {}", session.workers.len());
             }
-            Named::Worker(_, head) => {
-                cluster.stop(name, grace).await?;
-                cluster.remove(name).await?;
-                println!("Killed {name}, a worker of {head}");
+            Named::Job(process, session) => {
+                sessions::must_be_in_cluster(&process)?;
+                cluster.stop(&process.job, grace).await?;
+                cluster.remove(&process.job).await?;
+                println!("Killed {} ({}), a process of {session}", process.name, process.place);
+            }
+            Named::Inside(target) => {
+                end_by_head(&Sessions::connect(args).await?, &target, grace).await?;
             }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets the head of a process end it, or the process that has started it.
+async fn end_by_head(sessions: &Sessions, target: &Target, grace: u32) -> anyhow::Result<()> {
+    let mut inspector = sessions.open(&target.head).await?;
+    let ended = inspector.kill(target.process, grace).await;
+    ended.with_context(|| format!("{} can't be killed", target.name))?;
+    println!("Killed {}, a process of {}", target.name, target.head.name());
+    Ok(())
 }
 
 /// Returns the grace period for a process to end, in seconds.

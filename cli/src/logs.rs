@@ -3,25 +3,71 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use anyhow::{Context, bail};
 use fiber_backends::cluster::{Cluster, OutputChunk};
 use futures_util::stream::{LocalBoxStream, StreamExt};
 
-use crate::sessions;
+use crate::args::ClusterArgs;
+use crate::inspect::sessions::Sessions;
+use crate::inspect::target::{self, Target};
+use crate::sessions::{self, Named};
 
 pub(crate) async fn logs(
+    args: &ClusterArgs,
     cluster: &dyn Cluster,
     name: &str,
     follow: bool,
     tail: Option<u64>,
 ) -> anyhow::Result<ExitCode> {
-    let found = sessions::find(cluster, name).await?;
-    sessions::must_be_in_cluster(found.process())?;
-    let output = cluster.logs(&found.process().name, follow, tail).await?;
+    let (process, session) = match sessions::find(args, cluster, name).await? {
+        Named::Session(session) => (session.head, None),
+        Named::Job(process, session) => (process, Some(session)),
+        Named::Inside(target) => {
+            return last_lines(&Sessions::connect(args).await?, target, follow, tail).await;
+        }
+    };
+    sessions::must_be_in_cluster(&process)?;
+    if let Some(session) = session.filter(|_| !process.has_output) {
+        let mut sessions = Sessions::connect(args).await?;
+        let name = format!("{session}/{}", process.name);
+        let target = target::find(&sessions.look().await?, &name)?;
+        return last_lines(&sessions, target, follow, tail).await;
+    }
+    let output = cluster.logs(&process.job, follow, tail).await?;
     Ok(match forward(output).await? {
         ForwardEnd::Complete => ExitCode::SUCCESS,
         // A reader that stops early, like `head`, is no failure.
         ForwardEnd::ReaderGone => ExitCode::SUCCESS,
     })
+}
+
+/// Prints the last lines of a process's output, as its head knows them.
+async fn last_lines(
+    sessions: &Sessions,
+    target: Target,
+    follow: bool,
+    tail: Option<u64>,
+) -> anyhow::Result<ExitCode> {
+    if follow {
+        bail!(
+            "only the last lines of {} are known, so they can't be followed: its output goes to \
+             that of {}, or to files (`output`, `log_dir`)",
+            target.name,
+            target.head.name()
+        );
+    }
+    let stats = sessions.open(&target.head).await?.stats().await?;
+    let process = stats.report.process(target.process);
+    let lines = &process.with_context(|| format!("{} has ended meanwhile", target.name))?.tail;
+    let first = lines.len().saturating_sub(tail.map_or(usize::MAX, |tail| tail as usize));
+    let mut stdout = io::stdout().lock();
+    for line in &lines[first..] {
+        // A reader that stops early, like `head`, is no failure.
+        if writeln!(stdout, "{line}").is_err() {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The reason why forwarding has ended.

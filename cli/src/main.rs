@@ -11,7 +11,6 @@ mod forwarded;
 mod inspect;
 mod journal;
 mod kill;
-mod local;
 mod logs;
 mod map;
 mod names;
@@ -29,14 +28,14 @@ mod wait;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::anyhow;
 use clap::Parser;
 use fiber_backends::cluster::{self, Cluster};
 use fiber_core::inspect::BRIDGE;
 use fiber_core::{Config, Error};
 use tracing_subscriber::EnvFilter;
 
-use self::args::{Args, Backend, ClusterArgs, Command};
+use self::args::{Args, ClusterArgs, Command};
 
 /// Warnings of libraries come with the errors that they return. The workers of a map that has ended
 /// are refused if they connect only then.
@@ -109,21 +108,15 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Dashboard { cluster, port, name } => {
             dashboard::dashboard(&cluster, port, name.as_deref()).await
         }
-        Command::Stack { cluster, name } => stack::stack(&cluster, &name).await,
+        Command::Stack { cluster, all, name } => stack::stack(&cluster, all, &name).await,
         Command::Profile(profile) => stack::profile(&profile).await,
-        Command::Logs { cluster, follow, tail, name } if cluster.is_local()? => {
-            local::logs(&cluster, &name, follow, tail).await
-        }
         Command::Logs { cluster, follow, tail, name } => {
-            logs::logs(&*connect(&cluster).await?, &name, follow, tail).await
+            logs::logs(&cluster, &*connect(&cluster).await?, &name, follow, tail).await
         }
         Command::Attach(options) => attach::attach(&options).await,
         Command::Wait(options) => wait::wait(&options).await,
-        Command::Kill { cluster, now, names } if cluster.is_local()? => {
-            local::kill(&cluster, &names, now).await
-        }
         Command::Kill { cluster, now, names } => {
-            kill::kill(&cluster.config()?, &*connect(&cluster).await?, &names, now).await
+            kill::kill(&cluster, &*connect(&cluster).await?, &names, now).await
         }
         Command::Cp { cluster, source, target } => {
             // Wrong paths are refused before connecting to an engine.
@@ -147,11 +140,6 @@ async fn connect(cluster: &ClusterArgs) -> anyhow::Result<Box<dyn Cluster>> {
 }
 
 impl ClusterArgs {
-    /// Returns whether processes of this host are meant, and no engine.
-    fn is_local(&self) -> anyhow::Result<bool> {
-        Ok(Backend::has_heads_here(&self.config()?.backend))
-    }
-
     /// Returns the configuration, with the options of the command line.
     fn config(&self) -> anyhow::Result<Config> {
         let mut config = Config::load()?;
@@ -163,23 +151,14 @@ impl ClusterArgs {
     /// Changes a configuration by the options of the command line.
     fn apply(&self, config: &mut Config) {
         if let Some(backend) = &self.backend {
-            config.backend = backend.to_string();
+            config.backend.clone_from(backend);
         }
-        if self.namespace.is_some() {
-            config.namespace.clone_from(&self.namespace);
-        }
+        self.place.apply(config);
     }
 
     /// Refuses options that the backend of `config` does not have.
     fn check(&self, config: &Config) -> anyhow::Result<()> {
-        if self.namespace.is_some() && config.backend != "kubernetes" {
-            bail!(
-                "--namespace is for Kubernetes, but the backend is `{}`: leave it out, or add \
-                 `--backend kubernetes`",
-                config.backend
-            );
-        }
-        Ok(())
+        self.place.problem(&config.backend).map_or(Ok(()), |problem| Err(anyhow!(problem)))
     }
 }
 

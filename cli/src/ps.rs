@@ -3,43 +3,46 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use anyhow::anyhow;
 use bytesize::ByteSize;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
-use fiber_backends::cluster::{ProcessState, SessionProcess};
+use fiber_backends::cluster::{self, ProcessState, SessionProcess};
 use serde_json::{Value, json};
 
-use crate::args::{Backend, ClusterArgs};
+use crate::args::ClusterArgs;
 use crate::sessions::{self, Session};
-use crate::{connect, local};
 
 pub(crate) async fn ps(args: &ClusterArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let config = args.config()?;
-    let mut sessions = Vec::new();
-    if matches!(args.backend, None | Some(Backend::Local | Backend::Ssh)) {
-        sessions = local::sessions(args).await?;
-    }
     // What is known of this host is shown, even if no engine answers.
-    let mut problem = None;
-    if !Backend::has_heads_here(&config.backend) {
-        match in_cluster(args).await {
+    let (mut sessions, mut problem) = (Vec::new(), None);
+    let chosen = match cluster::connect(&config).await {
+        Ok(chosen) => Some(chosen),
+        Err(error) => {
+            problem = Some(anyhow!(error));
+            None
+        }
+    };
+    let is_host = chosen.as_ref().is_some_and(|chosen| !chosen.lists_children());
+    if args.backend.is_none() || is_host {
+        let (found, silent) = sessions::on_host().await?;
+        silent.iter().for_each(|problem| eprintln!("warning: {problem}"));
+        sessions = found;
+    }
+    if let Some(engine) = chosen.filter(|_| !is_host) {
+        match sessions::all(&*engine).await {
             Ok(found) => {
-                let is_found = |local: &Session| {
-                    found.iter().any(|session| session.head.name == local.head.name)
-                };
-                sessions.retain(|local| !is_found(local));
+                sessions::remove_twins(&mut sessions, &found, &*engine).await;
                 sessions.extend(found);
             }
-            Err(error) if sessions.is_empty() => return Err(error),
             Err(error) => problem = Some(error),
         }
     }
-    print(&sessions, as_json);
+    if problem.is_none() || !sessions.is_empty() {
+        print(&sessions, as_json);
+    }
     problem.map_or(Ok(ExitCode::SUCCESS), Err)
-}
-
-async fn in_cluster(args: &ClusterArgs) -> anyhow::Result<Vec<Session>> {
-    sessions::all(&*connect(args).await?).await
 }
 
 fn print(sessions: &[Session], as_json: bool) {
@@ -61,7 +64,9 @@ pub(crate) fn printable(text: &str) -> String {
 fn table(sessions: &[Session]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["NAME", "ROLE", "STATE", "RESTARTS", "CPU", "MEMORY", "GPU", "AGE"]);
+    table.set_header([
+        "NAME", "PROGRAM", "STATE", "MACHINE", "RESTARTS", "CPU", "MEMORY", "GPU", "AGE", "PLACE",
+    ]);
     for session in sessions {
         table.add_row(row(&session.head, String::new()));
         for (depth, worker) in &session.workers {
@@ -71,18 +76,20 @@ fn table(sessions: &[Session]) -> Table {
     table
 }
 
-fn row(process: &SessionProcess, indent: String) -> [String; 8] {
+fn row(process: &SessionProcess, indent: String) -> [String; 10] {
     let used = process.usage.map(|usage| ByteSize(usage.memory));
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     [
         format!("{indent}{}", process.name),
-        process.role.clone(),
+        or_dash(process.program.clone()),
         words(&process.state),
+        or_dash(process.machine.clone()),
         process.restarts.to_string(),
         or_dash(process.meta.cpu.map(|cores| cores.to_string()).or_else(|| cpu_share(process))),
         or_dash(process.meta.memory.or(used).map(|size| size.to_string())),
         or_dash(process.meta.gpu.map(|count| count.to_string())),
         or_dash(process.started_at.map(age)),
+        process.place.to_string(),
     ]
 }
 
@@ -133,8 +140,10 @@ fn process(process: &SessionProcess) -> Value {
     let since = since.map(|since| humantime::format_rfc3339_seconds(since).to_string());
     json!({
         "name": process.name,
-        "role": process.role,
+        "program": process.program,
         "parent": process.parent,
+        "place": process.place.to_string(),
+        "machine": process.machine,
         "state": state,
         "detail": detail,
         "exit_code": code,

@@ -1,23 +1,22 @@
 //! `fiber run`.
 
-mod slurm;
-
 use std::convert::Infallible;
 use std::future::pending;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use fiber_backends::cluster::{self, Cluster, ProgramSource, RunRequest};
+use fiber_backends::cluster::{self, Cluster, ProgramSource, RunRequest, SessionBackend, Started};
 use fiber_core::{Config, Error, Meta, Signals, random};
 use futures_util::FutureExt;
 use futures_util::future::maybe_done;
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::args::{self, Backend};
+use crate::args;
 use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
@@ -42,16 +41,10 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         Err(error) => anyhow!(ExitError { code: NOT_STARTED, problem: message(&error) }),
     };
     let config = args.cluster.config().map_err(refused)?;
-    slurm::check(&args, &config.backend).map_err(refused)?;
-    if Backend::has_heads_here(&config.backend) {
-        return local(&args, &config).await.map_err(refused);
-    }
-    let run = run_request(&args, &config).map_err(refused)?;
-    if args.slurm.dry_run {
-        slurm::print_script(&config, &run).await.map_err(|error| refused(start_problem(error)))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let cluster = cluster::connect(&config).await.map_err(|error| refused(error.into()))?;
+    let backend = cluster::configured(&config).map_err(|error| refused(error.into()))?;
+    check(&args, backend).map_err(refused)?;
+    let run = run_request(&args, &config, backend).map_err(refused)?;
+    let cluster = backend.connect(&config).await.map_err(|error| refused(error.into()))?;
     let cluster = &*cluster;
     let mut signals = Signals::listen().context("signal handlers can't be installed")?;
     let started = tokio::select! {
@@ -61,7 +54,15 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(killed_by(signal)));
         }
     };
-    started.map_err(|error| refused(start_problem(error)))?;
+    match started.map_err(|error| refused(start_problem(error)))? {
+        Started::Elsewhere => {}
+        Started::Here(program) => return become_program(program, &args).await.map_err(refused),
+        Started::Described(text) => {
+            // A reader that stops early is no failure.
+            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
     if args.attach {
         eprintln!("Created {}: {}", cluster.unit(), run.name);
         return attach(&config, cluster, &run.name, &mut signals).await;
@@ -87,51 +88,43 @@ fn drain_time(config: &Config) -> u32 {
     (config.grace.as_secs_f64().ceil() as u32).saturating_add(PROGRAM_END).max(grace(config))
 }
 
+/// Fails for options that the backend does not take.
+fn check(args: &args::Run, backend: &SessionBackend) -> anyhow::Result<()> {
+    if let Some(problem) = args.own.problem(backend) {
+        bail!(problem);
+    }
+    let refused = args.given().find(|option| !backend.takes(option));
+    let (_, instead) = backend.refused;
+    refused.map_or(Ok(()), |option| Err(anyhow!("--{option} is for containers, but {instead}")))
+}
+
 /// Replaces this command by the program, which so keeps its terminal, signals and exit code; or
 /// stays and starts it again, if asked to.
-async fn local(args: &args::Run, config: &Config) -> anyhow::Result<ExitCode> {
-    let pointless = [
-        ("--image", args.image.is_some()),
-        ("--dockerfile", args.dockerfile.is_some()),
-        ("--bundle", args.bundle),
-        ("--cpu", args.cpu.is_some()),
-        ("--memory", args.memory.is_some()),
-        ("--gpu", args.gpu.is_some()),
-        ("--volume", !args.volumes.is_empty()),
-        ("--name", args.name.is_some()),
-        ("--json", args.json),
-    ];
-    if let Some((option, _)) = pointless.iter().find(|(_, given)| *given) {
-        bail!(
-            "{option} is for containers, but the program would run as a process of this host: add \
-             `--backend docker`, or leave it out"
-        );
-    }
-    let (command, arguments) = args.command.split_first().context(
-        "there is nothing to run: give a program: `fiber run \
-                                            CMD`",
-    )?;
-    let path = program::find(command)?;
-    let mut process = std::process::Command::new(&path);
-    process
-        .arg0(command)
-        .args(arguments)
-        .envs(environment(args)?)
-        .env("FIBER_BACKEND", &config.backend);
+async fn become_program(
+    mut program: std::process::Command,
+    args: &args::Run,
+) -> anyhow::Result<ExitCode> {
+    let name = args.command.first().map_or("", String::as_str);
+    let path = program.get_program().to_os_string();
+    program.arg0(name);
     let error = match args.restarts {
-        0 => process.exec(),
-        restarts => match supervise::run(process, command, restarts).await {
+        0 => program.exec(),
+        restarts => match supervise::run(program, name, restarts).await {
             Ok(code) => return Ok(code),
             Err(error) => error,
         },
     };
     bail!(ExitError {
-        code: 126,
+        code: program::NOT_EXECUTABLE,
         problem: format!("`{}` can't be executed: {error}", path.display())
     })
 }
 
-fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> {
+fn run_request(
+    args: &args::Run,
+    config: &Config,
+    backend: &SessionBackend,
+) -> anyhow::Result<RunRequest> {
     let session: String = random::<4>().iter().map(|byte| format!("{byte:02x}")).collect();
     for (index, volume) in args.volumes.iter().enumerate() {
         if let Some(other) = args.volumes[..index].iter().find(|other| other.path == volume.path) {
@@ -146,26 +139,32 @@ fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> 
         }
     }
     let dockerfile = Path::new("Dockerfile");
+    let takes_images = backend.takes("image");
     let image = args
         .image
         .as_ref()
         .or(config.image.as_ref())
-        .filter(|_| args.dockerfile.is_none() && !args.bundle && config.backend != "slurm");
+        .filter(|_| args.dockerfile.is_none() && !args.bundle && takes_images);
     let (source, command) = if let Some(name) = image {
         (ProgramSource::Image(name.clone()), args.command.clone())
     } else if let Some(file) = &args.dockerfile {
         (ProgramSource::Dockerfile(file.clone()), args.command.clone())
-    } else if dockerfile.is_file() && !args.bundle && config.backend != "slurm" {
+    } else if dockerfile.is_file() && !args.bundle && takes_images {
         (ProgramSource::Dockerfile(dockerfile.to_path_buf()), args.command.clone())
     } else {
-        let missing = "there is nothing to run: give a program (`fiber run CMD`), an image or a \
-                       Dockerfile";
+        let missing = match takes_images {
+            true => {
+                "there is nothing to run: give a program (`fiber run CMD`), an image or a Dockerfile"
+            }
+            false => "there is nothing to run: give a program: `fiber run CMD`",
+        };
         let (command, arguments) = args.command.split_first().context(missing)?;
         (ProgramSource::Executable(program::find(command)?), arguments.to_vec())
     };
     let mut meta = Meta::new();
     (meta.cpu, meta.memory, meta.gpu) = (args.cpu, args.memory, args.gpu);
-    let variables = forwarded::variables(config, environment(args)?)?;
+    let given = environment(args)?;
+    let environment = forwarded::variables(config, given.clone())?;
     Ok(RunRequest {
         name: args.name.clone().unwrap_or_else(|| format!("fiber-{session}")),
         session,
@@ -173,9 +172,10 @@ fn run_request(args: &args::Run, config: &Config) -> anyhow::Result<RunRequest> 
         command,
         meta,
         volumes: args.volumes.clone(),
-        environment: variables,
+        environment,
+        given,
         restarts: args.restarts,
-        allocation: args.slurm.allocation(),
+        options: args.own.0.clone(),
     })
 }
 
@@ -226,7 +226,8 @@ async fn attach(
             if let Some(reason) = &ended.reason {
                 eprintln!("{name} ended: {reason}");
             }
-            sessions::end(cluster, name, 0).await?;
+            sessions::stop(cluster, name, 0).await?;
+            remove(cluster, name, ended.code).await?;
             u8::try_from(ended.code).unwrap_or(u8::MAX)
         }
         Some(code) => {
@@ -238,15 +239,17 @@ async fn attach(
                     }
                 };
                 let limit = if code == TERMINATED { drain_time(config) } else { grace(config) };
-                tokio::join!(sessions::end(cluster, name, limit), rest_of_output).0
+                tokio::join!(sessions::stop(cluster, name, limit), rest_of_output).0
             };
             tokio::select! {
                 ended = ending => ended?,
                 // A second signal skips the grace period.
-                _ = signals.next() => sessions::end(cluster, name, 0).await?,
+                _ = signals.next() => sessions::stop(cluster, name, 0).await?,
             }
             // A program with durable calls says that it is to be continued.
             let known = timeout(STATUS_TIMEOUT, &mut ended).await;
+            // Its end was asked for, so it is no failure.
+            remove(cluster, name, 0).await?;
             match known.ok().and_then(|()| ended.take_output()) {
                 Some(Ok(ended)) if ended.code == TO_BE_CONTINUED => TO_BE_CONTINUED as u8,
                 _ => code,
@@ -254,4 +257,18 @@ async fn attach(
         }
     };
     Ok(ExitCode::from(code))
+}
+
+/// Removes what an attached session has left, except output that somebody may need.
+async fn remove(cluster: &dyn Cluster, name: &str, code: i32) -> anyhow::Result<()> {
+    let kept = cluster.keep_output(name, code).await?;
+    if kept.is_empty() {
+        return Ok(cluster.remove(name).await?);
+    }
+    let paths: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
+    eprintln!(
+        "The output of {name} is kept in {}: `fiber kill {name}` removes it",
+        paths.join(" and ")
+    );
+    Ok(())
 }

@@ -5,18 +5,23 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use fiber_core::inspect::LONGEST_PROFILE;
 
 use crate::args::ClusterArgs;
 use crate::flamegraph;
-use crate::inspect::Inspector;
 use crate::inspect::sessions::Sessions;
 use crate::inspect::target::{self, Target};
+use crate::inspect::{Inspector, Samples};
 use crate::ps::printable;
 
 /// `fiber stack`.
-pub(crate) async fn stack(cluster: &ClusterArgs, name: &str) -> anyhow::Result<ExitCode> {
+pub(crate) async fn stack(
+    cluster: &ClusterArgs,
+    all: bool,
+    name: &str,
+) -> anyhow::Result<ExitCode> {
     let (target, mut inspector) = open(cluster, name).await?;
-    let text = printable(&inspector.stack(target.process).await?);
+    let text = printable(&inspector.stack(target.process, all).await?);
     // A reader that stops early, like `head`, is no failure.
     let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
     Ok(ExitCode::SUCCESS)
@@ -37,6 +42,9 @@ pub(crate) struct Profile {
     /// Samples threads that wait, too.
     #[arg(long)]
     pub(crate) idle: bool,
+    /// Shows fiber's own threads, too.
+    #[arg(long)]
+    pub(crate) all: bool,
     /// The file of the flame graph; `-` for standard output. With the ending `.folded`, it gets the
     /// stacks as text [default: the process's name and `.svg`].
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -47,8 +55,8 @@ pub(crate) struct Profile {
 
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 3600.0 => Ok(seconds),
-        _ => Err("give a number of seconds above 0, up to 3600".into()),
+        Ok(seconds) if seconds > 0.0 && seconds <= LONGEST_PROFILE => Ok(seconds),
+        _ => Err(format!("give a number of seconds above 0, up to {LONGEST_PROFILE}")),
     }
 }
 
@@ -66,11 +74,14 @@ pub(crate) async fn profile(args: &Profile) -> anyhow::Result<ExitCode> {
         file.with_context(|| format!("`{}` can't be written", output.display()))?;
     }
     eprintln!("Sampling {} for {} s", printable(&target.name), args.seconds);
-    let profile = inspector.profile(target.process, args.seconds, args.hertz, args.idle).await;
-    let drawn = profile.map_err(anyhow::Error::from).and_then(|folded| {
+    let &Profile { seconds, hertz, idle, all, .. } = args;
+    let samples = Samples { seconds, hertz, idle, all };
+    let profile = inspector.profile(target.process, &samples).await;
+    let drawn = profile.map_err(anyhow::Error::from).and_then(|profile| {
+        eprintln!("{}", printable(&flamegraph::summary(&target.name, seconds, &profile)));
         match output.extension().is_some_and(|extension| extension == "folded") {
-            true => Ok(folded.into_bytes()),
-            false => flamegraph::svg(&folded, &title(&target, args)),
+            true => Ok(profile.folded.into_bytes()),
+            false => flamegraph::svg(&profile, &title(&target, args)),
         }
     });
     if to_stdout {
@@ -118,11 +129,13 @@ mod tests {
     }
 
     #[test]
-    fn only_times_that_end_are_accepted() {
-        for right in ["10", "0.5", "3600"] {
+    fn only_times_that_a_head_takes_are_accepted() {
+        let longest = LONGEST_PROFILE.to_string();
+        for right in ["10", "0.5", &longest] {
             assert!(seconds(right).is_ok(), "{right}");
         }
-        for wrong in ["0", "-1", "nan", "inf", "3601", "ten"] {
+        let longer = (LONGEST_PROFILE + 1.0).to_string();
+        for wrong in ["0", "-1", "nan", "inf", &longer, "ten"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
     }

@@ -7,6 +7,7 @@ mod rows;
 mod screen;
 mod theme;
 mod trends;
+mod values;
 mod view;
 
 use std::io::{IsTerminal, Write};
@@ -59,7 +60,7 @@ pub(crate) async fn top(args: &Top) -> anyhow::Result<ExitCode> {
     if let Some(name) = &args.name {
         let target = target::find(&observed, name)?;
         observed.retain(|observed| observed.head == target.head);
-        sessions.limit_to(target.head);
+        sessions.limit_to(&target.head.name());
         session = Some(target.session);
     }
     if args.once {
@@ -139,16 +140,17 @@ mod tests {
 
     use super::*;
     use crate::inspect::InspectError;
-    use crate::inspect::local::LocalHead;
     use crate::inspect::sessions::Head;
     use crate::inspect::testing::stats;
 
     #[test]
     fn json_has_the_figures_and_the_names_of_sessions() {
-        let head = |pid| Head::Local(LocalHead::of(pid));
         let observed = [
-            Observed { head: head(7), stats: Ok(Arc::new(stats("simulate", 2))) },
-            Observed { head: head(8), stats: Err(InspectError::Silent("pid 8 is silent".into())) },
+            Observed { head: Head::here(7), stats: Ok(Arc::new(stats("simulate", 2))) },
+            Observed {
+                head: Head::here(8),
+                stats: Err(InspectError::Silent("pid 8 is silent".into())),
+            },
         ];
         let value = value(&observed).unwrap();
         assert_eq!(value["sessions"][0]["name"], "pid 7");

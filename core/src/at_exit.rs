@@ -40,13 +40,17 @@ pub fn run_shielded(work: impl FnOnce()) -> ! {
     unsafe { libc::_exit(0) }
 }
 
+/// Gets whether the exiting thread may wait for fiber's thread.
+type Hook = Box<dyn FnOnce(bool) + Send>;
+
 /// Registers a `hook` for the end of `main` and for `std::process::exit`. The hook registered last
 /// runs first.
 ///
 /// Hooks run on a thread of their own, because the exiting thread has lost its thread-locals by
 /// then. Their argument says whether the exiting thread may wait for fiber's thread.
-pub fn at_exit(hook: fn(waiting_allowed: bool)) {
-    static HOOKS: Mutex<Vec<fn(bool)>> = Mutex::new(Vec::new());
+pub fn at_exit(hook: impl FnOnce(bool) + Send + 'static) {
+    // The C library calls a function without arguments.
+    static HOOKS: Mutex<Vec<Hook>> = Mutex::new(Vec::new());
     extern "C" fn run() {
         let waiting_allowed = crate::waiting_allowed();
         let hooks = move || {
@@ -66,5 +70,5 @@ pub fn at_exit(hook: fn(waiting_allowed: bool)) {
         // and does not unwind.
         unsafe { libc::atexit(run) };
     }
-    hooks.push(hook);
+    hooks.push(Box::new(hook));
 }

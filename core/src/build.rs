@@ -30,6 +30,7 @@ impl BuildId {
     /// # Errors
     /// [`Error::System`] if the executable can't be read.
     pub fn current() -> Result<&'static BuildId> {
+        // The executable of the process.
         static CURRENT: OnceLock<BuildId> = OnceLock::new();
         if let Some(known) = CURRENT.get() {
             return Ok(known);

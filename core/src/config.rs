@@ -253,8 +253,9 @@ options! {
             interface: Option<String> = None,
         }
         "Slurm only" => {
-            /// Whether the program's file is copied to the nodes (`srun --bcast`, into `/tmp`), which
-            /// share no file system with this one. The copy is removed when the program runs.
+            /// Whether the program's file is copied to nodes that lack it: for hosts into `/tmp`
+            /// (`srun --bcast`), where it is removed when they run, and for the head of `fiber run`
+            /// into the folder for output, with which it is removed.
             slurm_copy: bool = false,
             /// How many jobs of its own a program may have in Slurm's queue for more machines, if
             /// its allocation has no room or there is none: pilots, each with a node for itself.
@@ -312,6 +313,17 @@ pub enum LinkKind {
     Unix,
     /// nng over TCP.
     Nng,
+    /// Queues within one process, for fiber's own tests.
+    #[doc(hidden)]
+    #[serde(skip)]
+    Memory,
+}
+
+impl LinkKind {
+    /// Returns the transport to processes in containers and on other machines.
+    pub fn remote() -> LinkKind {
+        LinkKind::Nng
+    }
 }
 
 impl fmt::Display for LinkKind {
@@ -319,6 +331,7 @@ impl fmt::Display for LinkKind {
         f.write_str(match self {
             LinkKind::Unix => "unix",
             LinkKind::Nng => "nng",
+            LinkKind::Memory => "memory",
         })
     }
 }

@@ -15,6 +15,8 @@
 
 #![allow(unsafe_code)]
 
+mod names;
+
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
@@ -23,6 +25,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::names::short_file;
 use crate::build::BuildId;
 use crate::error::{Error, Result};
 use crate::run::Tasks;
@@ -65,6 +68,7 @@ pub struct Entry<C: Callable = TaskFn> {
     call: C,
 }
 
+/// Entries are named by their distance from it, which all processes of the binary share.
 static ANCHOR: Entry = Entry::new(|| "the anchor", |_| {});
 
 impl<C: Callable> Entry<C> {
@@ -73,7 +77,8 @@ impl<C: Callable> Entry<C> {
         Entry { magic: C::MAGIC, name, call }
     }
 
-    /// Returns the path of the function, as the compiler names it.
+    /// Returns the path of the function, as the compiler names it. It identifies the function in
+    /// messages and journals; people read the [`display_name`](Entry::display_name).
     pub fn name(&self) -> &'static str {
         (self.name)()
     }

@@ -279,6 +279,8 @@ mod tests {
             assert!(lost(reason.clone()).is_displacement(), "{reason}");
         }
         assert!(!lost(ExitReason::Signal(9)).is_displacement());
+        let cancelled = ExitReason::Cancelled("STEP 2.3 ON n2 CANCELLED".into()).to_string();
+        assert_eq!(cancelled, "was cancelled: STEP 2.3 ON n2 CANCELLED");
         assert_eq!(
             lost(ExitReason::Signal(9)).to_string(),
             "lost its host host-b, which was killed by signal 9 (SIGKILL)"

@@ -3,7 +3,7 @@
 use std::any::TypeId;
 use std::marker::PhantomData;
 use std::mem::needs_drop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use serde::de::DeserializeOwned;
 
@@ -157,6 +157,7 @@ pub struct TypedEntry<A, T> {
 
 impl<A: DeserializeOwned, T> TypedEntry<A, T> {
     /// Returns the entry of a function whose output is a value.
+    #[track_caller]
     pub fn of_value<F, M, N>(_function: F) -> TypedEntry<A, T>
     where
         F: Function<A, M, Output: Output<N, Value = T>>,
@@ -166,6 +167,7 @@ impl<A: DeserializeOwned, T> TypedEntry<A, T> {
     }
 
     /// Returns the entry of a function whose output is a `Result`: an `Err` is a failure.
+    #[track_caller]
     pub fn of_result<F, M, N>(_function: F) -> TypedEntry<A, T>
     where
         F: Function<A, M, Output: TryOutput<N, Value = T>>,
@@ -174,12 +176,14 @@ impl<A: DeserializeOwned, T> TypedEntry<A, T> {
         TypedEntry::new::<F, M, AsResult<N>>()
     }
 
+    #[track_caller]
     fn new<F, M, K>() -> TypedEntry<A, T>
     where
         F: Function<A, M>,
         K: OutputKind<F::Output>,
     {
         let entry = task_entry::<F, A, M, K>();
+        entry.passed_at(Location::caller());
         let function = TypeId::of::<F>();
         TypedEntry { entry, meta: Meta::of::<F>(), function, types: PhantomData }
     }
@@ -187,6 +191,7 @@ impl<A: DeserializeOwned, T> TypedEntry<A, T> {
 
 impl<A: DeserializeOwned> TypedEntry<A, ()> {
     /// Returns the entry of a function whose value is dropped: only success or failure counts.
+    #[track_caller]
     pub fn of_termination<F, M, N>(_function: F) -> TypedEntry<A, ()>
     where
         F: Function<A, M, Output: Termination<N>>,

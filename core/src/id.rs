@@ -40,6 +40,11 @@ impl SessionKey {
         SessionKey(random())
     }
 
+    /// Makes the key of these random bytes.
+    pub fn from_random(bytes: [u8; 32]) -> SessionKey {
+        SessionKey(bytes)
+    }
+
     /// Returns the proof that a holder of this key sends for `parts` in a `role`.
     ///
     /// It is the BLAKE3 keyed hash of the parts, each preceded by its length.

@@ -29,6 +29,9 @@ pub const GREETING: &str = "fiber-inspect: ";
 /// The rest of the bridge's first line if it is connected.
 pub const READY: &str = "ready";
 
+/// The longest time for which a head takes samples, in seconds.
+pub const LONGEST_PROFILE: f64 = 600.0;
+
 /// The flag of listening sockets in `/proc/net/unix`.
 const LISTENING: u32 = 1 << 16;
 
@@ -72,17 +75,30 @@ pub enum Request {
     Stack {
         /// The process.
         process: ProcessId,
+        /// Whether to show idle threads of fiber and async runtimes, and all frames.
+        #[serde(default)]
+        all: bool,
     },
-    /// Requests a profile of a process: where its threads spend their time.
+    /// Requests the [`ProfileText`] of a process: where its threads spend their time.
     Profile {
         /// The process.
         process: ProcessId,
-        /// For how long to take samples.
+        /// For how long to take samples: up to [`LONGEST_PROFILE`].
         seconds: f64,
         /// The number of samples in a second.
         hertz: u32,
         /// Whether to sample threads that wait, too.
         idle: bool,
+        /// Whether to show fiber's own threads.
+        #[serde(default)]
+        all: bool,
+    },
+    /// Ends a process below the head. The answer comes when it has ended.
+    Kill {
+        /// The process.
+        process: ProcessId,
+        /// How long it may take to end by itself, in seconds, before it is killed.
+        grace: f64,
     },
     /// Requests what the pools' workers ran lately. It is recorded from the first request on, until
     /// none has come for a minute.
@@ -90,6 +106,21 @@ pub enum Request {
         /// Only what ended after this time, in seconds since 1970.
         since: f64,
     },
+}
+
+/// A profile as text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProfileText {
+    /// A line for each stack, with the number of its samples.
+    pub folded: String,
+    /// The stacks are of threads that waited: the process hardly ran.
+    pub waits: bool,
+    /// How long the program's threads ran, as a share of the time. More than 1 for several threads.
+    pub share: f64,
+    /// The share of fiber's own threads.
+    pub fiber_share: f64,
+    /// Why functions have no names.
+    pub problem: Option<String>,
 }
 
 /// The answer to a [`Request`]: its result, or a message for the user.

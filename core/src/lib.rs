@@ -3,6 +3,10 @@
 //!
 //! Programs use the crate `fiber`, which re-exports the public items from here.
 
+// docs.rs shows the feature that each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod address;
 mod array;
 pub mod at_exit;
 pub mod blob;
@@ -21,6 +25,7 @@ mod output;
 pub mod panics;
 mod portable;
 mod rounded;
+mod route;
 mod run;
 pub mod secrets;
 pub mod shortage;
@@ -35,6 +40,7 @@ pub mod value_memory;
 pub mod variables;
 mod wait;
 
+pub use address::{Address, AddressError, HostPort};
 pub use array::{Array, Element};
 pub use build::BuildId;
 pub use config::{Config, ConfigProblem, ConfigSource, LinkKind, OutputMode};
@@ -57,6 +63,7 @@ pub use output::{
 };
 pub use portable::{OwnedLikeStringNotStr, Portable};
 pub use rounded::rounded;
+pub use route::local_ip_towards;
 pub use run::{BlockOn, Outcome, Tasks};
 pub use signals::{Ignored, Signals};
 pub use spin::{Spin, set_spin};

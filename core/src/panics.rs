@@ -60,6 +60,7 @@ const NO_MESSAGE: &str = "a panic without a message";
 /// # Errors
 /// The panic.
 pub fn catch<T>(body: impl FnOnce() -> Result<T, Box<dyn Any + Send>>) -> Result<T, Panic> {
+    // A process has one panic hook.
     static HOOK: Once = Once::new();
     HOOK.call_once(install);
     let outer = CATCHING.replace(true);

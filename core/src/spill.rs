@@ -29,6 +29,7 @@ const PROBE: usize = 64 << 10;
 /// Numbers in arrays are read where they are.
 const ALIGNMENT: usize = 64;
 
+// Values leave the memory of the process, whichever session they are of.
 static FOLDER: Mutex<Option<PathBuf>> = Mutex::new(None);
 static CURRENT: Mutex<Weak<Segment>> = Mutex::new(Weak::new());
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);

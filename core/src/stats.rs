@@ -6,6 +6,7 @@
 
 mod distribution;
 mod event;
+mod place;
 mod pool;
 mod process;
 mod slice;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::distribution::Distribution;
 pub use self::event::{Event, EventKind, TaskName};
+pub use self::place::JobPlace;
 pub use self::pool::{
     CallStats, FunctionStats, PoolPhase, PoolStats, RunningTask, TaskCounts, WorkerStats,
 };
@@ -142,6 +144,9 @@ pub struct QueueStats {
     pub process: ProcessId,
     /// A number that identifies it in that process.
     pub number: u64,
+    /// The name that the program gave it, else the place that made it: `src/main.rs:12`.
+    #[serde(default)]
+    pub name: String,
     /// Whether it is a direction of a pipe.
     pub pipe: bool,
     /// Elements that no consumer has been sent.
@@ -154,20 +159,25 @@ pub struct QueueStats {
     pub waiting: u64,
     /// Elements that were put since it was created.
     pub put: u64,
+    /// Elements that consumers were sent since it was created. One that came back counts once.
+    #[serde(default)]
+    pub taken: u64,
 }
 
 impl QueueStats {
     #[doc(hidden)]
-    pub fn new(process: ProcessId, number: u64) -> QueueStats {
+    pub fn new(process: ProcessId, number: u64, name: String) -> QueueStats {
         QueueStats {
             process,
             number,
+            name,
             pipe: false,
             length: 0,
             bytes: 0,
             blocked: 0,
             waiting: 0,
             put: 0,
+            taken: 0,
         }
     }
 }

@@ -17,6 +17,7 @@ use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+// They count the memory of the process, whichever session its values are of.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 static STORED: AtomicU64 = AtomicU64::new(0);
 static SHARED: AtomicU64 = AtomicU64::new(0);

@@ -1,7 +1,8 @@
 //! Journals: what a program has done, on disk, so that it goes on from there when it is started
 //! again.
 //!
-//! A [`Journal`] says where and how to record; a [`Store`] is an open journal. It holds the
+//! A [`Journal`] says where and how to record; a [`Store`] is an open journal, and
+//! [`Journals`] are those that a session has open. It holds the
 //! outcomes of tasks, which are looked up by their [`TaskKey`], and slots, whose last value counts.
 //! Records are written in groups: one `fdatasync` makes many of them durable, and only then are
 //! they delivered. docs/durable.md describes the promises and the format.
@@ -14,6 +15,7 @@ mod format;
 mod index;
 mod key;
 mod lock;
+mod names;
 mod opening;
 mod options;
 mod outcome;
@@ -35,6 +37,7 @@ mod writer;
 pub use self::call::{CallId, CallKeys, CallLabel};
 pub use self::key::TaskKey;
 pub use self::lock::Holder;
+pub use self::names::{CallForm, CallFunction, Claim};
 pub use self::options::Journal;
 pub use self::outcome::{Outcome, OutcomeKind};
 pub use self::prune::{Prune, Pruned, prune};
@@ -42,4 +45,5 @@ pub use self::reader::{
     CallSummary, Damage, Reader, RecordedOutcome, SlotsSummary, Summary, journals,
 };
 pub use self::recorder::{Entry, Recorder};
+pub use self::registry::Journals;
 pub use self::store::{SlotValue, Store};

@@ -16,10 +16,11 @@ use crate::folder::Folder;
 use crate::format::Limits;
 use crate::index::Index;
 use crate::lock::Lock;
+use crate::names::Names;
 use crate::recorder::Entry;
-use crate::registry::{self, Ended};
+use crate::registry::Ended;
 use crate::slots::{self, Slots};
-use crate::{CallId, CallKeys, CallLabel, Journal, Outcome, TaskKey, opening};
+use crate::{CallFunction, CallId, CallKeys, CallLabel, Claim, Journal, Outcome, TaskKey, opening};
 
 /// A slot's number, its last value and the value's blobs.
 pub type SlotValue = (u64, Bytes, Vec<Bytes>);
@@ -31,31 +32,42 @@ pub struct Store {
     recorded: Mutex<(Index, Blocks)>,
     slots: Arc<Mutex<Slots>>,
     queue: Arc<Queue>,
+    names: Arc<Names>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Store {
-    /// Opens the journal in this folder, or returns the store that this process has open there. A
-    /// torn end is cut off. If this process can't write there, the journal gives what is recorded,
-    /// and an entry that is to be recorded fails.
+    /// Opens the journal in this folder, beside those of any session. A torn end is cut off. If
+    /// this process can't write there, the journal gives what is recorded, and an entry that is to
+    /// be recorded fails.
     ///
     /// # Errors
-    /// [`fiber_core::Error::Journal`] if the folder can't be used, if another process has the
-    /// journal open, or if it is damaged.
+    /// [`fiber_core::Error::Journal`] if the folder can't be used, if another process or session
+    /// has the journal open, or if it is damaged.
     pub fn open(path: &Path, options: &Journal) -> Result<Arc<Store>> {
         Store::open_with(path, options, Limits::default())
     }
 
     pub(crate) fn open_with(path: &Path, options: &Journal, limits: Limits) -> Result<Arc<Store>> {
         let folder = Arc::new(Folder::create(path)?);
-        let store = registry::open(folder.identity()?, |ended| Store::new(folder, limits, ended))?;
-        if options.is_synced {
-            store.queue.require_sync();
-        }
+        let store = Store::new(folder, limits, Arc::default(), Arc::default())?;
+        store.apply(options);
         Ok(store)
     }
 
-    fn new(folder: Arc<Folder>, limits: Limits, ended: Arc<Ended>) -> Result<Arc<Store>> {
+    /// Records with sync from now on, if the options say so.
+    pub(crate) fn apply(&self, options: &Journal) {
+        if options.is_synced {
+            self.queue.require_sync();
+        }
+    }
+
+    pub(crate) fn new(
+        folder: Arc<Folder>,
+        limits: Limits,
+        ended: Arc<Ended>,
+        names: Arc<Names>,
+    ) -> Result<Arc<Store>> {
         let lock = Lock::take(&folder)?;
         let opened = opening::open(&folder, limits, lock.refusal(&folder))?;
         let queue = Arc::new(Queue::default());
@@ -74,6 +86,7 @@ impl Store {
             recorded: Mutex::new((opened.index, Blocks::new(&folder))),
             slots: opened.slots,
             queue,
+            names,
             thread: Some(thread),
             folder,
         }))
@@ -82,6 +95,28 @@ impl Store {
     /// Returns the journal's folder.
     pub fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Begins the next call of a function, as the options name it.
+    ///
+    /// # Errors
+    /// [`fiber_core::Error::Invalid`] if another function has the call's name, or if the name is
+    /// one of fiber's own.
+    pub fn begin_call(&self, options: &Journal, function: &CallFunction) -> Result<CallId> {
+        let name = self.names.of_call(options.call_name(), function)?;
+        let (function, version) = (function.signature.clone(), options.version_name().to_string());
+        Ok(self.call(&CallLabel { name, function, version }))
+    }
+
+    /// Claims the name of an object, unless another object of the session has it.
+    pub fn claim(&self, name: &str) -> Option<Claim> {
+        self.names.claim(name)
+    }
+
+    /// Returns the number, from 0, of the next of the session's objects that have a name one after
+    /// the other.
+    pub fn next_number(&self, name: &str) -> u64 {
+        self.names.next_number(name)
     }
 
     /// Returns the id of a call, which it gets with its first record.

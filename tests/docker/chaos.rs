@@ -1,18 +1,12 @@
 //! Containers that are killed, paused, or disconnected during work: no work is lost.
 
+use fiber_test_support::docker::{docker, try_docker};
+use fiber_test_support::program::Program;
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
-use crate::docker::{docker, try_docker};
 use crate::engine::{Network, containers, leaves_nothing, program};
-use crate::program::Program;
-use crate::wait::wait_until;
-
-crate::tests![
-    killed_containers_are_replaced,
-    a_paused_container_is_replaced,
-    a_container_that_is_cut_off_is_replaced_and_does_no_harm_when_it_comes_back,
-    containers_that_lose_their_parents_host_end_by_themselves,
-];
 
 fn begun() -> (Program, Network) {
     let network = Network::new();
@@ -25,6 +19,7 @@ fn completes(program: Program) {
     leaves_nothing(program).code(0).says(&["right: true", "ready again: 4"]);
 }
 
+#[trial]
 fn killed_containers_are_replaced() {
     let (program, _network) = begun();
     for _ in 0..5 {
@@ -36,6 +31,7 @@ fn killed_containers_are_replaced() {
     completes(program);
 }
 
+#[trial]
 fn a_paused_container_is_replaced() {
     let (program, _network) = begun();
     let victim = containers(program.pid()).remove(0);
@@ -44,6 +40,7 @@ fn a_paused_container_is_replaced() {
     completes(program);
 }
 
+#[trial]
 fn a_container_that_is_cut_off_is_replaced_and_does_no_harm_when_it_comes_back() {
     let (program, network) = begun();
     let mut victims = containers(program.pid());
@@ -58,6 +55,7 @@ fn a_container_that_is_cut_off_is_replaced_and_does_no_harm_when_it_comes_back()
 }
 
 /// The parent is stopped meanwhile, so the containers have to end by themselves.
+#[trial]
 fn containers_that_lose_their_parents_host_end_by_themselves() {
     let network = Network::new();
     let setup =

@@ -3,19 +3,16 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use fiber_test_support::docker::{docker, try_docker};
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
+use fiber_test_support::wait::{wait_for_end, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::docker::{docker, try_docker};
 use crate::engine::{Network, program};
-use crate::program::Setup;
-use crate::wait::{wait_for_end, wait_until};
 
-crate::tests![
-    a_map_goes_on_without_its_engine,
-    the_end_of_an_engine_with_its_containers_is_reported
-];
-
+#[trial]
 fn a_map_goes_on_without_its_engine() {
     let mut daemon = Daemon::start();
     let program = daemon.serve(program("work")).start();
@@ -28,6 +25,7 @@ fn a_map_goes_on_without_its_engine() {
     wait_until("no container is left", || daemon.containers().is_empty());
 }
 
+#[trial]
 fn the_end_of_an_engine_with_its_containers_is_reported() {
     let mut daemon = Daemon::start();
     let program = daemon.serve(program("hopeless")).start();

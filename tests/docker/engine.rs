@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::docker::{docker, try_docker};
-use crate::program::{Program, Setup};
-use crate::wait::wait_until;
+use fiber_test_support::docker::{docker, try_docker};
+use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::wait::wait_until;
 
 /// Returns a program that plays a scenario with containers as processes.
 pub(crate) fn program(scenario: &str) -> Setup {
@@ -36,7 +36,7 @@ pub(crate) fn containers(program: u32) -> Vec<String> {
 }
 
 /// Waits for the program's end, after which none of its containers may be left.
-pub(crate) fn leaves_nothing(program: Program) -> crate::program::ProgramOutput {
+pub(crate) fn leaves_nothing(program: Program) -> fiber_test_support::program::ProgramOutput {
     let pid = program.pid();
     let ending = program.end();
     wait_until("no container is left", || containers(pid).is_empty());

@@ -1,23 +1,17 @@
 //! Containers with several processes each.
 
+use fiber_test_support::docker::docker;
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 use rustix::process::Signal;
 
-use crate::docker::docker;
 use crate::engine::{containers, inspect, leaves_nothing, program};
-use crate::program::Setup;
-
-crate::tests![
-    eight_workers_share_two_containers,
-    the_limits_of_processes_add_up,
-    processes_that_share_containers_reach_each_other,
-    a_stopped_container_lets_the_tasks_of_all_its_workers_end,
-    more_processes_than_fit_into_a_container_are_refused,
-];
 
 fn shared(scenario: &str, processes_per_job: usize) -> Setup {
     program(scenario).env("FIBER_PROCESSES_PER_JOB", processes_per_job.to_string())
 }
 
+#[trial]
 fn eight_workers_share_two_containers() {
     let mut program = shared("hosted", 4).env("FIBER_OUTPUT", "prefix").start();
     assert_eq!(program.line("jobs: "), "2");
@@ -44,6 +38,7 @@ fn eight_workers_share_two_containers() {
     leaves_nothing(program).signal(Signal::KILL);
 }
 
+#[trial]
 fn the_limits_of_processes_add_up() {
     let program = shared("hosted limits", 4).env("FIBER_OUTPUT", "file").start();
     // With 64 MiB for the host.
@@ -56,11 +51,13 @@ fn the_limits_of_processes_add_up() {
     assert!(log.contains("[pool-1/worker-") && log.contains("] memory allocation of"), "{log}");
 }
 
+#[trial]
 fn processes_that_share_containers_reach_each_other() {
     let output = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
     leaves_nothing(shared("together", 2).start()).code(0).says(&output);
 }
 
+#[trial]
 fn a_stopped_container_lets_the_tasks_of_all_its_workers_end() {
     let mut program = shared("drained", 2).start();
     let container = program.line("runs in: ");
@@ -75,6 +72,7 @@ fn a_stopped_container_lets_the_tasks_of_all_its_workers_end() {
     leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 0"]);
 }
 
+#[trial]
 fn more_processes_than_fit_into_a_container_are_refused() {
     leaves_nothing(shared("hosted too much", 8).start()).code(0).says(&[
         "it asks for 800 CPU cores, but the Docker host has",

@@ -3,19 +3,11 @@
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 
-use crate::docker::{docker, try_docker};
-use crate::engine::{containers, inspect, leaves_nothing, program};
-use crate::wait::{LONG, wait_until};
+use fiber_test_support::docker::{docker, try_docker};
+use fiber_test_support::trial;
+use fiber_test_support::wait::{LONG, wait_until};
 
-crate::tests![
-    an_image_that_is_missing,
-    an_image_that_takes_too_long,
-    an_image_without_the_program,
-    an_image_without_an_entry_point,
-    an_image_of_another_build,
-    an_image_with_an_entry_point,
-    the_dockerfile_of_the_examples,
-];
+use crate::engine::{containers, inspect, leaves_nothing, program};
 
 fn fails(image: &str, program_path: Option<&str>, words: &[&str]) {
     let mut setup = program("one task").env("FIBER_IMAGE", image);
@@ -83,6 +75,7 @@ impl Drop for Image {
     }
 }
 
+#[trial]
 fn an_image_that_is_missing() {
     let name = "localhost:1/fiber-test/no-such-image:1";
     fails(
@@ -92,6 +85,7 @@ fn an_image_that_is_missing() {
     );
 }
 
+#[trial]
 fn an_image_that_takes_too_long() {
     // A registry that accepts connections and never answers.
     let registry = TcpListener::bind("127.0.0.1:0").expect("a port is free");
@@ -121,6 +115,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
     stream
 }
 
+#[trial]
 fn an_image_without_the_program() {
     let (image, ..) = own_image();
     fails(
@@ -130,11 +125,13 @@ fn an_image_without_the_program() {
     );
 }
 
+#[trial]
 fn an_image_without_an_entry_point() {
     let (image, ..) = own_image();
     fails(&image, None, &["does not say what to run: give it an ENTRYPOINT"]);
 }
 
+#[trial]
 fn an_image_with_an_entry_point() {
     let (base, path, libraries) = own_image();
     let entry = format!("ENTRYPOINT [\"{path}\"]");
@@ -142,6 +139,7 @@ fn an_image_with_an_entry_point() {
     leaves_nothing(program("pi").env("FIBER_IMAGE", &image.0).start()).code(0).says(&["pi: 3.14"]);
 }
 
+#[trial]
 fn an_image_of_another_build() {
     let (base, path, libraries) = own_image();
     // Each build has its own build id, while the image's tag has the id of this build.
@@ -170,6 +168,7 @@ fn with_another_build_id(mut executable: Vec<u8>) -> Vec<u8> {
 }
 
 /// Builds the final stage of the Dockerfile, with a local image in the place of its base.
+#[trial]
 fn the_dockerfile_of_the_examples() {
     let (base, ..) = own_image();
     let text = include_str!("../../examples/Dockerfile");

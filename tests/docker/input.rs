@@ -2,25 +2,17 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::engine::{in_docker, leaves_nothing, program};
-use crate::program::Setup;
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 
-crate::tests![
-    no_engine,
-    an_invalid_address,
-    no_permission,
-    a_network_that_does_not_exist,
-    a_mount_that_does_not_exist,
-    an_invalid_mount,
-    a_user_that_does_not_exist,
-    an_engine_that_is_elsewhere,
-];
+use crate::engine::{in_docker, leaves_nothing, program};
 
 #[track_caller]
 fn fails(setup: Setup, words: &[&str]) {
     leaves_nothing(setup.start()).code(0).says(&["error: "]).says(words);
 }
 
+#[trial]
 fn no_engine() {
     let setup = program("one task").env("DOCKER_HOST", "unix:///no/such/socket");
     fails(setup, &["no Docker engine answers at unix:///no/such/socket", "DOCKER_HOST"]);
@@ -28,6 +20,7 @@ fn no_engine() {
     fails(setup, &["no Docker engine answers at tcp://127.0.0.1:1"]);
 }
 
+#[trial]
 fn an_invalid_address() {
     fails(
         program("one task").env("DOCKER_HOST", "somewhere"),
@@ -35,6 +28,7 @@ fn an_invalid_address() {
     );
 }
 
+#[trial]
 fn no_permission() {
     let directory = tempfile::tempdir().expect("there is room");
     let executable = directory.path().join("program");
@@ -52,6 +46,7 @@ fn no_permission() {
     );
 }
 
+#[trial]
 fn a_network_that_does_not_exist() {
     fails(
         program("one task").env("FIBER_NETWORK", "nowhere"),
@@ -59,11 +54,13 @@ fn a_network_that_does_not_exist() {
     );
 }
 
+#[trial]
 fn a_mount_that_does_not_exist() {
     let setup = program("one task").env("FIBER_MOUNTS", "/no/such/directory:/data");
     fails(setup, &["/no/such/directory", "correct `mounts`"]);
 }
 
+#[trial]
 fn an_invalid_mount() {
     fails(
         program("one task").env("FIBER_MOUNTS", "data"),
@@ -71,10 +68,12 @@ fn an_invalid_mount() {
     );
 }
 
+#[trial]
 fn a_user_that_does_not_exist() {
     fails(program("one task").env("FIBER_USER", "nobody-knows"), &["nobody-knows", "`user`"]);
 }
 
+#[trial]
 fn an_engine_that_is_elsewhere() {
     let setup = program("one task").env("FIBER_BIND_HOST", "0.0.0.0");
     fails(setup, &["bind_host is 0.0.0.0", "`advertised_host`"]);

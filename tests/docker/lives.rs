@@ -2,29 +2,19 @@
 
 use std::time::Duration;
 
+use fiber_test_support::docker::docker;
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
-use crate::docker::docker;
 use crate::engine::{containers, inspect, leaves_nothing, program};
-use crate::wait::wait_until;
 
-crate::tests![
-    pi_is_estimated_in_containers_and_nothing_is_left,
-    labels_name_the_owner_of_containers,
-    a_killed_program_leaves_nothing,
-    leftovers_of_a_killed_program_are_swept_by_the_next,
-    sigterm_ends_the_program_and_its_containers,
-    a_program_that_exits_during_starts_leaves_nothing,
-    pools_in_pools,
-    actors_queues_pipes_locks_and_rings_reach_across_containers,
-    the_session_key_is_in_no_log_and_no_process_list,
-    a_stopped_container_ends_its_task_and_returns_the_others,
-];
-
+#[trial]
 fn pi_is_estimated_in_containers_and_nothing_is_left() {
     leaves_nothing(program("pi").start()).code(0).says(&["pi: 3.14"]);
 }
 
+#[trial]
 fn labels_name_the_owner_of_containers() {
     let mut program = program("ready").start();
     program.line("ready: 2");
@@ -38,6 +28,7 @@ fn labels_name_the_owner_of_containers() {
     leaves_nothing(program).code(0).says(&["sum: 55"]);
 }
 
+#[trial]
 fn a_killed_program_leaves_nothing() {
     let program = program("ready").start();
     program.line("ready: 2");
@@ -45,6 +36,7 @@ fn a_killed_program_leaves_nothing() {
     leaves_nothing(program).signal(Signal::KILL);
 }
 
+#[trial]
 fn leftovers_of_a_killed_program_are_swept_by_the_next() {
     let killed = program("ready").start();
     killed.line("ready: 2");
@@ -61,10 +53,12 @@ fn leftovers_of_a_killed_program_are_swept_by_the_next() {
     leaves_nothing(next).code(0).says(&["sum: 55"]);
 }
 
+#[trial]
 fn a_program_that_exits_during_starts_leaves_nothing() {
     leaves_nothing(program("hasty").start()).code(0).says(&["first: 1"]);
 }
 
+#[trial]
 fn sigterm_ends_the_program_and_its_containers() {
     let program = program("ready").start();
     program.line("ready: 2");
@@ -72,11 +66,13 @@ fn sigterm_ends_the_program_and_its_containers() {
     leaves_nothing(program).signal(Signal::TERM);
 }
 
+#[trial]
 fn actors_queues_pipes_locks_and_rings_reach_across_containers() {
     let output = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
     leaves_nothing(program("together").start()).code(0).says(&output);
 }
 
+#[trial]
 fn the_session_key_is_in_no_log_and_no_process_list() {
     let mut program = program("talkative").start();
     program.line("ready: 2");
@@ -112,6 +108,7 @@ fn the_session_key_is_in_no_log_and_no_process_list() {
     assert!(output.contains("FIBER_KEY=-") && !output.contains(&key));
 }
 
+#[trial]
 fn pools_in_pools() {
     // A container that starts while its parent exits gets no answer at the parent's address, not
     // even a refusal.
@@ -122,6 +119,7 @@ fn pools_in_pools() {
     leaves_nothing(program).code(0).says(&["squares: [[0, 1, 4], [100, 121, 144]]"]);
 }
 
+#[trial]
 fn a_stopped_container_ends_its_task_and_returns_the_others() {
     let mut program = program("drained").start();
     let container = program.line("runs in: ");

@@ -1,10 +1,11 @@
 //! The networks of containers, and their connection to the program.
 
-use crate::docker::{docker, try_docker};
+use fiber_test_support::docker::{docker, try_docker};
+use fiber_test_support::trial;
+
 use crate::engine::{Network, containers, inspect, leaves_nothing, program};
 
-crate::tests![two_networks_at_a_time, the_network_of_the_host, a_program_in_a_container];
-
+#[trial]
 fn two_networks_at_a_time() {
     let networks = [Network::new(), Network::new()];
     let programs = networks
@@ -20,12 +21,14 @@ fn two_networks_at_a_time() {
     }
 }
 
+#[trial]
 fn the_network_of_the_host() {
     leaves_nothing(program("pi").env("FIBER_NETWORK", "host").start()).code(0).says(&["pi: 3.14"]);
 }
 
 /// The program runs in a container of an image built from it, and its children in containers beside
 /// it.
+#[trial]
 fn a_program_in_a_container() {
     let mut model = program("ready").start();
     model.line("ready: 2");

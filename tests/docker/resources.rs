@@ -1,14 +1,10 @@
 //! Resource limits of containers.
 
+use fiber_test_support::trial;
+
 use crate::engine::{containers, inspect, leaves_nothing, program};
 
-crate::tests![
-    limits_are_real,
-    running_out_of_memory_is_reported,
-    more_resources_than_exist_are_refused,
-    a_missing_gpu_is_reported
-];
-
+#[trial]
 fn limits_are_real() {
     let mut program = program("modest").start();
     let limits = program.line("limits:");
@@ -25,10 +21,12 @@ fn limits_are_real() {
     leaves_nothing(program).code(0);
 }
 
+#[trial]
 fn running_out_of_memory_is_reported() {
     leaves_nothing(program("hungry").start()).code(0).says(&["out of memory"]);
 }
 
+#[trial]
 fn more_resources_than_exist_are_refused() {
     let ending = leaves_nothing(program("too much").start()).code(0);
     ending.says(&[
@@ -37,6 +35,7 @@ fn more_resources_than_exist_are_refused() {
     ]);
 }
 
+#[trial]
 fn a_missing_gpu_is_reported() {
     if std::path::Path::new("/dev/nvidia0").exists() {
         return;

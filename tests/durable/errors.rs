@@ -1,15 +1,10 @@
 //! Journals that can't be used.
 
+use fiber_test_support::trial;
+
 use crate::sweep::Sweep;
-use crate::tests;
 
-tests! {
-    calls_outside_of_the_first_process_are_refused,
-    a_second_program_is_refused_by_the_name_of_the_first,
-    an_unusable_folder_is_an_error_of_the_call,
-    a_full_disk_ends_the_calls_and_nothing_hangs,
-}
-
+#[trial]
 fn calls_outside_of_the_first_process_are_refused() {
     let (out, _) = Sweep::new().run("in a task", &[]);
     for place in ["task", "process"] {
@@ -18,13 +13,18 @@ fn calls_outside_of_the_first_process_are_refused() {
     }
 }
 
+#[trial]
 fn a_second_program_is_refused_by_the_name_of_the_first() {
     let sweep = Sweep::new();
     let mut first = sweep.start("waiting", &[]);
     first.line("open");
     let second = sweep.program("squares", &[("ITEMS", "1")]).run().code(1);
     let pid = first.pid().to_string();
-    assert!(second.out.contains("failed: journal") && second.out.contains(&pid), "{}", second.out);
+    assert!(
+        second.errors.contains("Error: journal") && second.errors.contains(&pid),
+        "{}",
+        second.errors
+    );
     first.say("end");
     let first = first.end().code(0);
     assert!(first.out.contains("[0, 1, 4]"), "{}", first.out);
@@ -32,15 +32,21 @@ fn a_second_program_is_refused_by_the_name_of_the_first() {
     assert_eq!(sweep.run("squares", &[("ITEMS", "0,1,3")]).1, ["3"]);
 }
 
+#[trial]
 fn an_unusable_folder_is_an_error_of_the_call() {
     let sweep = Sweep::new();
     std::fs::write(sweep.journal(), "a file").unwrap();
     let ended = sweep.program("squares", &[("ITEMS", "1")]).run().code(1);
     let path = sweep.journal().display().to_string();
-    assert!(ended.out.contains("failed: journal") && ended.out.contains(&path), "{}", ended.out);
+    assert!(
+        ended.errors.contains("Error: journal") && ended.errors.contains(&path),
+        "{}",
+        ended.errors
+    );
     assert_eq!(sweep.take_ran(), Vec::<String>::new());
 }
 
+#[trial]
 fn a_full_disk_ends_the_calls_and_nothing_hangs() {
     let sweep = Sweep::new();
     let (out, _) = sweep.run("no room", &[("LIMIT", "1")]);

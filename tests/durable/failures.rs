@@ -1,18 +1,13 @@
 //! Tasks that have failed.
 
-use crate::sweep::Sweep;
-use crate::tests;
+use fiber_test_support::trial;
 
-tests! {
-    failed_tasks_run_again,
-    kept_failures_come_back_as_they_were,
-    abandoned_tasks_run_again,
-    kept_abandoned_tasks_come_back_as_they_were,
-}
+use crate::sweep::Sweep;
 
 const KEEP: (&str, &str) = ("KEEP", "1");
 const MENDED: (&str, &str) = ("MENDED", "1");
 
+#[trial]
 fn failed_tasks_run_again() {
     let sweep = Sweep::new();
     let (out, ran) = sweep.run("failing", &[]);
@@ -31,6 +26,7 @@ fn failed_tasks_run_again() {
     assert_eq!(ran, Vec::<String>::new());
 }
 
+#[trial]
 fn kept_failures_come_back_as_they_were() {
     let sweep = Sweep::new();
     let (first, _) = sweep.run("failing", &[KEEP]);
@@ -38,6 +34,7 @@ fn kept_failures_come_back_as_they_were() {
     assert_eq!((again, ran), (first, vec![]));
 }
 
+#[trial]
 fn abandoned_tasks_run_again() {
     let sweep = Sweep::new();
     let (out, _) = sweep.run("abandoned", &[]);
@@ -49,6 +46,7 @@ fn abandoned_tasks_run_again() {
     assert_eq!(ran, ["abort 1", "sleep 5"]);
 }
 
+#[trial]
 fn kept_abandoned_tasks_come_back_as_they_were() {
     let sweep = Sweep::new();
     let (first, _) = sweep.run("abandoned", &[KEEP]);

@@ -1,19 +1,10 @@
 //! What identifies a task.
 
+use fiber_test_support::trial;
+
 use crate::sweep::Sweep;
-use crate::tests;
 
-tests! {
-    arguments_may_be_added_changed_removed_and_moved,
-    equal_arguments_are_tasks_of_their_own,
-    single_tasks_of_a_function_are_one_call,
-    equal_calls_have_outcomes_of_their_own,
-    another_version_runs_and_the_old_one_stays,
-    another_name_of_the_call_runs,
-    handles_are_refused,
-    closures_of_one_path_are_refused,
-}
-
+#[trial]
 fn arguments_may_be_added_changed_removed_and_moved() {
     let sweep = Sweep::new();
     let squares = |items: &str| sweep.run("squares", &[("ITEMS", items)]);
@@ -25,6 +16,7 @@ fn arguments_may_be_added_changed_removed_and_moved() {
     assert_eq!(squares(""), ("[]".into(), vec![]));
 }
 
+#[trial]
 fn equal_arguments_are_tasks_of_their_own() {
     let sweep = Sweep::new();
     let squares = |items: &str| sweep.run("squares", &[("ITEMS", items)]);
@@ -33,6 +25,7 @@ fn equal_arguments_are_tasks_of_their_own() {
     assert_eq!(squares("5,5,5"), ("[25, 25, 25]".into(), vec![]));
 }
 
+#[trial]
 fn single_tasks_of_a_function_are_one_call() {
     let sweep = Sweep::new();
     let single = |items: &str| sweep.run("single tasks", &[("ITEMS", items)]);
@@ -41,6 +34,7 @@ fn single_tasks_of_a_function_are_one_call() {
     assert_eq!(sweep.run("squares", &[("ITEMS", "1")]).1, ["1"], "`map` is another call");
 }
 
+#[trial]
 fn equal_calls_have_outcomes_of_their_own() {
     let sweep = Sweep::new();
     let calls = || sweep.run("two calls", &[("ITEMS", "1,2")]);
@@ -49,6 +43,7 @@ fn equal_calls_have_outcomes_of_their_own() {
     assert_eq!(calls(), (first, vec![]), "each result is of the process that has run the task");
 }
 
+#[trial]
 fn another_version_runs_and_the_old_one_stays() {
     let sweep = Sweep::new();
     let version =
@@ -56,12 +51,14 @@ fn another_version_runs_and_the_old_one_stays() {
     assert_eq!(["", "2", "2", "", "3"].map(version), [1, 1, 0, 0, 1]);
 }
 
+#[trial]
 fn another_name_of_the_call_runs() {
     let sweep = Sweep::new();
     let call = |name: &str| sweep.run("squares", &[("ITEMS", "1"), ("CALL", name)]).1.len();
     assert_eq!(["", "coarse", "fine", "coarse", ""].map(call), [1, 1, 1, 0, 0]);
 }
 
+#[trial]
 fn handles_are_refused() {
     let (out, _) = Sweep::new().run("handles", &[]);
     for kind in ["queue", "map", "broadcast", "pipe", "address"] {
@@ -73,6 +70,7 @@ fn handles_are_refused() {
     assert!(out.contains("imap: [Some(1), None, Some(3)]"), "{out}");
 }
 
+#[trial]
 fn closures_of_one_path_are_refused() {
     let (out, _) = Sweep::new().run("closures", &[]);
     assert!(out.contains("apply: ") && out.contains("Journal::call"), "{out}");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fiber_core::codec;
 use fiber_journal::{CallLabel, Journal, Store};
+use fiber_test_support::trial;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rustix::process::Signal;
@@ -15,11 +16,6 @@ use tempfile::TempDir;
 
 use crate::scenarios::{SEEN, simulate};
 use crate::sweep::Sweep;
-use crate::tests;
-
-tests! {
-    a_program_that_is_killed_at_any_moment_goes_on_where_it_was,
-}
 
 /// The tasks of a sweep.
 const TASKS: u64 = 20_000;
@@ -31,6 +27,7 @@ fn kills() -> usize {
     std::env::var("SOAK").map_or(200, |count| count.parse().expect("SOAK is a number of kills"))
 }
 
+#[trial]
 fn a_program_that_is_killed_at_any_moment_goes_on_where_it_was() {
     let seed = rand::random();
     println!("seed {seed}");

@@ -1,19 +1,8 @@
 //! Programs that are started again after they have ended.
 
-use crate::sweep::Sweep;
-use crate::tests;
+use fiber_test_support::trial;
 
-tests! {
-    every_form_gives_its_outcomes_again_without_a_worker,
-    equal_programs_without_sync_give_their_outcomes_again,
-    an_endless_call_goes_on_where_it_was,
-    a_stopped_pool_has_recorded_what_was_detached,
-    a_dropped_call_keeps_what_it_has_recorded,
-    a_slow_reader_leaves_recorded_outcomes_on_the_disk,
-    several_pools_share_a_journal,
-    small_and_large_values_come_back,
-    figures_count_what_was_recorded,
-}
+use crate::sweep::Sweep;
 
 /// Returns a line of an output, without its first word.
 #[track_caller]
@@ -29,6 +18,7 @@ fn notes(numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
     notes
 }
 
+#[trial]
 fn every_form_gives_its_outcomes_again_without_a_worker() {
     let sweep = Sweep::new();
     let (first, ran) = sweep.run("forms", &[]);
@@ -47,6 +37,7 @@ fn every_form_gives_its_outcomes_again_without_a_worker() {
     }
 }
 
+#[trial]
 fn equal_programs_without_sync_give_their_outcomes_again() {
     let (sweep, options) = (Sweep::new(), [("ITEMS", "4,5,6"), ("WITHOUT_SYNC", "1")]);
     let (first, ran) = sweep.run("squares", &options);
@@ -54,6 +45,7 @@ fn equal_programs_without_sync_give_their_outcomes_again() {
     assert_eq!(sweep.run("squares", &options), (first, vec![]));
 }
 
+#[trial]
 fn an_endless_call_goes_on_where_it_was() {
     let sweep = Sweep::new();
     let (_, ran) = sweep.run("endless", &[("ITEMS", "100")]);
@@ -69,12 +61,14 @@ fn an_endless_call_goes_on_where_it_was() {
     assert!(!once_more.iter().any(|note| all.contains(note)));
 }
 
+#[trial]
 fn a_stopped_pool_has_recorded_what_was_detached() {
     let sweep = Sweep::new();
     assert_eq!(sweep.run("detached", &[]).1.len(), 100);
     assert_eq!(sweep.run("detached", &[]).1, Vec::<String>::new());
 }
 
+#[trial]
 fn a_dropped_call_keeps_what_it_has_recorded() {
     let sweep = Sweep::new();
     let (_, first) = sweep.run("dropped", &[]);
@@ -83,6 +77,7 @@ fn a_dropped_call_keeps_what_it_has_recorded() {
     assert!(!notes(0..10).iter().any(|note| again.contains(note)), "{again:?}");
 }
 
+#[trial]
 fn a_slow_reader_leaves_recorded_outcomes_on_the_disk() {
     let sweep = Sweep::new();
     let (out, ran) = sweep.run("slow reader", &[]);
@@ -93,6 +88,7 @@ fn a_slow_reader_leaves_recorded_outcomes_on_the_disk() {
     assert!((10..40).contains(&ahead), "half of 1 MiB has room for 10 of 50 kB, not for {ahead}");
 }
 
+#[trial]
 fn several_pools_share_a_journal() {
     let sweep = Sweep::new();
     let (first, ran) = sweep.run("several pools", &[]);
@@ -100,6 +96,7 @@ fn several_pools_share_a_journal() {
     assert_eq!(sweep.run("several pools", &[]), (first, vec![]));
 }
 
+#[trial]
 fn small_and_large_values_come_back() {
     let sweep = Sweep::new();
     let (first, ran) = sweep.run("values", &[]);
@@ -114,6 +111,7 @@ fn small_and_large_values_come_back() {
     }
 }
 
+#[trial]
 fn figures_count_what_was_recorded() {
     let sweep = Sweep::new();
     let (out, _) = sweep.run("figures", &[("ITEMS", "0,1,2,3,4,5,6,7,8,9")]);

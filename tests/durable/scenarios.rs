@@ -9,46 +9,12 @@ mod values;
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use fiber::{Journal, Pool};
 
 use crate::sweep::{JOURNAL, RAN};
 
 pub(crate) use sweeping::{SEEN, simulate};
-
-pub(crate) fn run(name: &str) -> ExitCode {
-    fiber::init();
-    let result = match name {
-        "forms" => forms::forms(),
-        "squares" => forms::squares(),
-        "two calls" => forms::two_calls(),
-        "single tasks" => forms::single_tasks(),
-        "endless" => forms::endless(),
-        "detached" => forms::detached(),
-        "dropped" => forms::dropped(),
-        "slow reader" => forms::slow_reader(),
-        "several pools" => forms::several_pools(),
-        "figures" => forms::figures(),
-        "values" => values::values(),
-        "failing" => failing::failing(),
-        "abandoned" => failing::abandoned(),
-        "handles" => refused::handles(),
-        "in a task" => refused::in_a_task(),
-        "closures" => refused::closures(),
-        "waiting" => refused::waiting(),
-        "no room" => refused::no_room(),
-        "sweep" => sweeping::sweep(),
-        other => panic!("there is no scenario `{other}`"),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            println!("failed: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
 
 /// Returns a variable of the environment, or an empty text.
 fn variable(name: &str) -> String {

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
+use fiber_test_support::program::{Program, ProgramOutput, Setup};
 use tempfile::TempDir;
-
-use crate::program::{Program, ProgramOutput, Setup};
 
 /// The variables that tell a scenario where its journal is, and where its tasks note that they ran.
 pub(crate) const JOURNAL: &str = "TEST_JOURNAL";

@@ -2,22 +2,14 @@
 
 use std::time::Duration;
 
+use fiber_test_support::kubectl::{kubectl, nodes, try_kubectl, try_send};
+use fiber_test_support::program::{Program, pid};
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::cluster::{Outage, leaves_nothing, made, name, names, pods, program, text};
-use crate::kubectl::{kubectl, nodes, try_kubectl, try_send};
-use crate::program::{Program, pid};
-use crate::wait::wait_until;
-
-crate::tests![
-    deleted_pods_are_replaced,
-    drained_pods_are_replaced,
-    a_pod_waits_for_a_cordoned_node,
-    work_goes_on_without_the_api_server,
-    ten_seconds_without_the_api_server_cost_no_worker,
-    pods_that_could_not_be_deleted_are_swept_later,
-];
 
 fn begun() -> Program {
     let program = program("work").start();
@@ -34,6 +26,7 @@ fn delete(pod: &str) {
     let _ = try_kubectl(&["delete", "pod", pod, "--force", "--grace-period=0"]);
 }
 
+#[trial]
 fn deleted_pods_are_replaced() {
     let program = begun();
     for _ in 0..3 {
@@ -44,6 +37,7 @@ fn deleted_pods_are_replaced() {
     completes(program);
 }
 
+#[trial]
 fn drained_pods_are_replaced() {
     let program = program("steady").start();
     program.line("done:");
@@ -64,6 +58,7 @@ pub(crate) fn evict(pod: &Value) {
     ask("policy/v1").or_else(|_| ask("policy/v1beta1")).expect("it is to go");
 }
 
+#[trial]
 fn a_pod_waits_for_a_cordoned_node() {
     let mut program = program("calm").start();
     program.line("ready: 2");
@@ -98,6 +93,7 @@ impl Drop for Cordoned {
     }
 }
 
+#[trial]
 fn work_goes_on_without_the_api_server() {
     let program = begun();
     let away = Outage::begin();
@@ -115,6 +111,7 @@ fn work_goes_on_without_the_api_server() {
     leaves_nothing(program).code(0);
 }
 
+#[trial]
 fn ten_seconds_without_the_api_server_cost_no_worker() {
     let program = program("steady").start();
     let before = program.line("done:").parse::<u64>().expect("a number");
@@ -126,6 +123,7 @@ fn ten_seconds_without_the_api_server_cost_no_worker() {
     leaves_nothing(program).code(0).says(&["right: true", "workers: 2"]);
 }
 
+#[trial]
 fn pods_that_could_not_be_deleted_are_swept_later() {
     // Without the API server, nothing can delete the pods: they end when their links break.
     let mut ready = program("ready").outlive(Duration::from_secs(120)).start();

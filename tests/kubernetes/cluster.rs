@@ -7,12 +7,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use fiber_test_support::kubectl::{get, kubectl, registry, try_kubectl};
+use fiber_test_support::program::{Program, ProgramOutput, Setup, pid};
+use fiber_test_support::wait::{wait_for_end, wait_until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-
-use crate::kubectl::{get, kubectl, registry, try_kubectl};
-use crate::program::{Program, ProgramOutput, Setup, pid};
-use crate::wait::{wait_for_end, wait_until};
 
 pub(crate) fn must_answer() {
     if let Err(problem) = try_kubectl(&["get", "pods"]) {

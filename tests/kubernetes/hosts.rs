@@ -1,25 +1,19 @@
 //! Pods with several processes each.
 
+use fiber_test_support::kubectl::{get, kubectl};
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
 use crate::chaos::evict;
 use crate::cluster::{delete_running, leaves_nothing, names, pods, program, text};
-use crate::kubectl::{get, kubectl};
-use crate::program::Setup;
-use crate::wait::wait_until;
-
-crate::tests![
-    eight_workers_share_two_pods,
-    the_limits_of_processes_add_up,
-    an_evicted_pod_lets_the_tasks_of_all_its_workers_end,
-    a_pod_that_has_to_end_before_its_tasks_counts_against_none,
-    more_processes_than_fit_onto_a_node_are_reported,
-];
 
 pub(crate) fn shared(scenario: &str, processes_per_job: usize) -> Setup {
     program(scenario).env("FIBER_PROCESSES_PER_JOB", processes_per_job.to_string())
 }
 
+#[trial]
 fn eight_workers_share_two_pods() {
     let mut program = shared("hosted", 4).env("FIBER_OUTPUT", "prefix").start();
     assert_eq!(program.line("jobs: "), "2");
@@ -54,6 +48,7 @@ fn eight_workers_share_two_pods() {
     });
 }
 
+#[trial]
 fn the_limits_of_processes_add_up() {
     let program = shared("hosted limits", 4).start();
     // With 64 MiB for the host.
@@ -63,6 +58,7 @@ fn the_limits_of_processes_add_up() {
     leaves_nothing(program).code(0);
 }
 
+#[trial]
 fn an_evicted_pod_lets_the_tasks_of_all_its_workers_end() {
     let mut program = shared("drained", 2).start();
     let pod = program.line("runs in: ");
@@ -73,6 +69,7 @@ fn an_evicted_pod_lets_the_tasks_of_all_its_workers_end() {
     leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 0"]);
 }
 
+#[trial]
 fn a_pod_that_has_to_end_before_its_tasks_counts_against_none() {
     let mut program = shared("drained", 2).env("FIBER_GRACE", "1s").start();
     let first = program.line("runs in: ");
@@ -84,6 +81,7 @@ fn a_pod_that_has_to_end_before_its_tasks_counts_against_none() {
     leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 1"]);
 }
 
+#[trial]
 fn more_processes_than_fit_onto_a_node_are_reported() {
     let setup = shared("hosted too much", 8).env("FIBER_SCHEDULE_TIMEOUT", "2s");
     leaves_nothing(setup.start()).code(0).says(&[

@@ -2,30 +2,15 @@
 
 use std::net::TcpListener;
 
+use fiber_test_support::kubeconfig;
+use fiber_test_support::kubectl::{apply, get, namespace, own_address};
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::cluster::{Object, leaves_nothing, new_name, program};
-use crate::kubeconfig;
-use crate::kubectl::{apply, get, namespace, own_address};
-use crate::program::Setup;
-use crate::wait::wait_until;
-
-crate::tests![
-    no_kubeconfig,
-    no_api_server,
-    expired_credentials,
-    a_missing_right,
-    a_namespace_that_does_not_exist,
-    a_claim_that_does_not_exist,
-    a_claim_that_stays_pending,
-    an_image_that_cannot_be_pulled,
-    an_image_that_takes_too_long,
-    an_image_without_the_program,
-    no_docker_engine_to_make_an_image,
-    a_user_that_is_no_number,
-    an_address_that_pods_cannot_reach,
-];
 
 #[track_caller]
 fn fails(setup: Setup, words: &[&str]) {
@@ -36,12 +21,14 @@ fn directory() -> TempDir {
     TempDir::new().expect("there is room")
 }
 
+#[trial]
 fn no_kubeconfig() {
     let home = directory();
     let setup = program("one task").env("KUBECONFIG", "/no/such/file").env("HOME", home.path());
     fails(setup, &["no cluster is configured", "/no/such/file", "KUBECONFIG"]);
 }
 
+#[trial]
 fn no_api_server() {
     let directory = directory();
     let file = kubeconfig::changed(directory.path(), |config| {
@@ -57,6 +44,7 @@ fn no_api_server() {
     );
 }
 
+#[trial]
 fn expired_credentials() {
     let directory = directory();
     let setup = program("one task").env("KUBECONFIG", kubeconfig::expired(directory.path()));
@@ -70,6 +58,7 @@ fn expired_credentials() {
     );
 }
 
+#[trial]
 fn a_missing_right() {
     let directory = directory();
     let file = kubeconfig::of_user(directory.path(), "user-without-rights");
@@ -86,6 +75,7 @@ fn a_missing_right() {
     );
 }
 
+#[trial]
 fn a_namespace_that_does_not_exist() {
     let setup = program("one task").env("FIBER_NAMESPACE", "nowhere");
     fails(
@@ -94,11 +84,13 @@ fn a_namespace_that_does_not_exist() {
     );
 }
 
+#[trial]
 fn a_claim_that_does_not_exist() {
     let setup = program("one task").env("FIBER_MOUNTS", "no-such-claim:/data");
     fails(setup, &["persistentvolumeclaim \"no-such-claim\" not found", "create the claim"]);
 }
 
+#[trial]
 fn a_claim_that_stays_pending() {
     let claim = new_name();
     let _claim = Object::new(&["pvc", &claim]);
@@ -127,6 +119,7 @@ fn a_claim_that_stays_pending() {
     fails(setup, &[&why, "`schedule_timeout` sets the limit"]);
 }
 
+#[trial]
 fn an_image_that_cannot_be_pulled() {
     let name = "localhost:1/fiber-test/no-such-image:1";
     let words = [
@@ -137,6 +130,7 @@ fn an_image_that_cannot_be_pulled() {
     fails(program("one task").env("FIBER_IMAGE", name), &words);
 }
 
+#[trial]
 fn an_image_that_takes_too_long() {
     // A registry that accepts connections and never answers.
     let registry = TcpListener::bind((own_address(), 0)).expect("a port is free");
@@ -151,6 +145,7 @@ fn an_image_that_takes_too_long() {
     );
 }
 
+#[trial]
 fn an_image_without_the_program() {
     let image = &crate::cluster::own_image().image;
     let setup =
@@ -158,6 +153,7 @@ fn an_image_without_the_program() {
     fails(setup, &["has no executable program at `/no/such/program`", "rebuild the image"]);
 }
 
+#[trial]
 fn no_docker_engine_to_make_an_image() {
     let setup = program("one task").env("DOCKER_HOST", "unix:///no/such/socket");
     fails(
@@ -169,6 +165,7 @@ fn no_docker_engine_to_make_an_image() {
     );
 }
 
+#[trial]
 fn a_user_that_is_no_number() {
     fails(
         program("one task").env("FIBER_USER", "anna"),
@@ -176,6 +173,7 @@ fn a_user_that_is_no_number() {
     );
 }
 
+#[trial]
 fn an_address_that_pods_cannot_reach() {
     let setup = program("one task").env("FIBER_BIND_HOST", "0.0.0.0");
     fails(setup, &["bind_host is 0.0.0.0", "`advertised_host`"]);

@@ -2,18 +2,12 @@
 
 use std::sync::OnceLock;
 
+use fiber_test_support::kubectl::{apply, get, kubectl, try_kubectl};
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use serde_json::{Value, json};
 
 use crate::cluster::{Object, new_name, own_image, text};
-use crate::kubectl::{apply, get, kubectl, try_kubectl};
-use crate::wait::wait_until;
-
-crate::tests![
-    a_program_in_a_pod_has_pods_of_its_own,
-    pools_in_pools_go_with_the_pod_that_began,
-    without_rights_the_missing_one_is_named,
-    pods_inherit_from_their_parents_pod,
-];
 
 /// The namespace of the manifest.
 const NAMESPACE: &str = "fiber";
@@ -103,6 +97,7 @@ pub(crate) fn clean() {
     }
 }
 
+#[trial]
 fn a_program_in_a_pod_has_pods_of_its_own() {
     let inside = ProgramInPod::start("hosts", "fiber", |_| {});
     let said = inside.says("child:");
@@ -116,6 +111,7 @@ fn a_program_in_a_pod_has_pods_of_its_own() {
     });
 }
 
+#[trial]
 fn pools_in_pools_go_with_the_pod_that_began() {
     let inside = ProgramInPod::start("family", "fiber", |_| {});
     inside.says("squares: [[0, 1, 4], [100, 121, 144]]");
@@ -137,6 +133,7 @@ fn pools_in_pools_go_with_the_pod_that_began() {
     });
 }
 
+#[trial]
 fn without_rights_the_missing_one_is_named() {
     let inside = ProgramInPod::start("one task", "default", |_| {});
     let said = inside.says("error: ");
@@ -148,6 +145,7 @@ fn without_rights_the_missing_one_is_named() {
     inside.ended("Succeeded");
 }
 
+#[trial]
 fn pods_inherit_from_their_parents_pod() {
     let inside = ProgramInPod::start("ready", "fiber", |pod| {
         let spec = &mut pod["spec"];

@@ -5,30 +5,19 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Instant;
 
+use fiber_test_support::kubectl::{get, kubectl};
+use fiber_test_support::trial;
+use fiber_test_support::wait::{LONG, wait_until};
 use rustix::process::Signal;
 
 use crate::cluster::{delete_running, leaves_nothing, made, name, names, pods, program, text};
-use crate::kubectl::{get, kubectl};
-use crate::wait::{LONG, wait_until};
 
-crate::tests![
-    pi_is_estimated_in_pods_and_nothing_is_left,
-    labels_and_annotations_describe_pods,
-    the_key_is_in_a_secret_alone,
-    finished_pods_have_the_status_completed,
-    a_killed_program_ends_its_pods_and_the_next_sweeps,
-    sigterm_ends_the_program_and_its_pods,
-    a_program_that_exits_during_starts_leaves_nothing,
-    actors_queues_pipes_locks_and_rings_reach_across_pods,
-    output_of_pods_is_forwarded,
-    a_deleted_pod_ends_its_task_and_returns_the_others,
-    a_deleted_pod_whose_task_never_ends_counts_against_no_task,
-];
-
+#[trial]
 fn pi_is_estimated_in_pods_and_nothing_is_left() {
     leaves_nothing(program("pi").start()).code(0).says(&["pi: 3.14"]);
 }
 
+#[trial]
 fn labels_and_annotations_describe_pods() {
     let mut program = program("ready").start();
     program.line("ready: 2");
@@ -60,6 +49,7 @@ fn labels_and_annotations_describe_pods() {
     leaves_nothing(program).code(0).says(&["sum: 55"]);
 }
 
+#[trial]
 fn the_key_is_in_a_secret_alone() {
     let mut program = program("ready").start();
     program.line("ready: 2");
@@ -82,6 +72,7 @@ fn the_key_is_in_a_secret_alone() {
     leaves_nothing(program).code(0);
 }
 
+#[trial]
 fn finished_pods_have_the_status_completed() {
     let mut watch = Command::new("kubectl");
     // Not the pod's phase: the pod may be deleted before its node reports `Succeeded`.
@@ -115,6 +106,7 @@ fn finished_pods_have_the_status_completed() {
     assert!(!states.iter().any(|state| state.contains("Failed")), "{states:#?}");
 }
 
+#[trial]
 fn a_killed_program_ends_its_pods_and_the_next_sweeps() {
     let killed = program("ready").start();
     killed.line("ready: 2");
@@ -131,10 +123,12 @@ fn a_killed_program_ends_its_pods_and_the_next_sweeps() {
     leaves_nothing(next).code(0).says(&["sum: 55"]);
 }
 
+#[trial]
 fn a_program_that_exits_during_starts_leaves_nothing() {
     leaves_nothing(program("hasty").start()).code(0).says(&["first: 1"]);
 }
 
+#[trial]
 fn sigterm_ends_the_program_and_its_pods() {
     let program = program("ready").start();
     program.line("ready: 2");
@@ -142,11 +136,13 @@ fn sigterm_ends_the_program_and_its_pods() {
     leaves_nothing(program).signal(Signal::TERM);
 }
 
+#[trial]
 fn actors_queues_pipes_locks_and_rings_reach_across_pods() {
     let expected = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
     leaves_nothing(program("together").start()).code(0).says(&expected);
 }
 
+#[trial]
 fn output_of_pods_is_forwarded() {
     let mut program = program("talk").env("FIBER_OUTPUT", "prefix").start();
     // The output arrives while the pod runs, and stays in the pod's own log.
@@ -157,6 +153,7 @@ fn output_of_pods_is_forwarded() {
     leaves_nothing(program).code(0);
 }
 
+#[trial]
 fn a_deleted_pod_ends_its_task_and_returns_the_others() {
     let mut program = program("drained").start();
     let pod = program.line("runs in: ");
@@ -167,6 +164,7 @@ fn a_deleted_pod_ends_its_task_and_returns_the_others() {
     leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 0"]);
 }
 
+#[trial]
 fn a_deleted_pod_whose_task_never_ends_counts_against_no_task() {
     let mut program = program("drained").env("FIBER_GRACE", "1s").start();
     let first = program.line("runs in: ");

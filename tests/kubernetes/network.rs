@@ -2,25 +2,16 @@
 
 use std::time::Duration;
 
+use fiber_test_support::command::output;
+use fiber_test_support::kubectl::{kubectl, try_kubectl};
+use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::cluster::{self, leaves_nothing, names, pods, program, text};
-use crate::command::output;
-use crate::kubectl::kubectl;
-use crate::program::{Program, Setup};
 use crate::proxy::Proxy;
-use crate::wait::wait_until;
-
-crate::tests![
-    first_starts_with_reset_or_lost_connections_are_repeated,
-    a_start_with_a_reset_connection_is_repeated,
-    a_start_with_lost_packets_is_repeated,
-    a_worker_with_a_reset_or_lost_connection_is_replaced,
-    a_short_delay_costs_no_worker,
-    a_pool_survives_random_resets,
-    a_pod_with_an_unreported_end_is_replaced,
-];
 
 /// A program with a pool of two workers, and the port where it listens.
 struct Pair {
@@ -72,8 +63,12 @@ impl Pair {
 
     /// Deletes one of its pods, which the pool then replaces.
     fn lose_a_worker(&self) -> String {
-        let victim = names(&pods(self.program.pid())).remove(0);
-        kubectl(&["delete", "pod", &victim, "--force", "--grace-period=0"]);
+        let mut victim = String::new();
+        wait_until("a pod is deleted", || {
+            victim = names(&pods(self.program.pid())).remove(0);
+            // One that the pool is about to replace may be gone by now.
+            try_kubectl(&["delete", "pod", &victim, "--force", "--grace-period=0"]).is_ok()
+        });
         victim
     }
 
@@ -181,6 +176,7 @@ impl FirewallRules {
     }
 }
 
+#[trial]
 fn first_starts_with_reset_or_lost_connections_are_repeated() {
     let reset_once =
         |packet: u32| format!("-m statistic --mode nth --every 1000000 --packet {packet} {RESET}");
@@ -206,6 +202,7 @@ fn first_starts_with_reset_or_lost_connections_are_repeated() {
     }
 }
 
+#[trial]
 fn a_start_with_a_reset_connection_is_repeated() {
     let mut pair = Pair::start("pair");
     // Once at each step of a start: connecting, the handshake, the first message, readiness.
@@ -226,6 +223,7 @@ fn a_start_with_a_reset_connection_is_repeated() {
     pair.ends();
 }
 
+#[trial]
 fn a_start_with_lost_packets_is_repeated() {
     let mut pair = Pair::start("pair");
     for packet in [1, 2, 4, 6] {
@@ -243,6 +241,7 @@ fn a_start_with_lost_packets_is_repeated() {
     pair.ends();
 }
 
+#[trial]
 fn a_worker_with_a_reset_or_lost_connection_is_replaced() {
     let mut pair = Pair::start("pair");
     for fate in [RESET, "-j DROP"] {
@@ -253,6 +252,7 @@ fn a_worker_with_a_reset_or_lost_connection_is_replaced() {
     pair.ends();
 }
 
+#[trial]
 fn a_short_delay_costs_no_worker() {
     let mut pair = Pair::start("calm pair");
     let before = pair.is_whole();
@@ -263,6 +263,7 @@ fn a_short_delay_costs_no_worker() {
     pair.ends();
 }
 
+#[trial]
 fn a_pod_with_an_unreported_end_is_replaced() {
     let (proxy, directory) = (Proxy::start(), TempDir::new().expect("there is room"));
     let setup = program("calm pair").env("KUBECONFIG", proxy.kubeconfig(directory.path()));
@@ -289,6 +290,7 @@ fn a_pod_with_an_unreported_end_is_replaced() {
     pair.ends();
 }
 
+#[trial]
 fn a_pool_survives_random_resets() {
     let mut pair = Pair::start("pair");
     let often = format!("-m statistic --mode random --probability 0.2 {RESET}");

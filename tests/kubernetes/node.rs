@@ -1,22 +1,15 @@
 //! The node's resources, preemption and eviction.
 
+use fiber_test_support::gpus::{GPU, Gpus};
+use fiber_test_support::kubectl::{apply, get, kubectl, nodes, try_send};
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use serde_json::{Value, json};
 
 use crate::cluster::{Object, leaves_nothing, name, new_name, own_image, pods, program, text};
-use crate::gpus::{GPU, Gpus};
 use crate::hosts::shared;
-use crate::kubectl::{apply, get, kubectl, nodes, try_send};
-use crate::wait::wait_until;
 
-crate::tests![
-    a_pool_works_with_the_workers_that_fit_and_grows,
-    processes_that_share_a_pod_have_gpus_of_their_own_and_wait_for_room_together,
-    a_pod_that_its_node_rejects_is_created_again,
-    preemption_is_reported,
-    eviction_is_reported,
-    a_drained_node_ends_tasks_in_order,
-];
-
+#[trial]
 fn a_pool_works_with_the_workers_that_fit_and_grows() {
     let _gpus = Gpus::new(6);
     let other = new_name();
@@ -37,6 +30,7 @@ fn a_pool_works_with_the_workers_that_fit_and_grows() {
     assert!(!ending.out.contains("works with"), "it says so once: {}", ending.out);
 }
 
+#[trial]
 fn processes_that_share_a_pod_have_gpus_of_their_own_and_wait_for_room_together() {
     let gpus = Gpus::new(4);
     let program = shared("hosted gpus", 2).start();
@@ -51,6 +45,7 @@ fn processes_that_share_a_pod_have_gpus_of_their_own_and_wait_for_room_together(
     leaves_nothing(program).code(0);
 }
 
+#[trial]
 fn a_pod_that_its_node_rejects_is_created_again() {
     let _gpus = Gpus::new(6);
     let other = new_name();
@@ -124,12 +119,13 @@ fn occupy(name: &str, gpus: u32) {
     });
 }
 
-fn at_work() -> crate::program::Program {
+fn at_work() -> fiber_test_support::program::Program {
     let program = program("doomed").start();
     program.line("at work");
     program
 }
 
+#[trial]
 fn preemption_is_reported() {
     let _gpus = Gpus::new(1);
     let program = at_work();
@@ -164,6 +160,7 @@ impl Drop for Taint {
     }
 }
 
+#[trial]
 fn eviction_is_reported() {
     let _gpus = Gpus::new(1);
     let program = at_work();
@@ -181,6 +178,7 @@ impl Drop for Cordon {
     }
 }
 
+#[trial]
 fn a_drained_node_ends_tasks_in_order() {
     let mut program = program("drained").start();
     let pod = program.line("runs in: ");

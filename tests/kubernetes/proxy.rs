@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::kubeconfig;
-use crate::kubectl;
+use fiber_test_support::kubeconfig;
+use fiber_test_support::kubectl;
 
 pub(crate) struct Proxy {
     port: u16,

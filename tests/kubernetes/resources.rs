@@ -1,13 +1,10 @@
 //! Resource limits of pods.
 
+use fiber_test_support::trial;
+
 use crate::cluster::{leaves_nothing, pods, program, text};
 
-crate::tests![
-    limits_are_real,
-    running_out_of_memory_is_reported,
-    more_resources_than_any_node_has_are_reported
-];
-
+#[trial]
 fn limits_are_real() {
     let mut program = program("modest").start();
     let limits = program.line("limits:");
@@ -22,10 +19,12 @@ fn limits_are_real() {
     leaves_nothing(program).code(0);
 }
 
+#[trial]
 fn running_out_of_memory_is_reported() {
     leaves_nothing(program("hungry").start()).code(0).says(&["out of memory"]);
 }
 
+#[trial]
 fn more_resources_than_any_node_has_are_reported() {
     let ending =
         leaves_nothing(program("too much").env("FIBER_SCHEDULE_TIMEOUT", "2s").start()).code(0);

@@ -2,11 +2,12 @@
 
 use std::process::Command;
 
-use crate::program::Setup;
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
+
 use crate::scenarios::IN_NEW_NAMESPACE;
 
-crate::tests![processes_of_two_machines_use_memory_where_they_share_it_and_links_elsewhere];
-
+#[trial]
 fn processes_of_two_machines_use_memory_where_they_share_it_and_links_elsewhere() {
     let [program, arguments @ ..] = IN_NEW_NAMESPACE;
     let made = Command::new(program).args(arguments).arg("true").status();

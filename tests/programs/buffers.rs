@@ -1,17 +1,7 @@
 //! The memory of a call is bounded, however slowly its results are taken or its tasks run.
 
-use crate::program::{ProgramOutput, Setup};
-
-crate::tests![
-    waiting_results_take_bounded_memory,
-    large_waiting_results_take_bounded_memory,
-    results_that_become_large_take_bounded_memory,
-    waiting_arguments_take_bounded_memory,
-    all_calls_together_take_bounded_memory,
-    unbounded_queues_go_on_in_a_file,
-    queues_without_a_file_wait_for_memory_and_say_so,
-    a_thread_that_puts_and_takes_goes_on_beyond_the_memory_of_values,
-];
+use fiber_test_support::program::{ProgramOutput, Setup};
+use fiber_test_support::trial;
 
 /// Runs the program. Returns its peak memory in MiB.
 fn peak(setup: Setup) -> u64 {
@@ -22,6 +12,7 @@ fn consumer(form: &str, size: u64) -> u64 {
     peak(Setup::new("slow consumer").args(&[form, &size.to_string()]))
 }
 
+#[trial]
 fn waiting_results_take_bounded_memory() {
     for form in ["imap", "imap_unordered", "try_imap", "try_imap_unordered"] {
         let peak = consumer(form, 256 << 10);
@@ -29,6 +20,7 @@ fn waiting_results_take_bounded_memory() {
     }
 }
 
+#[trial]
 fn large_waiting_results_take_bounded_memory() {
     for form in ["imap", "imap_unordered"] {
         let peak = consumer(form, 10 << 20);
@@ -36,11 +28,13 @@ fn large_waiting_results_take_bounded_memory() {
     }
 }
 
+#[trial]
 fn results_that_become_large_take_bounded_memory() {
     let peak = consumer("imap, small ones first", 10 << 20);
     assert!(peak < 300, "{peak} MiB");
 }
 
+#[trial]
 fn waiting_arguments_take_bounded_memory() {
     let peak = peak(Setup::new("slow worker"));
     assert!(peak < 200, "{peak} MiB");
@@ -54,6 +48,7 @@ fn number(ending: &ProgramOutput, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("{}{}", ending.out, ending.errors))
 }
 
+#[trial]
 fn all_calls_together_take_bounded_memory() {
     let setup = Setup::new("value memory")
         .env("FIBER_CALL_BUFFER", "1GiB")
@@ -66,6 +61,7 @@ fn all_calls_together_take_bounded_memory() {
     assert!(number(&ending, "peak") < 200, "{}", ending.out);
 }
 
+#[trial]
 fn unbounded_queues_go_on_in_a_file() {
     let ending = Setup::new("spilled queue").env("FIBER_VALUE_MEMORY", "16MiB").run().code(0);
     assert!((183..186).contains(&number(&ending, "spilled")), "{}", ending.out);
@@ -73,6 +69,7 @@ fn unbounded_queues_go_on_in_a_file() {
     assert_eq!(number(&ending, "left"), 0);
 }
 
+#[trial]
 fn queues_without_a_file_wait_for_memory_and_say_so() {
     let setup = Setup::new("full queues")
         .env("FIBER_VALUE_MEMORY", "16MiB")
@@ -86,7 +83,20 @@ fn queues_without_a_file_wait_for_memory_and_say_so() {
     assert!(number(&ending, "peak") < 150, "{}", ending.out);
 }
 
+#[trial]
 fn a_thread_that_puts_and_takes_goes_on_beyond_the_memory_of_values() {
     let ending = Setup::new("circle").env("FIBER_VALUE_MEMORY", "1MiB").run().code(0);
     assert!(ending.out.contains("all came back"), "{}{}", ending.out, ending.errors);
+}
+
+#[trial]
+fn calls_that_wait_for_memory_say_so_once() {
+    let ending = Setup::new("slow call").env("FIBER_VALUE_MEMORY", "1MiB").run().code(0);
+    let warnings: Vec<_> =
+        ending.out.lines().filter(|line| line.contains("hands out few tasks at a time")).collect();
+    let [warning] = warnings[..] else { panic!("{}", ending.out) };
+    for part in ["WARN", "slow_task", "(values: ", "limit 1.0 MiB", "FIBER_VALUE_MEMORY"] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
+    assert!(ending.out.contains("all tasks ran"), "{}", ending.out);
 }

@@ -1,18 +1,9 @@
 //! The order of configuration sources, and errors that name key, value and remedy.
 
-use crate::program::{ProgramOutput, Setup};
+use fiber_test_support::program::{ProgramOutput, Setup};
+use fiber_test_support::trial;
 
-crate::tests![
-    code_overrides_environment_overrides_file,
-    a_file_can_be_named,
-    children_get_their_parents_configuration,
-    an_unknown_backend_is_an_error,
-    unknown_and_malformed_variables_are_errors,
-    unknown_and_malformed_files_are_errors,
-    contradicting_options_are_errors,
-    zero_processes_mean_one_for_each_core,
-];
-
+#[trial]
 fn code_overrides_environment_overrides_file() {
     let file = "processes = 5\nheartbeat = '700ms'\nmax_message = '3MiB'\n";
     let setup = |name| Setup::new(name).file("fiber.toml", file).env("FIBER_HEARTBEAT", "800ms");
@@ -33,6 +24,7 @@ fn code_overrides_environment_overrides_file() {
         .says(&["parent: 3 processes, 800ms heartbeat, 3.0 MiB at most", "workers: 3\n"]);
 }
 
+#[trial]
 fn a_file_can_be_named() {
     let setup = Setup::new("configuration")
         .file("fiber.toml", "processes = 5")
@@ -42,6 +34,7 @@ fn a_file_can_be_named() {
     missing.says(&["FIBER_CONFIG names `missing.toml`, which is not a file: correct or unset it"]);
 }
 
+#[trial]
 fn children_get_their_parents_configuration() {
     let setup = Setup::new("configuration in code").file("fiber.toml", "heartbeat = '700ms'");
     setup.env("FIBER_MAX_MESSAGE", "2MiB").run().code(0).says(&[
@@ -58,12 +51,14 @@ fn error(setup: Setup, texts: &[&str]) -> ProgramOutput {
     ending
 }
 
+#[trial]
 fn an_unknown_backend_is_an_error() {
     let texts = ["`backend` is `moon`: there is no such backend", "FIBER_BACKEND", "`local`"];
     error(Setup::new("first error").env("FIBER_BACKEND", "moon"), &texts);
     error(Setup::new("first error").file("fiber.toml", "backend = 'moon'"), &texts);
 }
 
+#[trial]
 fn unknown_and_malformed_variables_are_errors() {
     for (name, value, texts) in [
         ("FIBER_PROCESES", "3", ["`FIBER_PROCESES`, which does not exist", "FIBER_PROCESSES"]),
@@ -79,6 +74,7 @@ fn unknown_and_malformed_variables_are_errors() {
     }
 }
 
+#[trial]
 fn unknown_and_malformed_files_are_errors() {
     for (text, texts) in [
         ("heart_beat = '1s'", ["`heart_beat`, which does not exist", "heartbeat_timeout"]),
@@ -93,6 +89,7 @@ fn unknown_and_malformed_files_are_errors() {
     }
 }
 
+#[trial]
 fn contradicting_options_are_errors() {
     let heartbeat = Setup::new("first error").env("FIBER_HEARTBEAT", "9s");
     error(heartbeat, &["`heartbeat_timeout` is `10s`: it must be at least twice `heartbeat` (9s)"]);
@@ -106,6 +103,7 @@ fn contradicting_options_are_errors() {
     );
 }
 
+#[trial]
 fn zero_processes_mean_one_for_each_core() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Setup::new("configuration")

@@ -3,25 +3,9 @@
 
 use std::path::Path;
 
+use fiber_test_support::program::{Program, Setup, is_guard};
+use fiber_test_support::trial;
 use rustix::process::Signal;
-
-use crate::program::{Program, Setup, is_guard};
-
-crate::tests![
-    the_kill_of_a_parent_ends_its_family,
-    ctrl_c_ends_a_family_with_the_usual_code,
-    ctrl_c_in_a_terminal_ends_a_family_with_the_usual_code,
-    sigterm_and_sighup_end_a_family,
-    a_family_ends_by_signals_that_fiber_does_not_handle,
-    an_ignored_signal_stays_ignored,
-    ctrl_c_ends_a_family_of_stopped_processes,
-    the_return_of_main_ends_a_family_and_forwards_its_output,
-    an_exit_ends_a_family_and_forwards_its_output,
-    a_panic_of_main_ends_a_family,
-    stopped_children_are_replaced,
-    a_backtrace_is_there_if_enabled_and_not_part_of_the_message,
-    the_message_of_a_panic_that_aborts_is_in_the_error,
-];
 
 /// The output of children. That of grandchildren goes through them, and may be lost with them.
 const CHILD_OUTPUT: [&str; 3] = ["0 was here", "1 was here", "2 was here"];
@@ -37,18 +21,21 @@ fn family() -> Program {
     program
 }
 
+#[trial]
 fn the_kill_of_a_parent_ends_its_family() {
     let program = family();
     program.signal(Signal::KILL);
     program.end().signal(Signal::KILL);
 }
 
+#[trial]
 fn ctrl_c_ends_a_family_with_the_usual_code() {
     let program = family();
     program.press_ctrl_c();
     program.end().signal(Signal::INT).says(&CHILD_OUTPUT);
 }
 
+#[trial]
 fn ctrl_c_in_a_terminal_ends_a_family_with_the_usual_code() {
     let mut program = Setup::new("family").in_a_terminal().start();
     program.line("all at work");
@@ -57,6 +44,7 @@ fn ctrl_c_in_a_terminal_ends_a_family_with_the_usual_code() {
     program.end().code(128 + Signal::INT.as_raw()).says(&CHILD_OUTPUT);
 }
 
+#[trial]
 fn sigterm_and_sighup_end_a_family() {
     for signal in [Signal::TERM, Signal::HUP] {
         let program = family();
@@ -65,6 +53,7 @@ fn sigterm_and_sighup_end_a_family() {
     }
 }
 
+#[trial]
 fn a_family_ends_by_signals_that_fiber_does_not_handle() {
     let program = Setup::new("family").env("FIBER_SIGNALS", "false").start();
     program.line("all at work");
@@ -72,6 +61,7 @@ fn a_family_ends_by_signals_that_fiber_does_not_handle() {
     program.end().signal(Signal::INT);
 }
 
+#[trial]
 fn an_ignored_signal_stays_ignored() {
     let executable = std::env::current_exe().unwrap();
     let nohup = Setup::with_executable("work on demand", Path::new("nohup"));
@@ -84,32 +74,38 @@ fn an_ignored_signal_stays_ignored() {
     program.end().code(0);
 }
 
+#[trial]
 fn ctrl_c_ends_a_family_of_stopped_processes() {
     let program = family();
     for pid in program.processes() {
         if pid != program.pid() {
-            let _ = rustix::process::kill_process(crate::program::pid(pid), Signal::STOP);
+            let _ =
+                rustix::process::kill_process(fiber_test_support::program::pid(pid), Signal::STOP);
         }
     }
     program.press_ctrl_c();
     program.end().signal(Signal::INT);
 }
 
+#[trial]
 fn the_return_of_main_ends_a_family_and_forwards_its_output() {
     Setup::new("family, main returns").run().code(0).says(&CHILD_OUTPUT);
 }
 
+#[trial]
 fn an_exit_ends_a_family_and_forwards_its_output() {
     for how in ["family, main exits", "family, a thread exits"] {
         Setup::new(how).run().code(5).says(&CHILD_OUTPUT);
     }
 }
 
+#[trial]
 fn a_panic_of_main_ends_a_family() {
     let ending = Setup::new("family, main panics").run().code(101);
     assert!(ending.errors.contains("main has had enough"), "{}", ending.errors);
 }
 
+#[trial]
 fn stopped_children_are_replaced() {
     let setup = Setup::new("stopped children").env("FIBER_HEARTBEAT", "50ms");
     setup.env("FIBER_HEARTBEAT_TIMEOUT", "300ms").run().code(0).says(&[
@@ -120,6 +116,7 @@ fn stopped_children_are_replaced() {
     ]);
 }
 
+#[trial]
 fn a_backtrace_is_there_if_enabled_and_not_part_of_the_message() {
     for (asked_for, backtraces) in [("0", 0), ("1", 1)] {
         let ending = Setup::new("panic").env("RUST_BACKTRACE", asked_for).run().code(0);
@@ -146,6 +143,7 @@ fn a_backtrace_is_there_if_enabled_and_not_part_of_the_message() {
 }
 
 /// A backtrace is longer than the lines that fiber keeps of a worker's output.
+#[trial]
 fn the_message_of_a_panic_that_aborts_is_in_the_error() {
     for backtrace in ["0", "1"] {
         let ending = Setup::new("panic that aborts").env("RUST_BACKTRACE", backtrace).run().code(0);

@@ -1,9 +1,9 @@
 //! Failures of detached calls are logged, because no handle returns them.
 
-use crate::program::Setup;
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 
-crate::tests![failures_of_detached_calls_are_logged];
-
+#[trial]
 fn failures_of_detached_calls_are_logged() {
     let ending = Setup::new("detached").run().code(0).says(&[
         "a detached call failed: task 0 (`",

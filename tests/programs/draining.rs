@@ -3,29 +3,21 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::trial;
 use rustix::process::Signal;
 use tempfile::TempDir;
-
-use crate::program::{Program, Setup};
-
-crate::tests![
-    a_worker_ends_after_its_grace_period_with_all_below_it,
-    sigterm_that_fiber_does_not_handle_counts_against_no_task,
-    sigterm_lets_a_durable_program_end_what_runs,
-    a_second_signal_ends_a_durable_program_at_once,
-    a_durable_program_ends_after_its_grace_period,
-    a_durable_program_ends_in_order_between_its_calls,
-    calls_in_a_row_end_in_order,
-];
 
 /// The exit code of a program that is to be continued.
 const TO_BE_CONTINUED: i32 = 75;
 
+#[trial]
 fn a_worker_ends_after_its_grace_period_with_all_below_it() {
     let setup = Setup::new("endless task").env("FIBER_GRACE", "300ms");
     setup.run().code(0).says(&["ended after its grace period: true", "result: 1, deaths: 0"]);
 }
 
+#[trial]
 fn sigterm_that_fiber_does_not_handle_counts_against_no_task() {
     let setup = Setup::new("endless task").env("FIBER_SIGNALS", "false");
     setup.run().code(0).says(&["result: 1, deaths: 0"]);
@@ -59,6 +51,7 @@ fn let_tasks_end(folder: &Path) {
     std::fs::write(folder.join("go"), "").unwrap();
 }
 
+#[trial]
 fn sigterm_lets_a_durable_program_end_what_runs() {
     let folder = TempDir::new().unwrap();
     let program = terminated(&folder, "25s");
@@ -70,6 +63,7 @@ fn sigterm_lets_a_durable_program_end_what_runs() {
     assert_eq!(runs(&folder), (0..1000).map(|x| (x, 1)).collect());
 }
 
+#[trial]
 fn a_second_signal_ends_a_durable_program_at_once() {
     for second in [Signal::TERM, Signal::INT] {
         let folder = TempDir::new().unwrap();
@@ -80,6 +74,7 @@ fn a_second_signal_ends_a_durable_program_at_once() {
     }
 }
 
+#[trial]
 fn a_durable_program_ends_after_its_grace_period() {
     let folder = TempDir::new().unwrap();
     terminated(&folder, "200ms").end().code(TO_BE_CONTINUED);
@@ -88,6 +83,7 @@ fn a_durable_program_ends_after_its_grace_period() {
     durable("durable map", &folder).run().code(0).says(&["sum: 499500"]);
 }
 
+#[trial]
 fn a_durable_program_ends_in_order_between_its_calls() {
     let folder = TempDir::new().unwrap();
     let_tasks_end(folder.path());
@@ -98,6 +94,7 @@ fn a_durable_program_ends_in_order_between_its_calls() {
     program.end().code(TO_BE_CONTINUED);
 }
 
+#[trial]
 fn calls_in_a_row_end_in_order() {
     let folder = TempDir::new().unwrap();
     let mut program = durable("durable calls", &folder).start();

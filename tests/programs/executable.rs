@@ -2,14 +2,9 @@
 
 use std::path::PathBuf;
 
+use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::trial;
 use tempfile::TempDir;
-
-use crate::program::{Program, Setup};
-
-crate::tests![
-    a_deleted_executable_still_starts_workers,
-    a_replaced_executable_still_starts_workers
-];
 
 fn on_a_copy() -> (Program, PathBuf, TempDir) {
     let directory = TempDir::new().expect("a directory can be created");
@@ -31,12 +26,14 @@ fn goes_on(mut program: Program) {
     program.end().code(0);
 }
 
+#[trial]
 fn a_deleted_executable_still_starts_workers() {
     let (program, copy, _directory) = on_a_copy();
     std::fs::remove_file(copy).unwrap();
     goes_on(program);
 }
 
+#[trial]
 fn a_replaced_executable_still_starts_workers() {
     let (program, copy, _directory) = on_a_copy();
     let other = copy.with_extension("new");

@@ -5,18 +5,9 @@ use std::net::{Shutdown, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
+use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::trial;
 use rustix::process::{Resource, getrlimit, setrlimit};
-
-use crate::program::{Program, Setup};
-
-crate::tests![
-    nonsense_on_a_unix_socket_is_refused,
-    nonsense_on_a_port_is_refused,
-    a_peer_without_the_key_is_refused,
-    silent_connections_block_nothing,
-    silent_connections_block_no_rank,
-    many_unauthenticated_connections_leave_descriptors_for_workers,
-];
 
 fn at_work(link: &str) -> (Program, String) {
     let program = Setup::new("work on demand").env("FIBER_LINK", link).start();
@@ -86,6 +77,7 @@ fn say<S: Read + Write>(
     assert!(answer.len() < 200, "it answered {answer:?}");
 }
 
+#[trial]
 fn nonsense_on_a_unix_socket_is_refused() {
     let (mut program, address) = at_work("unix");
     for words in nonsense() {
@@ -95,6 +87,7 @@ fn nonsense_on_a_unix_socket_is_refused() {
     program.end().code(0);
 }
 
+#[trial]
 fn nonsense_on_a_port_is_refused() {
     let (mut program, address) = at_work("nng");
     // The first bytes of nng's protocol: a PUSH socket.
@@ -108,6 +101,7 @@ fn nonsense_on_a_port_is_refused() {
     program.end().code(0);
 }
 
+#[trial]
 fn a_peer_without_the_key_is_refused() {
     let key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
     for link in ["unix", "nng"] {
@@ -123,6 +117,7 @@ fn a_peer_without_the_key_is_refused() {
     }
 }
 
+#[trial]
 fn silent_connections_block_nothing() {
     let (mut program, address) = at_work("unix");
     let _silent: Vec<_> = (0..100).map(|_| unix(&address)).collect();
@@ -132,6 +127,7 @@ fn silent_connections_block_nothing() {
     keeps_working(&mut program);
 }
 
+#[trial]
 fn silent_connections_block_no_rank() {
     let ending =
         Setup::new("ring among silent connections").env("FIBER_LINK", "unix").run().code(0);
@@ -139,6 +135,7 @@ fn silent_connections_block_no_rank() {
 }
 
 /// There are three times as many connections as the program's limit of descriptors.
+#[trial]
 fn many_unauthenticated_connections_leave_descriptors_for_workers() {
     let mut own = getrlimit(Resource::Nofile);
     own.current = own.maximum;

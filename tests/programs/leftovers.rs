@@ -4,20 +4,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use fiber_test_support::program::{Program, Setup, command_line, is_guard, pid};
+use fiber_test_support::trial;
 use rustix::process::{Signal, kill_process};
-
-use crate::program::{Program, Setup, command_line, is_guard, pid};
-
-crate::tests![
-    programs_of_tasks_end_with_a_parent_that_is_killed,
-    programs_of_tasks_end_with_the_program,
-    programs_of_tasks_end_with_their_worker,
-    programs_of_stopped_workers_end_too,
-    a_guard_that_is_killed_is_replaced,
-    a_stopped_guard_works_when_it_is_needed,
-    a_guard_keeps_no_files_of_its_parent,
-    a_hundred_workers_leave_nothing,
-];
 
 /// Returns the running programs that tasks have started.
 fn started(program: &Program) -> HashSet<u32> {
@@ -50,6 +39,7 @@ fn held(process: u32) -> impl Iterator<Item = String> {
     targets.map(|target| target.to_string_lossy().into_owned())
 }
 
+#[trial]
 fn programs_of_tasks_end_with_a_parent_that_is_killed() {
     for signal in [Signal::KILL, Signal::QUIT, Signal::ABORT] {
         let program = at_work();
@@ -58,10 +48,12 @@ fn programs_of_tasks_end_with_a_parent_that_is_killed() {
     }
 }
 
+#[trial]
 fn programs_of_tasks_end_with_the_program() {
     at_work().end().code(0);
 }
 
+#[trial]
 fn programs_of_tasks_end_with_their_worker() {
     let mut program = Setup::new("starters").start();
     for way in ["time out", "cancel", "kill"] {
@@ -74,6 +66,7 @@ fn programs_of_tasks_end_with_their_worker() {
     program.end().code(0);
 }
 
+#[trial]
 fn programs_of_stopped_workers_end_too() {
     let program = at_work();
     for process in program.processes() {
@@ -85,6 +78,7 @@ fn programs_of_stopped_workers_end_too() {
     program.end().signal(Signal::KILL);
 }
 
+#[trial]
 fn a_guard_that_is_killed_is_replaced() {
     let program = at_work();
     let first = guards(&program);
@@ -99,6 +93,7 @@ fn a_guard_that_is_killed_is_replaced() {
     program.end().signal(Signal::KILL);
 }
 
+#[trial]
 fn a_stopped_guard_works_when_it_is_needed() {
     let program = at_work();
     for guard in guards(&program) {
@@ -108,6 +103,7 @@ fn a_stopped_guard_works_when_it_is_needed() {
     program.end().signal(Signal::KILL);
 }
 
+#[trial]
 fn a_guard_keeps_no_files_of_its_parent() {
     let program = at_work();
     for guard in guards(&program) {
@@ -133,6 +129,7 @@ fn a_guard_keeps_no_files_of_its_parent() {
     program.end().signal(Signal::KILL);
 }
 
+#[trial]
 fn a_hundred_workers_leave_nothing() {
     let program = Setup::new("many starters").start();
     program.wait_until("a hundred programs that were started", || started(&program).len() == 100);

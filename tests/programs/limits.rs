@@ -2,14 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::program::{ProgramOutput, Setup};
-
-crate::tests![
-    a_program_with_few_files_works_or_names_the_limit,
-    a_program_with_few_threads_works_or_names_the_limit,
-    init_works_in_little_address_space,
-    the_error_mentions_init_only_if_the_child_may_have_missed_it,
-];
+use fiber_test_support::program::{ProgramOutput, Setup};
+use fiber_test_support::trial;
 
 /// Returns the program of a scenario under a limit in `prlimit`'s syntax.
 fn limited(scenario: &str, link: &str, limit: &str) -> Setup {
@@ -31,6 +25,7 @@ fn succeeds_or_names(ending: &ProgramOutput, remedy: &str, what: &str) -> bool {
     false
 }
 
+#[trial]
 fn a_program_with_few_files_works_or_names_the_limit() {
     for link in ["unix", "nng"] {
         let mut enough = false;
@@ -51,6 +46,7 @@ fn a_program_with_few_files_works_or_names_the_limit() {
 
 /// The kernel counts threads by user and does not limit root, so the program runs as a user of its
 /// own.
+#[trial]
 fn a_program_with_few_threads_works_or_names_the_limit() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root can run programs as another user");
@@ -74,10 +70,12 @@ fn a_program_with_few_threads_works_or_names_the_limit() {
     }
 }
 
+#[trial]
 fn init_works_in_little_address_space() {
     Setup::new("little address space").run().code(0).says(&["initialised"]);
 }
 
+#[trial]
 fn the_error_mentions_init_only_if_the_child_may_have_missed_it() {
     let ending = Setup::new("killed as they start").run().code(0);
     assert!(

@@ -1,9 +1,9 @@
 //! What tasks log, in programs that install a subscriber before `fiber::init()`.
 
-use crate::program::Setup;
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 
-crate::tests![what_tasks_log_has_their_context];
-
+#[trial]
 fn what_tasks_log_has_their_context() {
     let ending = Setup::new("logging tasks").run().code(0);
     for index in 0..3 {

@@ -21,7 +21,6 @@ mod metrics;
 mod network;
 mod output;
 mod parent;
-mod program;
 mod proxy;
 mod scenarios;
 mod secrets;
@@ -33,55 +32,9 @@ mod traces;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
+use fiber_test_support::{Test, run_scenario, run_tests};
 
 fn main() -> ExitCode {
-    if let Ok(scenario) = std::env::var(program::SCENARIO) {
-        return scenarios::run(&scenario);
-    }
-    let topics = [
-        ("apart", apart::TESTS),
-        ("buffers", buffers::TESTS),
-        ("configuration", configuration::TESTS),
-        ("deaths", deaths::TESTS),
-        ("detached", detached::TESTS),
-        ("draining", draining::TESTS),
-        ("executable", executable::TESTS),
-        ("leftovers", leftovers::TESTS),
-        ("limits", limits::TESTS),
-        ("logs", logs::TESTS),
-        ("memory", memory::TESTS),
-        ("metrics", metrics::TESTS),
-        ("network", network::TESTS),
-        ("output", output::TESTS),
-        ("secrets", secrets::TESTS),
-        ("shortages", shortages::TESTS),
-        ("sizes", sizes::TESTS),
-        ("starts", starts::TESTS),
-        ("timeline", timeline::TESTS),
-        ("traces", traces::TESTS),
-        ("intruders", intruders::TESTS),
-    ];
-    let impossible = |topic: &str| topic == "memory" && !memory::can_be_limited();
-    let trials = topics.iter().flat_map(|(topic, tests)| {
-        tests.iter().map(move |(name, test)| {
-            Trial::test(format!("{topic}::{name}"), move || {
-                test();
-                Ok(())
-            })
-            .with_ignored_flag(impossible(topic))
-        })
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+    let impossible = |test: &Test| test.topic() == "memory" && !memory::can_be_limited();
+    run_scenario(|| {}).unwrap_or_else(|| run_tests(impossible))
 }
-
-/// The names and functions of a topic's tests.
-type Tests = &'static [(&'static str, fn())];
-
-/// Lists the tests of a topic.
-macro_rules! tests {
-    ($($test:ident),+ $(,)?) => {
-        pub(crate) const TESTS: $crate::Tests = &[$((stringify!($test), $test)),+];
-    };
-}
-use tests;

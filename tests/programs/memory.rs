@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::program::Setup;
-
-crate::tests![the_oom_killer_is_named_and_the_task_runs_again];
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 
 const LIMIT: &str = "33554432";
 
@@ -39,6 +38,7 @@ pub(crate) fn can_be_limited() -> bool {
     Group::new("trial").is_some()
 }
 
+#[trial]
 fn the_oom_killer_is_named_and_the_task_runs_again() {
     let group = Group::new("test").expect("`can_be_limited` has checked it");
     Setup::new("out of memory").env("GROUP", group.0.join("cgroup.procs")).run().code(0).says(&[

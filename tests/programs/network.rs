@@ -3,21 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::parent::IdleParent;
-use crate::program::{Program, Setup};
-use crate::proxy::{Fault, Proxy};
+use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::trial;
 
-crate::tests![
-    a_pool_recovers_from_a_reset_at_any_stage,
-    a_pool_recovers_from_a_stall_at_any_stage,
-    a_pool_survives_a_delay_at_any_stage,
-    a_pool_recovers_when_its_end_of_a_connection_is_closed_at_any_stage,
-    a_pool_recovers_when_a_workers_end_of_a_connection_is_closed_at_any_stage,
-    a_managed_actor_is_restarted_when_its_connection_is_reset,
-    a_process_whose_connection_is_reset_fails_for_that_reason,
-    a_child_without_work_whose_parent_closes_the_connection_ends,
-    a_child_without_work_whose_parents_host_is_lost_ends,
-];
+use crate::parent::IdleParent;
+use crate::proxy::{Fault, Proxy};
 
 /// The exit code of a child that could not begin its work.
 const NOT_STARTED: i32 = 70;
@@ -60,26 +50,32 @@ fn recovers_from(fault: Fault) {
     program.end().code(0);
 }
 
+#[trial]
 fn a_pool_recovers_from_a_reset_at_any_stage() {
     recovers_from(Fault::Reset);
 }
 
+#[trial]
 fn a_pool_recovers_from_a_stall_at_any_stage() {
     recovers_from(Fault::Stall);
 }
 
+#[trial]
 fn a_pool_survives_a_delay_at_any_stage() {
     recovers_from(Fault::Delay);
 }
 
+#[trial]
 fn a_pool_recovers_when_its_end_of_a_connection_is_closed_at_any_stage() {
     recovers_from(Fault::CloseToParent);
 }
 
+#[trial]
 fn a_pool_recovers_when_a_workers_end_of_a_connection_is_closed_at_any_stage() {
     recovers_from(Fault::CloseToChild);
 }
 
+#[trial]
 fn a_managed_actor_is_restarted_when_its_connection_is_reset() {
     let proxy = Proxy::new();
     let mut program = start_behind(&proxy);
@@ -95,6 +91,7 @@ fn a_managed_actor_is_restarted_when_its_connection_is_reset() {
     program.end().code(0);
 }
 
+#[trial]
 fn a_process_whose_connection_is_reset_fails_for_that_reason() {
     let proxy = Proxy::new();
     let mut program = start_behind(&proxy);
@@ -107,6 +104,7 @@ fn a_process_whose_connection_is_reset_fails_for_that_reason() {
     program.end().code(0);
 }
 
+#[trial]
 fn a_child_without_work_whose_parent_closes_the_connection_ends() {
     let parent = IdleParent::start();
     let child = parent.child(Setup::new("main with init"), parent.address()).start();
@@ -116,6 +114,7 @@ fn a_child_without_work_whose_parent_closes_the_connection_ends() {
     assert_eq!((ending.out, ending.errors), (String::new(), String::new()));
 }
 
+#[trial]
 fn a_child_without_work_whose_parents_host_is_lost_ends() {
     let (parent, proxy) = (IdleParent::start(), Proxy::new());
     let setup = Setup::new("main with init");

@@ -1,21 +1,9 @@
 //! The output of children.
 
-use crate::program::Setup;
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 
-crate::tests![
-    output_goes_to_the_parents_output,
-    each_line_can_have_a_prefix,
-    output_can_go_to_a_file_for_each_process,
-    output_can_go_nowhere,
-    a_progress_bar_is_drawn_only_in_a_terminal,
-    lines_during_a_progress_bar_leave_no_old_bar,
-    output_without_a_reader_stops_nothing,
-    a_slow_reader_misses_nothing,
-    output_that_can_not_be_written_is_reported_and_stops_nothing,
-    a_log_directory_that_can_not_be_written_is_reported,
-    lines_without_an_end_are_forwarded_once,
-];
-
+#[trial]
 fn output_goes_to_the_parents_output() {
     let ending = Setup::new("output").run().code(0);
     let ending =
@@ -24,6 +12,7 @@ fn output_goes_to_the_parents_output() {
     assert!(!ending.out.contains("from nowhere"), "{}", ending.out);
 }
 
+#[trial]
 fn each_line_can_have_a_prefix() {
     let ending = Setup::new("output")
         .env("FIBER_OUTPUT", "prefix")
@@ -36,6 +25,7 @@ fn each_line_can_have_a_prefix() {
     assert!(worker.starts_with("[choir"), "{worker}");
 }
 
+#[trial]
 fn output_can_go_to_a_file_for_each_process() {
     let setup = Setup::new("output").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "logs/today");
     let ending = setup.run().code(0);
@@ -55,6 +45,7 @@ fn output_can_go_to_a_file_for_each_process() {
     assert_eq!(log("choir-worker-1.log"), "from a worker\n");
 }
 
+#[trial]
 fn output_can_go_nowhere() {
     let ending = Setup::new("output").env("FIBER_OUTPUT", "null").run().code(0);
     assert!(
@@ -65,6 +56,7 @@ fn output_can_go_nowhere() {
     );
 }
 
+#[trial]
 fn a_log_directory_that_can_not_be_written_is_reported() {
     let setup =
         Setup::new("too large").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "/proc/no/such");
@@ -72,6 +64,7 @@ fn a_log_directory_that_can_not_be_written_is_reported() {
     assert!(ending.out.contains("set `log_dir` to a writable directory"), "{}", ending.out);
 }
 
+#[trial]
 fn a_progress_bar_is_drawn_only_in_a_terminal() {
     Setup::new("progress").in_a_terminal().run().code(0).says(&[
         "squares ",
@@ -82,6 +75,7 @@ fn a_progress_bar_is_drawn_only_in_a_terminal() {
     assert_eq!(ending.errors, "");
 }
 
+#[trial]
 fn lines_during_a_progress_bar_leave_no_old_bar() {
     let setup = Setup::new("progress beside lines").in_a_terminal();
     let go = setup.directory().join("go");
@@ -107,6 +101,7 @@ fn lines_during_a_progress_bar_leave_no_old_bar() {
     assert_eq!(screen.len(), 25, "{screen:#?}");
 }
 
+#[trial]
 fn output_without_a_reader_stops_nothing() {
     let ending = Setup::new("chatter").start_unread().end().code(0);
     assert!(
@@ -116,6 +111,7 @@ fn output_without_a_reader_stops_nothing() {
     );
 }
 
+#[trial]
 fn a_slow_reader_misses_nothing() {
     let ending = Setup::new("report").start_read_slowly().end().code(0);
     let lines: Vec<&str> = ending.out.lines().collect();
@@ -123,6 +119,7 @@ fn a_slow_reader_misses_nothing() {
     assert!(lines.last().is_some_and(|line| line.starts_with("line 4999")), "{:?}", lines.last());
 }
 
+#[trial]
 fn output_that_can_not_be_written_is_reported_and_stops_nothing() {
     let ending = Setup::new("report").start_on_a_full_device().end().code(0);
     let words = "output of a child process is lost: this process's output can't be written: \
@@ -130,6 +127,7 @@ fn output_that_can_not_be_written_is_reported_and_stops_nothing() {
     assert!(ending.errors.contains(words), "{}", ending.errors);
 }
 
+#[trial]
 fn lines_without_an_end_are_forwarded_once() {
     let ending = Setup::new("unfinished lines").run().code(0);
     let texts = [

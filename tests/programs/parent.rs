@@ -7,11 +7,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fiber_core::{LinkKind, ProcessId, SessionKey};
+use fiber_test_support::program::Setup;
 use fiber_transport::{ListenAt, accept_peer, listen};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
-
-use crate::program::Setup;
 
 /// Time limit for anything that must happen.
 const LONG: Duration = Duration::from_secs(120);

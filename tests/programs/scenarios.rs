@@ -17,101 +17,21 @@ mod unfinished;
 
 use std::io::{BufRead, Write};
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use fiber::{Config, Error, Pool, Process, config::OutputMode};
+use fiber_test_support::program::pid;
+use fiber_test_support::scenario;
 use rustix::process::{Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::apart::IN_NEW_NAMESPACE;
-use crate::program::pid;
-
-/// Runs the `main` of a scenario, which may or may not begin with `fiber::init()`.
-pub(crate) fn run(name: &str) -> ExitCode {
-    match name {
-        "async main" => finish(async_main::main()),
-        "plain main" => finish(plain_main::main()),
-        "main with init" => finish(main_with_init()),
-        "failing main" => finish(failing_main::main()),
-        "family" => family(&Then::Wait),
-        "family, main returns" => family(&Then::Return),
-        "family, main exits" => family(&Then::Exit),
-        "family, a thread exits" => family(&Then::ExitOnThread),
-        "family, main panics" => family(&Then::Panic),
-        "no init" => no_init(),
-        "main without init" => finish(main_without_init()),
-        "panic" => panicking(),
-        "panic that aborts" => panicking_for_good(),
-        "init too late" => init_too_late(),
-        "init in a runtime" => init_in_a_runtime(),
-        "init in the parent alone" => init_in_parent_alone(),
-        "init after work" => init_after_work(),
-        "work on demand" => work_on_demand(),
-        "stopped children" => stopped_children(),
-        "too large" => too_large(),
-        "crooked results" => crooked_results(),
-        "first error" => first_error(),
-        "configuration" => configuration(false),
-        "configuration in code" => configuration(true),
-        "output" => output(),
-        "chatter" => chatter(),
-        "report" => report(),
-        "progress" => progress(),
-        "endless task" => draining::endless_task(),
-        "durable map" => draining::durable_map(),
-        "durable calls" => draining::durable_calls(),
-        "starters" => starters::on_demand(),
-        "many starters" => starters::many(),
-        "unfinished lines" => unfinished::lines(),
-        "progress beside lines" => progress_beside_lines(),
-        "out of memory" => out_of_memory(),
-        "slow consumer" => buffers::slow_consumer(),
-        "slow worker" => buffers::slow_worker(),
-        "value memory" => buffers::value_memory(),
-        "full queues" => buffers::full_queues(),
-        "spilled queue" => buffers::spilled_queue(),
-        "circle" => buffers::circle(),
-        "shortage of some" => shortages::of_some(),
-        "shortage while growing" => shortages::while_growing(),
-        "shortage of a managed actor" => managed::shortage(),
-        "logging tasks" => logs::tasks(),
-        "timeline" => timeline::all(),
-        "timeline until killed" => timeline::until_killed(),
-        "timeline of many calls" => timeline::many_calls(),
-        "traced tasks" => traced::tasks(),
-        "many traced tasks" => traced::many_tasks(),
-        "traced nested pools" => traced::nested(),
-        "pool on demand" => metrics::pool_on_demand(),
-        "detached" => detached::detached(),
-        "shortage of all" => shortages::of_all(),
-        "shortage of a guard" => shortages::of_a_guard(),
-        "shortage of a printer" => shortages::of_a_printer(),
-        "shortage at the start of a ring" => shortages::at_the_start_of_a_ring(),
-        "shortage of a ring" => shortages::of_a_ring(),
-        "shortage of a rank" => shortages::of_a_rank(),
-        "shortage of an actor pool" => managed::shortage_of_a_pool(),
-        "ring among silent connections" => silent_connections::ring(),
-        "behind a proxy" => network::behind_a_proxy(),
-        "little address space" => little_address_space(),
-        "hosts apart" => apart::hosts_apart(),
-        "killed as they start" => killed_as_they_start(),
-        other => panic!("there is no scenario `{other}`"),
-    }
-    ExitCode::SUCCESS
-}
-
-fn finish(result: impl std::process::Termination) {
-    let code = result.report();
-    if code != ExitCode::SUCCESS {
-        std::process::exit(1);
-    }
-}
 
 fn square(x: u64) -> u64 {
     x * x
 }
 
+#[scenario("progress")]
 fn progress() {
     fiber::init();
     let pool = Pool::new(2).unwrap();
@@ -121,6 +41,7 @@ fn progress() {
 
 /// The program and its workers print lines during a progress bar: the workers before a file `go`
 /// exists, the program after that.
+#[scenario("progress beside lines")]
 fn progress_beside_lines() {
     fn speak(x: u64) -> u64 {
         wait_until(|| x == 0 || Path::new("bar").exists());
@@ -159,10 +80,11 @@ fn wait_until(reached: impl Fn() -> bool) {
 }
 
 mod async_main {
-    use super::{Pool, square};
+    use super::{Pool, scenario, square};
 
+    #[scenario("async main")]
     #[fiber::main]
-    pub(super) async fn main() -> fiber::Result<()> {
+    async fn main() -> fiber::Result<()> {
         let pool = Pool::builder().processes(2).start().await?;
         println!("sum {}", pool.map(square, 0..10).await?.iter().sum::<u64>());
         Ok(())
@@ -170,16 +92,18 @@ mod async_main {
 }
 
 mod plain_main {
-    use super::{Pool, square};
+    use super::{Pool, scenario, square};
 
+    #[scenario("plain main")]
     #[fiber::main]
-    pub(super) fn main() -> fiber::Result<()> {
+    fn main() -> fiber::Result<()> {
         let pool = Pool::builder().processes(2).start().wait()?;
         println!("sum {}", pool.map(square, 0..10).wait()?.iter().sum::<u64>());
         Ok(())
     }
 }
 
+#[scenario("main with init")]
 fn main_with_init() -> fiber::Result<()> {
     fiber::init();
     let pool = Pool::new(2)?;
@@ -188,10 +112,11 @@ fn main_with_init() -> fiber::Result<()> {
 }
 
 mod failing_main {
-    use super::Pool;
+    use super::{Pool, scenario};
 
+    #[scenario("failing main")]
     #[fiber::main]
-    pub(super) async fn main() -> Result<(), String> {
+    async fn main() -> Result<(), String> {
         let pool = Pool::new(1).map_err(|error| error.to_string())?;
         pool.try_apply(|| Err::<(), _>("no such luck"), ()).await.map_err(|error| error.to_string())
     }
@@ -204,6 +129,31 @@ enum Then {
     Exit,
     ExitOnThread,
     Panic,
+}
+
+#[scenario("family")]
+fn family_that_waits() {
+    family(&Then::Wait);
+}
+
+#[scenario("family, main returns")]
+fn family_whose_main_returns() {
+    family(&Then::Return);
+}
+
+#[scenario("family, main exits")]
+fn family_whose_main_exits() {
+    family(&Then::Exit);
+}
+
+#[scenario("family, a thread exits")]
+fn family_with_a_thread_that_exits() {
+    family(&Then::ExitOnThread);
+}
+
+#[scenario("family, main panics")]
+fn family_whose_main_panics() {
+    family(&Then::Panic);
 }
 
 /// Starts two workers and a process, each of which starts two more: with this one, ten processes.
@@ -239,6 +189,7 @@ fn be_there(name: u32) {
     hang();
 }
 
+#[scenario("no init")]
 fn no_init() {
     eprintln!("main began");
     let pool = Pool::new(2).map(drop).unwrap_err();
@@ -247,10 +198,12 @@ fn no_init() {
     println!("pool: {pool}\nprocess: {process}\nsupervisor: {supervisor}");
 }
 
+#[scenario("main without init")]
 fn main_without_init() -> fiber::Result<()> {
     Pool::new(1).map(drop)
 }
 
+#[scenario("panic")]
 fn panicking() {
     fiber::init();
     let pool = Pool::new(1).unwrap();
@@ -258,6 +211,7 @@ fn panicking() {
     println!("message: {error}\ndebug: {error:?}");
 }
 
+#[scenario("panic that aborts")]
 fn panicking_for_good() {
     extern "C" fn foreign(x: u32) {
         panic!("the cause {x}");
@@ -267,6 +221,7 @@ fn panicking_for_good() {
     println!("{}", pool.apply(|x: u32| foreign(x), 7).wait().unwrap_err());
 }
 
+#[scenario("init too late")]
 fn init_too_late() {
     eprintln!("main began");
     std::thread::spawn(hang);
@@ -275,6 +230,7 @@ fn init_too_late() {
     println!("{}", Pool::new(1).and_then(|pool| pool.map(square, 0..3).wait()).unwrap_err());
 }
 
+#[scenario("init in a runtime")]
 #[actix::main]
 async fn init_in_a_runtime() {
     eprintln!("main began");
@@ -283,6 +239,7 @@ async fn init_in_a_runtime() {
     println!("{}", Pool::new(1).unwrap().map(square, 0..3).await.unwrap_err());
 }
 
+#[scenario("init in the parent alone")]
 fn init_in_parent_alone() {
     eprintln!("main began");
     if std::env::var_os("FIBER_PARENT").is_none() {
@@ -294,6 +251,7 @@ fn init_in_parent_alone() {
     }
 }
 
+#[scenario("init after work")]
 fn init_after_work() {
     eprintln!("main began");
     if std::env::var_os("FIBER_PARENT").is_some() {
@@ -304,6 +262,7 @@ fn init_after_work() {
 }
 
 /// Works for each line that it reads.
+#[scenario("work on demand")]
 fn work_on_demand() {
     fiber::init();
     let pool = Pool::new(2).expect("a pool can be made");
@@ -332,6 +291,7 @@ fn work_on_demand() {
     }
 }
 
+#[scenario("stopped children")]
 fn stopped_children() {
     fiber::init();
     let stop = || -> u32 {
@@ -356,6 +316,7 @@ fn stopped_children() {
     println!("initializer: {}", pool.apply(square, 3).wait().unwrap_err());
 }
 
+#[scenario("too large")]
 fn too_large() {
     fiber::init();
     let give = |length: usize| "x".repeat(length);
@@ -384,6 +345,7 @@ impl Serialize for Crooked {
     }
 }
 
+#[scenario("crooked results")]
 fn crooked_results() {
     fiber::init();
     let pool = Pool::new(1).unwrap();
@@ -396,10 +358,21 @@ fn crooked_results() {
     println!("the pool goes on: {}", pool.apply(square, 3).wait().unwrap());
 }
 
+#[scenario("first error")]
 fn first_error() {
     fiber::init();
     println!("{}", Pool::builder().build().map(drop).unwrap_err());
     println!("{}", Process::spawn(square, 2).wait().unwrap_err());
+}
+
+#[scenario("configuration")]
+fn plain_configuration() {
+    configuration(false);
+}
+
+#[scenario("configuration in code")]
+fn configuration_in_code() {
+    configuration(true);
 }
 
 fn configuration(in_code: bool) {
@@ -432,6 +405,7 @@ fn configuration(in_code: bool) {
     println!("elsewhere: {}", Process::spawn(elsewhere, ()).wait().unwrap());
 }
 
+#[scenario("output")]
 fn output() {
     fiber::init();
     let talk = || -> () {
@@ -450,6 +424,7 @@ fn output() {
 }
 
 /// Prints more than any pipe holds, and reports to standard error.
+#[scenario("chatter")]
 fn chatter() {
     fiber::init();
     let chat = |task: u64| {
@@ -466,6 +441,7 @@ fn chatter() {
 }
 
 /// Prints more than the pipes hold, right before the end.
+#[scenario("report")]
 fn report() {
     fiber::init();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
@@ -474,6 +450,7 @@ fn report() {
 }
 
 /// Limits the address space to little more than the program uses already, as `ulimit -v` does.
+#[scenario("little address space")]
 fn little_address_space() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
@@ -487,6 +464,7 @@ fn little_address_space() {
     println!("initialised");
 }
 
+#[scenario("killed as they start")]
 fn killed_as_they_start() {
     if std::env::var_os("FIBER_PARENT").is_some() {
         let _ = kill_process(rustix::process::getpid(), Signal::KILL);
@@ -495,6 +473,7 @@ fn killed_as_they_start() {
     println!("{}", Process::spawn(square, 2).wait().unwrap_err());
 }
 
+#[scenario("out of memory")]
 fn out_of_memory() {
     fiber::init();
     /// Joins a control group, and allocates more memory than it allows: the first time, or always.

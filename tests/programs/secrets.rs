@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use crate::program::{Program, Setup, command_line};
-
-crate::tests![the_key_is_in_no_environment_and_on_no_command_line, children_have_no_standard_input];
+use fiber_test_support::program::{Program, Setup, command_line};
+use fiber_test_support::trial;
 
 fn at_work() -> Program {
     let mut program = Setup::new("starters").start();
@@ -18,6 +17,7 @@ fn could_hold_key(bytes: &[u8]) -> bool {
     bytes.split(|byte| !byte.is_ascii_hexdigit()).any(|digits| digits.len() >= 64)
 }
 
+#[trial]
 fn the_key_is_in_no_environment_and_on_no_command_line() {
     assert!(could_hold_key("FIBER_KEY=".bytes().chain([b'7'; 64]).collect::<Vec<_>>().as_slice()));
     let program = at_work();
@@ -30,6 +30,7 @@ fn the_key_is_in_no_environment_and_on_no_command_line() {
     program.end().code(0);
 }
 
+#[trial]
 fn children_have_no_standard_input() {
     let program = at_work();
     let mut seen = 0;

@@ -2,26 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use fiber_test_support::program::{Program, Setup, is_guard, pid};
+use fiber_test_support::trial;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
-
-use crate::program::{Program, Setup, is_guard, pid};
-
-crate::tests![
-    a_pool_works_with_fewer_workers_during_a_shortage_and_recovers,
-    a_pool_that_is_scaled_up_during_a_shortage_grows_after_it,
-    a_pool_that_lost_all_workers_during_a_shortage_recovers,
-    a_pool_that_can_start_no_worker_gives_up_with_the_reason,
-    a_managed_actor_survives_a_shortage,
-    a_managed_actor_whose_host_has_died_survives_a_shortage,
-    an_actor_pool_goes_on_during_a_shortage_and_is_whole_after_it,
-    a_ring_that_is_started_during_a_shortage_fails_and_names_the_limit,
-    a_ring_restarts_its_ranks_after_a_shortage,
-    a_ring_gives_up_on_a_shortage_that_lasts_and_names_the_limit,
-    a_rank_that_is_short_of_descriptors_names_the_limit_or_goes_on_after_it,
-    a_guard_that_is_lost_during_a_shortage_is_replaced_after_it,
-    output_is_forwarded_after_a_shortage_of_threads,
-];
 
 /// The system's error message.
 const SHORTAGE: &str = "Too many open files";
@@ -31,6 +15,7 @@ fn await_failed_starts(program: &Program, count: usize) {
     (0..count).for_each(|_| drop(program.line_with("could not be started")));
 }
 
+#[trial]
 fn a_pool_works_with_fewer_workers_during_a_shortage_and_recovers() {
     let mut program = Setup::new("shortage of some").start();
     let warning = program.line_with("works with 2 of 3 workers");
@@ -46,6 +31,7 @@ fn a_pool_works_with_fewer_workers_during_a_shortage_and_recovers() {
     assert!(!ending.out.contains("works with"), "the warning appears once: {}", ending.out);
 }
 
+#[trial]
 fn a_pool_that_is_scaled_up_during_a_shortage_grows_after_it() {
     let mut program = Setup::new("shortage while growing").start();
     assert_eq!(program.line("ready "), "1");
@@ -55,6 +41,7 @@ fn a_pool_that_is_scaled_up_during_a_shortage_grows_after_it() {
     program.end().code(0);
 }
 
+#[trial]
 fn a_pool_that_lost_all_workers_during_a_shortage_recovers() {
     let mut program = Setup::new("shortage of all").start();
     await_failed_starts(&program, 16);
@@ -62,6 +49,7 @@ fn a_pool_that_lost_all_workers_during_a_shortage_recovers() {
     program.end().code(0).says(&["done 42"]);
 }
 
+#[trial]
 fn a_pool_that_can_start_no_worker_gives_up_with_the_reason() {
     let program = Setup::new("shortage of all").env("FIBER_START_TIMEOUT", "10s").start();
     let error = program.line("failed ");
@@ -73,6 +61,7 @@ fn a_pool_that_can_start_no_worker_gives_up_with_the_reason() {
     program.end().code(0);
 }
 
+#[trial]
 fn a_managed_actor_survives_a_shortage() {
     let mut program = Setup::new("shortage of a managed actor").start();
     (0..6).for_each(|_| drop(program.line_with(SHORTAGE)));
@@ -80,6 +69,7 @@ fn a_managed_actor_survives_a_shortage() {
     program.end().code(0).says(&["doubled 42"]);
 }
 
+#[trial]
 fn a_managed_actor_whose_host_has_died_survives_a_shortage() {
     let setup = Setup::new("shortage of a managed actor").env("FIBER_PROCESSES_PER_JOB", "2");
     let mut program = setup.start();
@@ -131,6 +121,7 @@ impl Copy {
     }
 }
 
+#[trial]
 fn an_actor_pool_goes_on_during_a_shortage_and_is_whole_after_it() {
     let copy = Copy::new();
     for limit in LIMITS {
@@ -144,6 +135,7 @@ fn an_actor_pool_goes_on_during_a_shortage_and_is_whole_after_it() {
     }
 }
 
+#[trial]
 fn a_ring_that_is_started_during_a_shortage_fails_and_names_the_limit() {
     let copy = Copy::new();
     for limit in LIMITS {
@@ -158,6 +150,7 @@ fn a_ring_that_is_started_during_a_shortage_fails_and_names_the_limit() {
     }
 }
 
+#[trial]
 fn a_ring_restarts_its_ranks_after_a_shortage() {
     let copy = Copy::new();
     for limit in LIMITS {
@@ -168,6 +161,7 @@ fn a_ring_restarts_its_ranks_after_a_shortage() {
     }
 }
 
+#[trial]
 fn a_ring_gives_up_on_a_shortage_that_lasts_and_names_the_limit() {
     let copy = Copy::new();
     for limit in LIMITS {
@@ -181,6 +175,7 @@ fn a_ring_gives_up_on_a_shortage_that_lasts_and_names_the_limit() {
     }
 }
 
+#[trial]
 fn a_rank_that_is_short_of_descriptors_names_the_limit_or_goes_on_after_it() {
     let program = Setup::new("shortage of a rank").env("FIBER_LINK", "unix").start();
     for short in ["sender", "receiver", "receiver of memory", "initializer"] {
@@ -193,6 +188,7 @@ fn a_rank_that_is_short_of_descriptors_names_the_limit_or_goes_on_after_it() {
     program.end().code(0);
 }
 
+#[trial]
 fn a_guard_that_is_lost_during_a_shortage_is_replaced_after_it() {
     let mut program = Setup::new("shortage of a guard").start();
     program.line("ready");
@@ -209,6 +205,7 @@ fn a_guard_that_is_lost_during_a_shortage_is_replaced_after_it() {
     program.end().code(0);
 }
 
+#[trial]
 fn output_is_forwarded_after_a_shortage_of_threads() {
     let copy = Copy::new();
     let mut program = copy.short_of("shortage of a printer", &LIMITS[1]).start();

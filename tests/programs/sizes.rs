@@ -1,12 +1,9 @@
 //! Values that are too large, or that do not deserialise.
 
-use crate::program::Setup;
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 
-crate::tests![
-    values_that_are_too_large_fail_with_the_limit,
-    values_that_do_not_deserialise_fail_with_their_type
-];
-
+#[trial]
 fn values_that_are_too_large_fail_with_the_limit() {
     let ending = Setup::new("too large").env("FIBER_MAX_MESSAGE", "64KiB").run().code(0);
     let ending = ending.says(&["the pool goes on: 60000", "many small ones: 1000"]);
@@ -27,6 +24,7 @@ fn values_that_are_too_large_fail_with_the_limit() {
     }
 }
 
+#[trial]
 fn values_that_do_not_deserialise_fail_with_their_type() {
     let ending = Setup::new("crooked results").run().code(0).says(&["the pool goes on: 9"]);
     for what in ["result: ", "argument: ", "in a map: "] {

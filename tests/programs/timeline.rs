@@ -3,17 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 use rustix::process::Signal;
 use serde_json::Value;
-
-use crate::program::Setup;
-
-crate::tests![
-    what_workers_run_is_shown_with_deaths_and_calls,
-    a_killed_program_leaves_a_complete_file,
-    the_file_does_not_exceed_its_limit,
-    a_file_that_can_not_be_written_is_an_error,
-];
 
 fn events(path: &Path) -> Vec<Value> {
     let text = std::fs::read(path).expect("the file was written");
@@ -30,6 +23,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
+#[trial]
 fn what_workers_run_is_shown_with_deaths_and_calls() {
     let ending = Setup::new("timeline").env("FIBER_TIMELINE", "run.json").run().code(0);
     let events = events(&ending.directory().join("run.json"));
@@ -75,7 +69,11 @@ fn what_workers_run_is_shown_with_deaths_and_calls() {
         let micros = task["dur"].as_f64().unwrap();
         assert!(micros > 25_000.0, "{task}");
     }
-    let short = of("all::{{closure}}");
+    let named = |task: &&&Value| {
+        let name = task["name"].as_str().unwrap_or_default();
+        name.starts_with("all::{closure@tests/programs/scenarios/timeline.rs:")
+    };
+    let short: Vec<_> = tasks.iter().filter(named).collect();
     let count: u64 = short.iter().map(|task| number(&task["args"]["count"])).sum();
     assert_eq!(count, 100_000);
     assert!(short.len() < 10_000, "{}", short.len());
@@ -93,6 +91,7 @@ fn what_workers_run_is_shown_with_deaths_and_calls() {
     assert_eq!(events.iter().filter(|event| event["ph"] == "E").count(), 4);
 }
 
+#[trial]
 fn a_killed_program_leaves_a_complete_file() {
     let setup = Setup::new("timeline until killed").env("FIBER_TIMELINE", "run.json");
     let path = setup.directory().join("run.json");
@@ -106,6 +105,7 @@ fn a_killed_program_leaves_a_complete_file() {
     drop(ending);
 }
 
+#[trial]
 fn the_file_does_not_exceed_its_limit() {
     let setup = Setup::new("timeline of many calls").env("FIBER_TIMELINE", "run.json");
     let ending = setup.env("FIBER_TIMELINE_SIZE", "64KiB").run().code(0);
@@ -115,6 +115,7 @@ fn the_file_does_not_exceed_its_limit() {
     assert!(events(&path).len() > 100);
 }
 
+#[trial]
 fn a_file_that_can_not_be_written_is_an_error() {
     let setup = Setup::new("timeline").env("FIBER_TIMELINE", "/no/such/run.json");
     let ending = setup.run();

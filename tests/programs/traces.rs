@@ -3,22 +3,11 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::TcpListener;
 
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 use rustix::process::Signal;
 
 use crate::collector::{Collector, Span};
-use crate::program::Setup;
-
-crate::tests![
-    the_span_of_a_call_is_the_parent_of_its_tasks,
-    each_span_arrives_whatever_fits_into_a_message,
-    spans_of_nested_pools_arrive_through_their_parents,
-    a_busy_collector_is_asked_again,
-    headers_and_the_name_of_the_service_are_sent,
-    a_collector_that_is_not_there_disturbs_nothing,
-    a_collector_that_hangs_disturbs_nothing,
-    a_wrong_variable_is_an_error,
-    the_export_can_be_turned_off,
-];
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
@@ -33,6 +22,7 @@ fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
     spans.iter().filter(|span| span.name == name).collect()
 }
 
+#[trial]
 fn the_span_of_a_call_is_the_parent_of_its_tasks() {
     let collector = Collector::start(&[]);
     let ending = setup("traced tasks").env(ENDPOINT, &collector.url).run().code(0);
@@ -72,6 +62,7 @@ fn the_span_of_a_call_is_the_parent_of_its_tasks() {
     assert!(inner.iter().all(|span| span.events == 1), "{inner:?}");
 }
 
+#[trial]
 fn each_span_arrives_whatever_fits_into_a_message() {
     let collector = Collector::start(&[]);
     let setup = setup("many traced tasks").env(ENDPOINT, &collector.url);
@@ -84,6 +75,7 @@ fn each_span_arrives_whatever_fits_into_a_message() {
     assert_eq!(tasks.iter().map(|task| &task.trace).collect::<HashSet<_>>().len(), 3000);
 }
 
+#[trial]
 fn spans_of_nested_pools_arrive_through_their_parents() {
     let collector = Collector::start(&[]);
     let program = setup("traced nested pools").env(ENDPOINT, &collector.url).start();
@@ -103,6 +95,7 @@ fn spans_of_nested_pools_arrive_through_their_parents() {
     assert!(inner.iter().all(|task| task.parent == outer.id && task.trace == outer.trace));
 }
 
+#[trial]
 fn a_busy_collector_is_asked_again() {
     let collector = Collector::start(&["503 Service Unavailable"]);
     let program = setup("traced nested pools").env(ENDPOINT, &collector.url).start();
@@ -113,6 +106,7 @@ fn a_busy_collector_is_asked_again() {
     assert!(collector.heads().len() >= 2);
 }
 
+#[trial]
 fn headers_and_the_name_of_the_service_are_sent() {
     let collector = Collector::start(&[]);
     setup("traced tasks")
@@ -130,6 +124,7 @@ fn headers_and_the_name_of_the_service_are_sent() {
     assert!(spans.iter().all(|span| span.process["service.name"] == "printers"), "{spans:?}");
 }
 
+#[trial]
 fn a_collector_that_is_not_there_disturbs_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -139,6 +134,7 @@ fn a_collector_that_is_not_there_disturbs_nothing() {
     assert!(ending.errors.contains(&url), "{}", ending.errors);
 }
 
+#[trial]
 fn a_collector_that_hangs_disturbs_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -147,6 +143,7 @@ fn a_collector_that_hangs_disturbs_nothing() {
     assert!(ending.errors.contains("spans are lost: "), "{}", ending.errors);
 }
 
+#[trial]
 fn a_wrong_variable_is_an_error() {
     setup("traced tasks")
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
@@ -155,6 +152,7 @@ fn a_wrong_variable_is_an_error() {
         .says(&["OTEL_EXPORTER_OTLP_PROTOCOL is `grpc`"]);
 }
 
+#[trial]
 fn the_export_can_be_turned_off() {
     let collector = Collector::start(&[]);
     let setup = setup("traced tasks").env(ENDPOINT, &collector.url);

@@ -1,24 +1,18 @@
 //! Programs in allocations.
 
-use crate::batch::{Batch, SCENARIO, line, slurm};
-use crate::command::output;
+use fiber_test_support::command::output;
+use fiber_test_support::program::SCENARIO;
+use fiber_test_support::trial;
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("pi_in_a_batch_job", pi_in_a_batch_job),
-    ("srun_that_starts_several_heads_is_named", srun_that_starts_several_heads_is_named),
-    ("pi_in_salloc", pi_in_salloc),
-    ("hosts_have_the_size_of_the_allocation", hosts_have_the_size_of_the_allocation),
-    ("a_copy_of_the_program_leaves_nothing", a_copy_of_the_program_leaves_nothing),
-    ("a_time_limit_lets_running_tasks_end", a_time_limit_lets_running_tasks_end),
-    ("a_plain_program_learns_of_the_time_limit", a_plain_program_learns_of_the_time_limit),
-    ("outside_of_an_allocation_the_error_says_so", outside_of_an_allocation_the_error_says_so),
-];
+use crate::batch::{Batch, line, slurm};
 
+#[trial]
 fn pi_in_a_batch_job() {
     let out = Batch::run("pi").succeeds();
     assert_eq!(out, "pi: 3.14\n");
 }
 
+#[trial]
 fn srun_that_starts_several_heads_is_named() {
     let job = Batch::submit(&[], &format!("srun --nodes=2 --ntasks=2 {}", line("pi")));
     let out = job.succeeds();
@@ -26,6 +20,7 @@ fn srun_that_starts_several_heads_is_named() {
     assert_eq!(out.matches("`srun` runs this program 2 times").count(), 1, "{out}");
 }
 
+#[trial]
 fn pi_in_salloc() {
     let executable = std::env::current_exe().expect("this binary is somewhere");
     let executable = executable.display().to_string();
@@ -37,6 +32,7 @@ fn pi_in_salloc() {
     assert_eq!(out, "pi: 3.14");
 }
 
+#[trial]
 fn hosts_have_the_size_of_the_allocation() {
     let out = Batch::run("places").succeeds();
     assert!(out.contains("4 workers on 2 nodes"), "{out}");
@@ -46,6 +42,13 @@ fn hosts_have_the_size_of_the_allocation() {
     }
 }
 
+#[trial]
+fn a_ring_that_follows_a_dropped_pool_is_spread() {
+    let out = Batch::run("ring after pool").succeeds();
+    assert_eq!(out.matches("a ring on 2 nodes").count(), 5, "{out}");
+}
+
+#[trial]
 fn a_copy_of_the_program_leaves_nothing() {
     let job = Batch::submit(
         &[],
@@ -59,6 +62,7 @@ fn a_copy_of_the_program_leaves_nothing() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+#[trial]
 fn a_plain_program_learns_of_the_time_limit() {
     let ends_at = "export SLURM_JOB_END_TIME=$(($(date +%s) + 13))";
     let line = crate::batch::line("unrecorded");
@@ -67,6 +71,7 @@ fn a_plain_program_learns_of_the_time_limit() {
     assert!(out.contains("no more tasks of `") && out.contains("time limit"), "{out}");
 }
 
+#[trial]
 fn outside_of_an_allocation_the_error_says_so() {
     let executable = std::env::current_exe().expect("this binary is somewhere");
     let executable = executable.display().to_string();
@@ -75,6 +80,7 @@ fn outside_of_an_allocation_the_error_says_so() {
     assert!(error.contains("no allocation of Slurm") && error.contains("salloc"), "{error}");
 }
 
+#[trial]
 fn a_time_limit_lets_running_tasks_end() {
     // Slurm's own limits are minutes. Newer versions set this variable.
     let ends_at = "export SLURM_JOB_END_TIME=$(($(date +%s) + 16))";

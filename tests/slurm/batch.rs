@@ -3,13 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
+use fiber_test_support::command::output;
+use fiber_test_support::program::SCENARIO;
+use fiber_test_support::wait::wait_until;
 use tempfile::TempDir;
 
-use crate::command::output;
-use crate::wait::wait_until;
-
-/// The variable with the name of the scenario that a program runs.
-pub(crate) const SCENARIO: &str = "SCENARIO";
 /// The nodes of the cluster have two cores each.
 const NODES: [&str; 4] = ["--nodes=2", "--cpus-per-task=2", "--gres=gpu:2", "--time=10"];
 

@@ -1,23 +1,13 @@
 //! Failures in the middle of the work: no task is lost, and nothing is left.
 
+use fiber_test_support::command::output;
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::batch::{Batch, line, slurm};
-use crate::command::output;
-use crate::wait::wait_until;
 
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("cancelled_steps_lose_nothing", cancelled_steps_lose_nothing),
-    ("a_node_that_goes_down_loses_nothing", a_node_that_goes_down_loses_nothing),
-    ("a_silent_controller_loses_nothing", a_silent_controller_loses_nothing),
-    (
-        "a_host_that_dies_under_a_silent_controller_loses_nothing",
-        a_host_that_dies_under_a_silent_controller_loses_nothing,
-    ),
-    ("a_preempted_program_begins_again", a_preempted_program_begins_again),
-    ("a_killed_program_leaves_nothing", a_killed_program_leaves_nothing),
-];
-
+#[trial]
 fn cancelled_steps_lose_nothing() {
     let job = Batch::run("work");
     job.prints("begun");
@@ -28,6 +18,7 @@ fn cancelled_steps_lose_nothing() {
     assert!(out.contains("right: true"), "{out}");
 }
 
+#[trial]
 fn a_node_that_goes_down_loses_nothing() {
     let job = Batch::submit(&["--no-kill"], &format!("exec {}", line("work")));
     job.prints("begun");
@@ -61,6 +52,7 @@ fn silence() -> Silenced {
     Silenced(controller)
 }
 
+#[trial]
 fn a_silent_controller_loses_nothing() {
     let job = Batch::run("work for 30 seconds");
     job.prints("begun");
@@ -70,6 +62,7 @@ fn a_silent_controller_loses_nothing() {
     job.succeeds();
 }
 
+#[trial]
 fn a_host_that_dies_under_a_silent_controller_loses_nothing() {
     let job = Batch::run("work after deaths");
     job.prints("begun");
@@ -83,6 +76,7 @@ fn a_host_that_dies_under_a_silent_controller_loses_nothing() {
     job.succeeds();
 }
 
+#[trial]
 fn a_preempted_program_begins_again() {
     let lines = format!("echo try >>tries\n{}", line("work"));
     let job = Batch::submit(&["--requeue"], &lines);
@@ -98,6 +92,7 @@ fn a_preempted_program_begins_again() {
     assert_eq!(tries.lines().count(), 2);
 }
 
+#[trial]
 fn a_killed_program_leaves_nothing() {
     let job = Batch::submit(&[], &format!("{} &\nwait\nsleep 600", line("endless")));
     job.prints("pid ");

@@ -3,27 +3,13 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use fiber_test_support::command::output;
+use fiber_test_support::program::SCENARIO;
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use tempfile::TempDir;
 
-use crate::batch::{SCENARIO, slurm};
-use crate::command::output;
-use crate::wait::wait_until;
-
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("pi_with_pilots_leaves_no_job_and_no_file", pi_with_pilots_leaves_no_job_and_no_file),
-    ("a_killed_program_leaves_no_pilot_and_no_file", a_killed_program_leaves_no_pilot_and_no_file),
-    (
-        "orphaned_pilots_are_cancelled_by_the_next_program",
-        orphaned_pilots_are_cancelled_by_the_next_program,
-    ),
-    ("options_reach_slurm_verbatim", options_reach_slurm_verbatim),
-    ("an_interface_is_found_by_its_network", an_interface_is_found_by_its_network),
-    (
-        "a_dry_run_prints_the_script_and_submits_nothing",
-        a_dry_run_prints_the_script_and_submits_nothing,
-    ),
-    ("refused_pilots_name_the_reason", refused_pilots_name_the_reason),
-];
+use crate::batch::slurm;
 
 /// Returns the command and its arguments for a program with pilots whose files are in a directory.
 pub(crate) fn arguments(scenario: &str, directory: &Path, more: &[&str]) -> Vec<String> {
@@ -55,6 +41,7 @@ pub(crate) fn live(directory: &Path) -> usize {
     pilots(directory).iter().filter(goes_on).count()
 }
 
+#[trial]
 fn pi_with_pilots_leaves_no_job_and_no_file() {
     let directory = TempDir::new().expect("a directory can be created");
     let arguments = arguments("pi", directory.path(), &[]);
@@ -66,6 +53,7 @@ fn pi_with_pilots_leaves_no_job_and_no_file() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+#[trial]
 fn a_killed_program_leaves_no_pilot_and_no_file() {
     let directory = TempDir::new().expect("a directory can be created");
     let mut program = Command::new("env")
@@ -115,6 +103,7 @@ impl Drop for Waiting {
     }
 }
 
+#[trial]
 fn orphaned_pilots_are_cancelled_by_the_next_program() {
     let directory = TempDir::new().expect("a directory can be created");
     drop(Waiting::start(directory.path(), "--nice=1"));
@@ -126,6 +115,7 @@ fn orphaned_pilots_are_cancelled_by_the_next_program() {
     wait_until("the end of the orphaned pilots", || live(directory.path()) == 0);
 }
 
+#[trial]
 fn options_reach_slurm_verbatim() {
     let directory = TempDir::new().expect("a directory can be created");
     let name = "it's $HOME & *;[1-3]";
@@ -142,6 +132,7 @@ fn options_reach_slurm_verbatim() {
     }
 }
 
+#[trial]
 fn an_interface_is_found_by_its_network() {
     let directory = TempDir::new().expect("a directory can be created");
     let start = |interface: &str| {
@@ -155,6 +146,7 @@ fn an_interface_is_found_by_its_network() {
     assert!(error.contains("`ib77`") && error.contains("`lo` (127.0.0.1)"), "{error}");
 }
 
+#[trial]
 fn a_dry_run_prints_the_script_and_submits_nothing() {
     let directory = TempDir::new().expect("a directory can be created");
     let option = "FIBER_SLURM_DRY_RUN=true";
@@ -169,6 +161,7 @@ fn a_dry_run_prints_the_script_and_submits_nothing() {
     assert_eq!(directory.path().read_dir().expect("it exists").count(), 0);
 }
 
+#[trial]
 fn refused_pilots_name_the_reason() {
     for (option, parts) in [
         ("FIBER_SLURM_PARTITION=nope", ["nope", "`slurm_partition`"]),

@@ -3,26 +3,34 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fiber::Pool;
+use fiber::{Pool, Ring, RingNode};
+use fiber_test_support::{scenario, tasks};
 
-use crate::tasks;
-
-pub(crate) fn run(name: &str) {
+pub(crate) fn init() {
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(200);
         config.heartbeat_timeout = Duration::from_secs(5);
     });
-    match name {
-        "pi" => tasks::pi(4),
-        "places" => places(),
-        "work" => work(600, 1),
-        "work for 30 seconds" => work(6000, 1),
-        "work after deaths" => work(600, 3),
-        "endless" => endless(),
-        "recorded" => recorded(),
-        "unrecorded" => unrecorded(),
-        other => panic!("there is no scenario `{other}`"),
-    }
+}
+
+#[scenario("pi")]
+fn pi() {
+    tasks::pi(4);
+}
+
+#[scenario("work")]
+fn short_work() {
+    work(600, 1);
+}
+
+#[scenario("work for 30 seconds")]
+fn work_for_30_seconds() {
+    work(6000, 1);
+}
+
+#[scenario("work after deaths")]
+fn work_after_deaths() {
+    work(600, 3);
 }
 
 fn variable(name: &str) -> String {
@@ -30,6 +38,7 @@ fn variable(name: &str) -> String {
 }
 
 /// Prints where the workers of a pool of the default size run, and with which resources.
+#[scenario("places")]
 fn places() {
     let pool = Pool::builder().start().wait().unwrap();
     let place = |()| {
@@ -68,7 +77,21 @@ fn work(tasks: u64, max_deaths: u32) {
     println!("right: {}", all.into_iter().eq((0..tasks).map(|index| index * 3)));
 }
 
+/// Runs rings that have one process for each node. Each follows a pool that takes all cores, and is
+/// dropped at work. Prints the number of nodes of each ring.
+#[scenario("ring after pool")]
+fn ring_after_pool() {
+    for _ in 0..5 {
+        let pool = Pool::builder().processes(4).start().wait().unwrap();
+        let work = pool.map(|_: u32| std::thread::sleep(Duration::from_secs(600)), 0..4);
+        drop((work, pool));
+        let nodes = Ring::run(2, |_: RingNode| variable("SLURMD_NODENAME"), ()).wait().unwrap();
+        println!("a ring on {} nodes", nodes.iter().collect::<BTreeSet<_>>().len());
+    }
+}
+
 /// Starts workers that work for ever.
+#[scenario("endless")]
 fn endless() {
     let pool = Pool::builder().processes(4).start().wait().unwrap();
     println!("pid {}", std::process::id());
@@ -76,6 +99,7 @@ fn endless() {
 }
 
 /// Maps 4000 tasks of 20 ms whose results are recorded.
+#[scenario("recorded")]
 fn recorded() {
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(20));
@@ -88,6 +112,7 @@ fn recorded() {
 }
 
 /// Maps more tasks of 20 ms than there is time for, and prints the error that ends the call.
+#[scenario("unrecorded")]
 fn unrecorded() {
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(20));

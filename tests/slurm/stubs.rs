@@ -3,17 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use fiber_test_support::command::output;
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use tempfile::TempDir;
 
-use crate::command::output;
 use crate::pilots::{arguments, live};
-use crate::wait::wait_until;
-
-pub(crate) const TESTS: &[(&str, fn())] = &[
-    ("forgotten_jobs_go_on", forgotten_jobs_go_on),
-    ("a_queue_that_hangs_is_not_needed", a_queue_that_hangs_is_not_needed),
-    ("an_answer_without_a_job_is_an_error", an_answer_without_a_job_is_an_error),
-];
 
 /// Runs the program `pi` with pilots and with a stub of one command, whose script ends with the real
 /// one unless it exits before.
@@ -34,16 +29,19 @@ fn pi_with(command: &str, script: &str) -> Result<String, String> {
     result
 }
 
+#[trial]
 fn forgotten_jobs_go_on() {
     let script =
         "n=$(cat ${0}.n 2>/dev/null || echo 0); echo $((n + 1)) >${0}.n\n[ $n -ge 3 ] || exit 0";
     assert_eq!(pi_with("squeue", script).as_deref(), Ok("pi: 3.14"));
 }
 
+#[trial]
 fn a_queue_that_hangs_is_not_needed() {
     assert_eq!(pi_with("squeue", "exec sleep 60").as_deref(), Ok("pi: 3.14"));
 }
 
+#[trial]
 fn an_answer_without_a_job_is_an_error() {
     let error = pi_with("sbatch", "echo Submitted something; exit 0").expect_err("there is no job");
     assert!(error.contains("`sbatch` failed: it names no job: \"Submitted something\""), "{error}");

@@ -5,15 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::machines::{builds, program};
+use fiber_test_support::trial;
 
-crate::tests![
-    a_program_is_copied_once,
-    two_sessions_at_once_share_a_copy,
-    a_damaged_copy_is_replaced,
-    the_oldest_builds_are_removed_but_none_that_runs,
-    the_cache_can_be_elsewhere,
-];
+use crate::machines::{builds, program};
 
 /// Returns the copies of programs on a machine.
 fn copies(machine: &str) -> Vec<PathBuf> {
@@ -26,6 +20,7 @@ fn run(machine: &str) {
     program("one task", machine).run().code(0).says(&["value: 7"]);
 }
 
+#[trial]
 fn a_program_is_copied_once() {
     let _ = fs::remove_dir_all(builds("c"));
     run("c");
@@ -38,6 +33,7 @@ fn a_program_is_copied_once() {
     assert_eq!((first.ino(), first.mtime_nsec()), (second.ino(), second.mtime_nsec()));
 }
 
+#[trial]
 fn two_sessions_at_once_share_a_copy() {
     let _ = fs::remove_dir_all(builds("c"));
     let sessions = [(); 2].map(|()| program("one task", "c").start());
@@ -45,6 +41,7 @@ fn two_sessions_at_once_share_a_copy() {
     assert_eq!(copies("c").len(), 1);
 }
 
+#[trial]
 fn a_damaged_copy_is_replaced() {
     run("c");
     let copy = copies("c").remove(0);
@@ -66,6 +63,7 @@ fn age(path: &Path, hours: &str) {
     assert!(touch.expect("there is touch").success());
 }
 
+#[trial]
 fn the_oldest_builds_are_removed_but_none_that_runs() {
     let _ = fs::remove_dir_all(builds("c"));
     let running = old_build("00000000000000000000000000000000000000aa");
@@ -86,6 +84,7 @@ fn the_oldest_builds_are_removed_but_none_that_runs() {
     fs::remove_dir_all(builds("c")).expect("nothing uses it");
 }
 
+#[trial]
 fn the_cache_can_be_elsewhere() {
     let directory = tempfile::tempdir().expect("there is room");
     let setup = program("one task", "a").env("FIBER_SSH_CACHE", directory.path());

@@ -1,17 +1,12 @@
 //! Programs that end, by themselves and otherwise: nothing is left on the machines but the cache.
 
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
 use crate::machines::{Cut, builds, processes_on, program};
-use crate::wait::wait_until;
 
-crate::tests![
-    a_killed_program_leaves_nothing,
-    a_killed_program_leaves_nothing_where_its_wire_is_cut,
-    machines_that_lose_a_stopped_program_end_by_themselves,
-    ctrl_c_ends_a_program_in_order,
-];
-
+#[trial]
 fn a_killed_program_leaves_nothing() {
     let program = program("ready", "a,b").start();
     program.line("ready: 2");
@@ -28,6 +23,7 @@ fn a_killed_program_leaves_nothing() {
     }
 }
 
+#[trial]
 fn a_killed_program_leaves_nothing_where_its_wire_is_cut() {
     let program = program("ready", "a,b").start();
     program.line("ready: 2");
@@ -38,6 +34,7 @@ fn a_killed_program_leaves_nothing_where_its_wire_is_cut() {
 }
 
 /// The program is stopped, so it can't end them.
+#[trial]
 fn machines_that_lose_a_stopped_program_end_by_themselves() {
     let mut program = program("ready", "a,b").env("FIBER_HEARTBEAT_TIMEOUT", "3s").start();
     program.line("ready: 2");
@@ -50,6 +47,7 @@ fn machines_that_lose_a_stopped_program_end_by_themselves() {
     program.end().code(0).says(&["sum: 55"]);
 }
 
+#[trial]
 fn ctrl_c_ends_a_program_in_order() {
     let program = program("ready", "a,b").start();
     program.line("ready: 2");

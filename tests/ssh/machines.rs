@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::program::{Program, Setup, command_line, pid};
-use crate::wait::wait_until;
+use fiber_test_support::program::{Program, Setup, command_line, pid};
+use fiber_test_support::wait::wait_until;
 
 /// The variable that lets a program print its warnings.
 pub(crate) const WARNINGS: &str = "TEST_WARNINGS";

@@ -5,76 +5,37 @@
 
 mod cache;
 mod ends;
-#[path = "../programs/hosted.rs"]
-#[allow(dead_code)]
-mod hosted;
 mod input;
 mod machines;
-#[path = "../programs/program.rs"]
-#[allow(dead_code)]
-mod program;
-#[path = "../docker/scenarios.rs"]
-#[allow(dead_code)]
-mod scenarios;
-#[path = "../programs/tasks.rs"]
-#[allow(dead_code)]
-mod tasks;
-#[path = "../programs/wait.rs"]
-#[allow(dead_code)]
-mod wait;
 mod work;
 
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
+use fiber_test_support::{Test, is_asked, run_scenario, run_tests_with};
+use libtest_mimic::Arguments;
+use tracing_subscriber::filter::LevelFilter;
 
 fn main() -> ExitCode {
-    if let Ok(scenario) = std::env::var(program::SCENARIO) {
-        if std::env::var_os(machines::WARNINGS).is_some() {
-            let level = tracing_subscriber::filter::LevelFilter::WARN;
-            tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+    run_scenario(print_warnings_if_asked).unwrap_or_else(|| {
+        let asked = is_asked("ssh");
+        if asked {
+            machines::must_answer();
+        } else {
+            eprintln!(
+                "SKIPPED: tests on machines over ssh; TEST_BACKENDS=ssh enables them, and \
+                 requires TEST_SSH_CONFIG"
+            );
         }
-        scenarios::run(&scenario);
-        return ExitCode::SUCCESS;
-    }
-    let asked = std::env::var("TEST_BACKENDS")
-        .is_ok_and(|names| names.split(',').any(|name| name.trim() == "ssh"));
-    if asked {
-        machines::must_answer();
-    } else {
-        eprintln!(
-            "SKIPPED: tests on machines over ssh; TEST_BACKENDS=ssh enables them, and requires \
-             TEST_SSH_CONFIG"
-        );
-    }
-    let topics = [
-        ("work", work::TESTS),
-        ("ends", ends::TESTS),
-        ("input", input::TESTS),
-        ("cache", cache::TESTS),
-    ];
-    let trials = topics.iter().flat_map(|(topic, tests)| {
-        tests.iter().map(move |(name, test)| {
-            let run = move || {
-                test();
-                Ok(())
-            };
-            Trial::test(format!("{topic}::{name}"), run).with_ignored_flag(!asked)
-        })
-    });
-    // They cut the wires of machines that all of them use.
-    let mut arguments = Arguments::from_args();
-    arguments.test_threads = Some(1);
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+        // They cut the wires of machines that all of them use.
+        let mut arguments = Arguments::from_args();
+        arguments.test_threads = Some(1);
+        run_tests_with(&arguments, |_| !asked)
+    })
 }
 
-/// The tests of a topic by name.
-type Tests = &'static [(&'static str, fn())];
-
-/// Lists the tests of a topic.
-macro_rules! tests {
-    ($($test:ident),+ $(,)?) => {
-        pub(crate) const TESTS: $crate::Tests = &[$((stringify!($test), $test)),+];
-    };
+fn print_warnings_if_asked() {
+    if std::env::var_os(machines::WARNINGS).is_some() {
+        let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
+        subscriber.with_writer(std::io::stderr).init();
+    }
 }
-use tests;

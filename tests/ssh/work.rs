@@ -1,33 +1,28 @@
 //! Programs that work on machines.
 
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
+
 use crate::machines::{Cut, NoSshd, WARNINGS, processes_on, program};
-use crate::wait::wait_until;
 
-crate::tests![
-    a_pool_works_on_three_machines,
-    managers_queues_pipes_locks_and_rings_work_between_machines,
-    an_interface_is_found_by_its_network,
-    output_comes_here,
-    a_machine_that_is_off_is_left_out,
-    a_machine_that_is_not_waited_for_is_no_failure,
-    the_work_of_a_machine_whose_sshd_is_killed_goes_on,
-    the_work_of_a_machine_whose_wire_is_cut_goes_on,
-];
-
+#[trial]
 fn a_pool_works_on_three_machines() {
     program("pi", "a:1,b:1,root@c:1").run().code(0).says(&["pi: 3.14"]);
 }
 
+#[trial]
 fn managers_queues_pipes_locks_and_rings_work_between_machines() {
     let ended = program("together", "a:2,b:2,c:2").run().code(0);
     ended.says(&["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"]);
 }
 
+#[trial]
 fn an_interface_is_found_by_its_network() {
     let network = "10.83.7.0/24";
     program("pi", "a:1,b:1").env("FIBER_INTERFACE", network).run().code(0).says(&["pi: 3.14"]);
 }
 
+#[trial]
 fn output_comes_here() {
     let mut program = program("talk", "a").env("FIBER_OUTPUT", "prefix").start();
     program.line("[pool-1/worker-1] from a worker");
@@ -35,6 +30,7 @@ fn output_comes_here() {
     program.end().code(0);
 }
 
+#[trial]
 fn a_machine_that_is_off_is_left_out() {
     let ended = program("work", "a:2,off:2,b:2").env(WARNINGS, "1").run().code(0);
     assert!(ended.errors.contains("no host could be started on `off`"), "{}", ended.errors);
@@ -42,12 +38,14 @@ fn a_machine_that_is_off_is_left_out() {
     ended.says(&["right: true", "ready again: 4"]);
 }
 
+#[trial]
 fn a_machine_that_is_not_waited_for_is_no_failure() {
     // As a rule, the program ends before it is known that the machine is off.
     let ended = program("pi", "a:2,off:2").env(WARNINGS, "1").run().code(0);
     assert!(!ended.errors.contains("`off`: it was killed"), "{}", ended.errors);
 }
 
+#[trial]
 fn the_work_of_a_machine_whose_sshd_is_killed_goes_on() {
     let program = program("work", "a:4,b:4").start();
     program.line("begun:");
@@ -59,6 +57,7 @@ fn the_work_of_a_machine_whose_sshd_is_killed_goes_on() {
     ended.says(&["right: true", "ready again: 4"]);
 }
 
+#[trial]
 fn the_work_of_a_machine_whose_wire_is_cut_goes_on() {
     let program = program("work", "a:4,b:4").start();
     program.line("begun:");

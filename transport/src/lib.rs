@@ -1,7 +1,7 @@
 //! Links between fiber's processes. They carry messages, and do not depend on actors or tasks.
 //!
 //! A [`Link`] sends, an [`Incoming`] receives, a [`Listener`] waits for peers. Links over Unix
-//! sockets and links over nng behave alike:
+//! sockets, over nng and in memory behave alike:
 //! - The messages of one link arrive whole and in the order in which they were sent, or the link
 //!   closes.
 //! - Sending never blocks and never waits for a timer. Messages that are sent while a write is in
@@ -11,12 +11,17 @@
 //! - The last messages before a peer's death may be lost without notice, so no guarantee may rest
 //!   on a link alone.
 
+// docs.rs shows the feature that each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod blob_frame;
 mod busy_poll;
 mod frame;
 mod handshake;
 #[cfg_attr(not(feature = "nng"), expect(dead_code, reason = "only nng listens at addresses"))]
 mod listen_at;
+#[cfg(any(test, feature = "simulation"))]
+pub mod memory;
 mod near_and_far;
 #[cfg_attr(not(feature = "nng"), path = "nng/disabled.rs")]
 pub mod nng;
@@ -37,14 +42,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use fiber_core::blob::Blobs;
 use fiber_core::codec::EncodedValue;
-use fiber_core::{LinkKind, SessionKey};
+use fiber_core::{Address, LinkKind, SessionKey};
 
 pub use busy_poll::BusyPoll;
 pub use frame::{Chunk, Decoder, Encoder, Frame, FrameError, HEADER_LEN};
 pub use handshake::{HandshakeError, Peer, PeerInfo, Role, accept_peer, join_session};
-pub use listen_at::{ListenAt, local_ip_towards};
-use near_and_far::NearAndFar;
-pub use near_and_far::{far_address, is_near, listen_near_and_far};
+pub use listen_at::ListenAt;
+pub use near_and_far::{is_near, listen_near_and_far};
 pub use pending_peers::PendingPeers;
 #[cfg(feature = "nng")]
 pub use seal::Keys;
@@ -267,6 +271,8 @@ pub fn listen(kind: LinkKind, key: &SessionKey, at: &ListenAt) -> io::Result<Box
     match kind {
         LinkKind::Unix => Ok(Box::new(unix::listen()?)),
         LinkKind::Nng => nng::listen(key, at),
+        #[cfg(any(test, feature = "simulation"))]
+        LinkKind::Memory => Ok(Box::new(memory::listen())),
         other => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             format!("there is no link of kind {other}"),
@@ -279,15 +285,17 @@ pub fn listen(kind: LinkKind, key: &SessionKey, at: &ListenAt) -> io::Result<Box
 /// # Errors
 /// The system's error; [`io::ErrorKind::InvalidInput`] for a malformed address.
 pub async fn connect(address: &str, key: &SessionKey) -> io::Result<Connection> {
-    if let Some(both) = NearAndFar::parse(address) {
-        return both.connect(key).await;
-    }
-    match address.split_once(':') {
-        Some(("unix", name)) => unix::connect(name).await,
-        Some(("nng", url)) => nng::connect(url, key).await,
-        _ => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("`{address}` is not the address of a fiber process"),
-        )),
+    let address: Address =
+        address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    match &address {
+        Address::Unix(name) => unix::connect(name).await,
+        #[cfg(any(test, feature = "simulation"))]
+        Address::Memory(name) => memory::connect(name),
+        #[cfg(not(any(test, feature = "simulation")))]
+        Address::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
+        Address::Nng(far) => nng::connect(far, key).await,
+        Address::NearAndFar { reach, name, far } => {
+            near_and_far::connect(reach, name, far, key).await
+        }
     }
 }

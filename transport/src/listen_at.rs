@@ -1,7 +1,7 @@
 //! The address at which a process listens, and the one that its peers use.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use fiber_core::shortage;
@@ -78,10 +78,6 @@ impl ListenAt {
     /// [`io::ErrorKind::InvalidInput`] if the address is unspecified and no name is set.
     pub(crate) fn advertised(&self) -> io::Result<String> {
         match (&self.advertised, self.bind) {
-            // URLs put IPv6 addresses in brackets.
-            (Some(host), _) if host.contains(':') && !host.starts_with('[') => {
-                Ok(format!("[{host}]"))
-            }
             (Some(host), _) => Ok(host.clone()),
             (None, bind) if bind.is_unspecified() => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -89,27 +85,13 @@ impl ListenAt {
                     "a process that listens at {bind} needs a name under which its peers reach it"
                 ),
             )),
-            (None, IpAddr::V6(bind)) => Ok(format!("[{bind}]")),
-            (None, IpAddr::V4(bind)) => Ok(bind.to_string()),
+            (None, bind) => Ok(bind.to_string()),
         }
     }
 }
 
 fn is_in_use(error: Option<&io::Error>) -> bool {
     error.is_some_and(|error| error.kind() == io::ErrorKind::AddrInUse)
-}
-
-/// Returns the address of this host on the route to `peer`, at which `peer` most likely reaches
-/// this host. Sends nothing.
-///
-/// # Errors
-/// The system's error, if there is no route to `peer`.
-pub fn local_ip_towards(peer: IpAddr) -> io::Result<IpAddr> {
-    let any = if peer.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
-    let socket = UdpSocket::bind((any, 0))?;
-    // The port does not matter: connecting a UDP socket only looks up the route.
-    socket.connect((peer, 9))?;
-    Ok(socket.local_addr()?.ip())
 }
 
 #[cfg(test)]
@@ -142,12 +124,7 @@ mod tests {
         let advertised = |at: ListenAt| at.advertised().map_err(|error| error.kind());
         assert_eq!(advertised(ListenAt::default()).unwrap(), "127.0.0.1");
         assert_eq!(advertised(ListenAt::new([0; 4]).advertise("parent")).unwrap(), "parent");
-        assert_eq!(advertised(ListenAt::new([0; 16]).advertise("fd00::1")).unwrap(), "[fd00::1]");
+        assert_eq!(advertised(ListenAt::new([0; 16]).advertise("fd00::1")).unwrap(), "fd00::1");
         assert_eq!(advertised(ListenAt::new([0; 4])), Err(io::ErrorKind::InvalidInput));
-    }
-
-    #[test]
-    fn the_route_to_this_host_starts_at_this_host() {
-        assert_eq!(local_ip_towards([127, 0, 0, 1].into()).unwrap(), IpAddr::from([127, 0, 0, 1]));
     }
 }

@@ -1,19 +1,16 @@
 //! Listening at two addresses: a Unix socket for peers that it reaches, and nng for all others.
 //!
-//! The address has the form `near:REACH|UNIX NAME|nng:URL`. A peer uses the Unix socket if its own
-//! [`reach`] is the same, and the link is then as any Unix link: it lends blobs in shared memory.
+//! The address is an [`Address::NearAndFar`]. A peer uses the Unix socket if its own [`reach`] is
+//! the same, and the link is then as any Unix link: it lends blobs in shared memory.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::task::{Context, Poll};
 
-use fiber_core::SessionKey;
+use fiber_core::{Address, HostPort, SessionKey};
 
 use crate::{Connection, ListenAt, Listener, nng, unix};
-
-/// The beginning of such an address.
-const PREFIX: &str = "near:";
 
 /// Listens on a Unix socket, and over nng at `at`, under the same conditions as [`nng::listen`].
 ///
@@ -28,47 +25,32 @@ pub fn listen_near_and_far(key: &SessionKey, at: &ListenAt) -> io::Result<Box<dy
 /// Returns whether [`connect`](crate::connect) uses a Unix socket for this address. Processes for
 /// which it does can share memory.
 pub fn is_near(address: &str) -> bool {
-    match NearAndFar::parse(address) {
-        Some(both) => both.is_near(),
-        None => address.starts_with("unix:"),
+    match address.parse() {
+        Ok(Address::Unix(_)) => true,
+        Ok(Address::NearAndFar { reach, .. }) => is_own(&reach),
+        _ => false,
     }
 }
 
-/// Returns the address at which processes of other machines reach the listener; `None` if only
-/// those of its own machine do.
-pub fn far_address(address: &str) -> Option<&str> {
-    let far = NearAndFar::parse(address).map_or(address, |both| both.far);
-    far.starts_with("nng:").then_some(far)
+fn is_own(other: &str) -> bool {
+    reach().is_ok_and(|own| own == other)
 }
 
-/// An address of a listener at two addresses.
-pub(crate) struct NearAndFar<'a> {
-    reach: &'a str,
-    name: &'a str,
-    far: &'a str,
-}
-
-impl<'a> NearAndFar<'a> {
-    pub(crate) fn parse(address: &'a str) -> Option<NearAndFar<'a>> {
-        let mut parts = address.strip_prefix(PREFIX)?.splitn(3, '|');
-        Some(NearAndFar { reach: parts.next()?, name: parts.next()?, far: parts.next()? })
-    }
-
-    fn is_near(&self) -> bool {
-        reach().is_ok_and(|own| own == self.reach)
-    }
-
-    pub(crate) async fn connect(&self, key: &SessionKey) -> io::Result<Connection> {
-        if self.is_near() {
-            match unix::connect(self.name).await {
-                // Another user, whose socket refuses this process, may still hold the key.
-                Err(error) if is_refusal(&error) => {}
-                connected => return connected,
-            }
+/// Connects to a listener at two addresses.
+pub(crate) async fn connect(
+    reach: &str,
+    name: &str,
+    far: &HostPort,
+    key: &SessionKey,
+) -> io::Result<Connection> {
+    if is_own(reach) {
+        match unix::connect(name).await {
+            // Another user, whose socket refuses this process, may still hold the key.
+            Err(error) if is_refusal(&error) => {}
+            connected => return connected,
         }
-        let url = self.far.strip_prefix("nng:").ok_or(io::ErrorKind::InvalidInput)?;
-        nng::connect(url, key).await
     }
+    nng::connect(far, key).await
 }
 
 fn is_refusal(error: &io::Error) -> bool {
@@ -101,9 +83,11 @@ struct NearAndFarListener {
 
 impl Listener for NearAndFarListener {
     fn address(&self) -> String {
-        let (near, far) = (self.near.address(), self.far.address());
-        let name = near.strip_prefix("unix:").expect("it is the address of a Unix socket");
-        format!("{PREFIX}{}|{name}|{far}", self.reach)
+        let both = (self.near.address().parse(), self.far.address().parse());
+        let (Ok(Address::Unix(name)), Ok(Address::Nng(far))) = both else {
+            unreachable!("the listeners are a Unix socket and nng");
+        };
+        Address::NearAndFar { reach: self.reach.clone(), name, far }.to_string()
     }
 
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Connection>> {
@@ -126,13 +110,5 @@ mod tests {
         assert!(is_near("unix:fiber-a"));
         assert!(!is_near("nng:tcp://[::1]:5"));
         assert!(!is_near(&format!("near:{own}|fiber-a")));
-    }
-
-    #[test]
-    fn the_far_address_is_the_one_over_nng() {
-        let url = "nng:tcp://[::1]:5";
-        assert_eq!(far_address(&format!("near:a-1-2|fiber-a|{url}")), Some(url));
-        assert_eq!(far_address(url), Some(url));
-        assert_eq!(far_address("unix:fiber-a"), None);
     }
 }

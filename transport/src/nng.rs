@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fiber_core::{SessionKey, shortage};
+use fiber_core::{Address, HostPort, SessionKey, shortage};
 use nng::options::{Options, RecvMaxSize};
 use nng::{PipeEvent, Protocol, Socket};
 use parking_lot::Mutex;
@@ -58,25 +58,21 @@ pub fn listen(key: &SessionKey, at: &ListenAt) -> io::Result<Box<dyn Listener>> 
         socket.bind(address)?;
         socket.listen(BACKLOG)
     })?;
-    let url = format!("tcp://{host}:{}", socket.local_addr()?.port());
+    let address = HostPort::new(&host, socket.local_addr()?.port());
     // Finds out now whether nng can start, and not for each peer.
     drop(open()?);
-    Ok(Box::new(NngListener { socket, url, key: key.clone(), pending: PendingPeers::default() }))
+    let (key, pending) = (key.clone(), PendingPeers::default());
+    Ok(Box::new(NngListener { socket, address, key, pending }))
 }
 
-/// Connects to the listener at `url`, under the same conditions as [`listen`].
+/// Connects to the listener at `address`, under the same conditions as [`listen`].
 ///
 /// # Errors
 /// If there is no listener, or it does not answer, or it does not hold the key.
-pub async fn connect(url: &str, key: &SessionKey) -> io::Result<Connection> {
-    let Some(address) = url.strip_prefix("tcp://") else {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("`{url}` is not an address of the form tcp://HOST:PORT"),
-        ));
-    };
+pub async fn connect(address: &HostPort, key: &SessionKey) -> io::Result<Connection> {
+    let url = format!("tcp://{address}");
     let connected = async {
-        let stream = TcpStream::connect(address).await;
+        let stream = TcpStream::connect((address.host.as_str(), address.port)).await;
         let mut stream = stream
             .map_err(|error| in_context(&error, &format!("there is no connection to {url}")))?;
         let keys = prepare(&stream).and(connect_keys(&mut stream, key).await);
@@ -113,14 +109,14 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 
 struct NngListener {
     socket: TcpListener,
-    url: String,
+    address: HostPort,
     key: SessionKey,
     pending: PendingPeers<(SocketAddr, io::Result<Connection>)>,
 }
 
 impl Listener for NngListener {
     fn address(&self) -> String {
-        format!("nng:{}", self.url)
+        Address::Nng(self.address.clone()).to_string()
     }
 
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Connection>> {

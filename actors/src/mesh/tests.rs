@@ -71,7 +71,7 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
         }
         let inbox = Arc::new(Inbox::new(1));
         let actor = runtime.registry().export(Arc::clone(&inbox), || true);
-        let mut dispatch = Dispatch::new(usize::MAX);
+        let mut dispatch = Dispatch::new(runtime);
         let unknown = fiber_core::entry::EntryRef { offset: 8, name: 7 };
         link.send(Payload::call(actor, unknown, &()).unwrap().into_message(6)).unwrap();
         let message = std::future::poll_fn(|task| inbox.poll_next(task)).await.expect("it is open");

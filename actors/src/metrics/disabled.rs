@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use fiber_core::stats::SessionStats;
 use fiber_core::{Error, Result};
 
+use crate::parts::Parts;
+
 /// There is none.
 #[derive(Debug)]
 pub(crate) enum Server {}
 
 impl Server {
-    pub(crate) fn serve(self, _: impl Fn() -> SessionStats + Send + 'static) {
+    pub(crate) fn serve(self, _: &'static Parts, _: impl Fn() -> SessionStats + Send + 'static) {
         match self {}
     }
 }

@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fiber_core::ProcessId;
 use fiber_core::stats::{
-    Branch, ChildKind, Distribution, EventKind, PoolStats, ProcessRole, ProcessState, SessionStats,
+    Branch, ChildKind, Distribution, EventKind, PoolStats, ProcessRole, ProcessState, QueueStats,
+    SessionStats,
 };
 
 use super::table::Id;
@@ -82,8 +83,8 @@ pub(super) enum Source {
     Actor(ProcessId, String),
 }
 
-/// Returns the values of all gauges and infos.
-pub(super) fn gauges(stats: &SessionStats) -> Samples {
+/// Returns the values of all gauges and infos. `queues` have their labels.
+pub(super) fn gauges(stats: &SessionStats, queues: &[(&QueueStats, &str)]) -> Samples {
     let mut samples = Samples::default();
     let version = env!("CARGO_PKG_VERSION");
     samples.count(Id::Build, &[version, &stats.program, &stats.backend], 1);
@@ -105,30 +106,22 @@ pub(super) fn gauges(stats: &SessionStats) -> Samples {
             samples.count(Id::ProcessThreads, &[role], figures.threads.into());
             samples.count(Id::ValuesStored, &[role], figures.stored);
             samples.count(Id::ValuesShared, &[role], figures.shared);
+            samples.count(Id::ValuesSpilled, &[role], figures.spilled);
+            samples.count(Id::ValuesLimit, &[role], figures.value_limit);
         }
     }
-    for id in [
-        Id::Queues,
-        Id::QueueElements,
-        Id::QueueBytes,
-        Id::QueueBlocked,
-        Id::QueueWaiting,
-        Id::Rings,
-    ] {
-        samples.count(id, &[], 0);
-    }
-    for queue in &report.queues {
-        samples.count(Id::Queues, &[], 1);
-        samples.count(Id::QueueElements, &[], queue.length);
-        samples.count(Id::QueueBytes, &[], queue.bytes);
-        samples.count(Id::QueueBlocked, &[], queue.blocked);
-        samples.count(Id::QueueWaiting, &[], queue.waiting);
+    samples.count(Id::Queues, &[], report.queues.len() as u64);
+    for (queue, label) in queues {
+        samples.count(Id::QueueElements, &[label], queue.length);
+        samples.count(Id::QueueBytes, &[label], queue.bytes);
+        samples.count(Id::QueueBlocked, &[label], queue.blocked);
+        samples.count(Id::QueueWaiting, &[label], queue.waiting);
     }
     for actor in &report.actors {
         samples.count(Id::ActorMessagesWaiting, &[&actor.name], actor.waiting);
     }
+    samples.count(Id::Rings, &[], report.rings.len() as u64);
     for ring in &report.rings {
-        samples.count(Id::Rings, &[], 1);
         let running = ring.ranks.iter().flatten().count() as u64;
         samples.count(Id::RingNodes, &["running"], running);
         samples.count(Id::RingNodes, &["missing"], ring.ranks.len() as u64 - running);
@@ -159,8 +152,11 @@ fn add_pool(samples: &mut Samples, pool: &PoolStats) {
     }
 }
 
-/// Returns the values of all counters, by what counts.
-pub(super) fn counters(stats: &SessionStats) -> BTreeMap<Source, Samples> {
+/// Returns the values of all counters, by what counts. `queues` have their labels.
+pub(super) fn counters(
+    stats: &SessionStats,
+    queues: &[(&QueueStats, &str)],
+) -> BTreeMap<Source, Samples> {
     let mut sources: BTreeMap<Source, Samples> = BTreeMap::new();
     let report = &stats.report;
     for process in &report.processes {
@@ -176,9 +172,10 @@ pub(super) fn counters(stats: &SessionStats) -> BTreeMap<Source, Samples> {
         samples.count(Id::Restarts, &[], supervisors.roots.iter().map(restarts).sum());
     }
     report.pools.iter().for_each(|pool| count_pool(&mut sources, pool));
-    for queue in &report.queues {
+    for (queue, label) in queues {
         let samples = sources.entry(Source::Queue(queue.process, queue.number)).or_default();
-        samples.count(Id::QueuePut, &[], queue.put);
+        samples.count(Id::QueuePut, &[label], queue.put);
+        samples.count(Id::QueueTaken, &[label], queue.taken);
     }
     for actor in &report.actors {
         let samples = sources.entry(Source::Actor(actor.process, actor.name.clone())).or_default();

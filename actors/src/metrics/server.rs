@@ -25,7 +25,8 @@ use tokio::task::AbortHandle;
 use super::Renderer;
 use super::samples::EventCounts;
 use super::text::Format;
-use crate::stats;
+use crate::parts::Parts;
+use crate::stats::{Events, Sources};
 use crate::tokio_runtime::new_runtime;
 
 /// Connections at a time. Beyond them, the oldest gives way: an answer takes no time, so what stays
@@ -48,13 +49,17 @@ type StatsSource = Box<dyn Fn() -> SessionStats + Send>;
 /// A server that has an address and a thread, and waits for the source of its figures.
 #[derive(Debug)]
 pub(crate) struct Server {
-    source: mpsc::Sender<StatsSource>,
+    source: mpsc::Sender<(&'static Parts, StatsSource)>,
 }
 
 impl Server {
     /// Serves the figures that `source` returns, until the end of the process.
-    pub(crate) fn serve(self, source: impl Fn() -> SessionStats + Send + 'static) {
-        let _ = self.source.send(Box::new(source));
+    pub(crate) fn serve(
+        self,
+        parts: &'static Parts,
+        source: impl Fn() -> SessionStats + Send + 'static,
+    ) {
+        let _ = self.source.send((parts, Box::new(source)));
     }
 }
 
@@ -83,12 +88,12 @@ pub(crate) fn bind(address: SocketAddr) -> Result<Server> {
         Error::system("the thread of metrics could not be started", shortage::explain(&error))
     };
     let runtime = new_runtime().map_err(refused)?;
-    let (source, sources) = mpsc::channel();
+    let (source, sources) = mpsc::channel::<(&'static Parts, StatsSource)>();
     let run = move || {
         forbid_waiting();
-        let Ok(source) = sources.recv() else { return };
-        stats::keep_ended();
-        let page = Arc::new(Mutex::new(Page::new(source)));
+        let Ok((parts, source)) = sources.recv() else { return };
+        parts.get::<Sources>().keep_ended();
+        let page = Arc::new(Mutex::new(Page::new(parts, source)));
         runtime.block_on(async {
             match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => serve(listener, page).await,
@@ -177,23 +182,25 @@ async fn collect_ended(page: Arc<Mutex<Page>>) {
 struct Page {
     renderer: Renderer,
     source: StatsSource,
+    sources: &'static Sources,
     events: Arc<Mutex<EventCounts>>,
     cache: Vec<(Format, Instant, Bytes)>,
 }
 
 impl Page {
-    fn new(source: StatsSource) -> Page {
+    fn new(parts: &'static Parts, source: StatsSource) -> Page {
         let events = Arc::new(Mutex::new(EventCounts::default()));
         let counted = Arc::clone(&events);
-        stats::subscribe(move |event| {
+        parts.get::<Events>().subscribe(move |event| {
             counted.lock().count(&event.kind);
             true
         });
-        Page { renderer: Renderer::default(), source, events, cache: Vec::new() }
+        let (renderer, sources) = (Renderer::default(), parts.get());
+        Page { renderer, source, sources, events, cache: Vec::new() }
     }
 
     fn collect(&mut self) {
-        stats::take_ended().iter().for_each(|pool| self.renderer.end(pool));
+        self.sources.take_ended().iter().for_each(|pool| self.renderer.end(pool));
     }
 
     fn text(&mut self, format: Format) -> Bytes {

@@ -120,21 +120,27 @@ metrics! {
         "Encoded values that processes store.";
     ValuesShared: Gauge fiber_values_shared_bytes [role]
         "Values of processes in shared memory.";
+    ValuesSpilled: Gauge fiber_values_spilled_bytes [role]
+        "Elements of queues in files, because their processes have no room for more values.";
+    ValuesLimit: Gauge fiber_values_limit_bytes [role]
+        "Limits of the values that processes store, with those in shared memory.";
     Restarts: Counter fiber_supervisor_restarts []
         "Children that supervisors have restarted.";
 
     Queues: Gauge fiber_queues []
         "Queues and directions of pipes.";
-    QueueElements: Gauge fiber_queue_elements []
-        "Elements in queues and pipes that no consumer has been sent.";
-    QueueBytes: Gauge fiber_queue_bytes []
-        "Bytes of these elements.";
-    QueueBlocked: Gauge fiber_queue_puts_blocked []
+    QueueElements: Gauge fiber_queue_elements [queue]
+        "Elements in a queue or pipe that no consumer has been sent.";
+    QueueBytes: Gauge fiber_queue_bytes [queue]
+        "Bytes of these elements, in memory or in a file.";
+    QueueBlocked: Gauge fiber_queue_puts_blocked [queue]
         "Elements that were put into a queue or pipe and wait for room.";
-    QueueWaiting: Gauge fiber_queue_consumers_waiting []
+    QueueWaiting: Gauge fiber_queue_consumers_waiting [queue]
         "Consumers that wait for an element of a queue or pipe.";
-    QueuePut: Counter fiber_queue_elements_put []
-        "Elements that were put into queues and pipes.";
+    QueuePut: Counter fiber_queue_elements_put [queue]
+        "Elements that were put into a queue or pipe.";
+    QueueTaken: Counter fiber_queue_elements_taken [queue]
+        "Elements that a queue or pipe has sent to consumers. One that came back counts once.";
 
     ActorMessagesWaiting: Gauge fiber_actor_messages_waiting [actor]
         "Messages from other processes that wait in the inboxes of actors.";

@@ -17,6 +17,7 @@ fn process(id: u64, role: ProcessRole, cpu: u64) -> ProcessStats {
     let mut figures = ProcessFigures::new(SystemTime::UNIX_EPOCH);
     figures.cpu = Duration::from_secs(cpu);
     figures.memory = 1 << 20;
+    (figures.spilled, figures.value_limit) = (4096, 1_000_000);
     process.figures = Some(figures);
     process
 }
@@ -39,6 +40,15 @@ fn pool(name: &str, worker: u64, done: u64) -> PoolStats {
     pool
 }
 
+/// Returns a queue of the head of which consumers have taken 3 elements.
+fn queue(name: &str, number: u64, put: u64) -> QueueStats {
+    let mut queue = QueueStats::new(ProcessId(1), number, name.into());
+    (queue.length, queue.bytes) = (put - 3, 100 * (put - 3));
+    (queue.put, queue.taken) = (put, 3);
+    (queue.blocked, queue.waiting) = (number, 0);
+    queue
+}
+
 fn session(report: Report) -> SessionStats {
     SessionStats::new(7, "demo".into(), "local".into(), report)
 }
@@ -49,9 +59,8 @@ fn full() -> SessionStats {
     report.processes.push(process(2, ProcessRole::Worker, 2));
     report.processes.push(process(3, ProcessRole::Worker, 4));
     report.pools.push(pool("squares", 2, 10));
-    let mut queue = QueueStats::new(ProcessId(1), 1);
-    queue.length = 4;
-    report.queues.push(queue);
+    report.queues.push(queue("jobs", 1, 9));
+    report.queues.push(queue("src/main.rs:12", 2, 5));
     let mut actor = ActorStats::new(ProcessId(1), "Counter".into());
     actor.latency.record(2_000_000, 3);
     report.actors.push(actor);
@@ -77,13 +86,78 @@ fn figures_become_series() {
     assert_eq!(of("fiber_process_cpu_seconds_total{role=\"worker\"}"), 6.0);
     assert_eq!(of("fiber_process_resident_memory_bytes{role=\"worker\"}"), 2_097_152.0);
     assert_eq!(of("fiber_processes{role=\"head\",state=\"running\"}"), 1.0);
-    assert_eq!(of("fiber_queue_elements"), 4.0);
+    assert_eq!(of("fiber_queues"), 2.0);
+    assert_eq!(of("fiber_values_spilled_bytes{role=\"head\"}"), 4096.0);
+    assert_eq!(of("fiber_values_limit_bytes{role=\"worker\"}"), 2_000_000.0);
     assert_eq!(of("fiber_ring_nodes{state=\"missing\"}"), 1.0);
     assert_eq!(of("fiber_actor_latency_seconds_count{actor=\"Counter\"}"), 3.0);
     // Texts of the program are escaped.
     let labels = "{pool=\"squares\",function=\"demo::<\\\"x\\\">\\\\step\"}";
     assert_eq!(of(&format!("fiber_tasks_done_total{labels}")), 10.0);
     assert_eq!(of(&format!("fiber_longest_task_seconds{labels}")), 0.25);
+}
+
+#[test]
+fn each_queue_has_series_of_its_own() {
+    let mut renderer = Renderer::default();
+    let mut render =
+        |stats: &SessionStats| renderer.render(stats, &EventCounts::default(), Format::Prometheus);
+    let mut stats = full();
+    let text = render(&stats);
+    for (metric, jobs, other) in [
+        ("fiber_queue_elements", 6.0, 2.0),
+        ("fiber_queue_bytes", 600.0, 200.0),
+        ("fiber_queue_puts_blocked", 1.0, 2.0),
+        ("fiber_queue_consumers_waiting", 0.0, 0.0),
+        ("fiber_queue_elements_put_total", 9.0, 5.0),
+        ("fiber_queue_elements_taken_total", 3.0, 3.0),
+    ] {
+        assert_eq!(value(&text, &format!("{metric}{{queue=\"jobs\"}}")), jobs);
+        assert_eq!(value(&text, &format!("{metric}{{queue=\"src/main.rs:12\"}}")), other);
+    }
+    // A queue ends: its gauges end with it, its counters stay, and go on in one of its name.
+    stats.report.queues = vec![queue("jobs", 3, 4)];
+    let text = render(&stats);
+    assert_eq!(value(&text, "fiber_queue_elements_put_total{queue=\"jobs\"}"), 13.0);
+    assert_eq!(value(&text, "fiber_queue_elements_put_total{queue=\"src/main.rs:12\"}"), 5.0);
+    assert!(!text.contains("fiber_queue_elements{queue=\"src/main.rs:12\"}"), "{text}");
+}
+
+#[test]
+fn queues_with_many_names_share_series() {
+    let mut renderer = Renderer::default();
+    let mut render = |numbers: std::ops::Range<u64>| {
+        let mut report = Report::default();
+        report.queues = numbers.map(|n| queue(&format!("queue-{n}"), n, 4)).collect();
+        renderer.render(&session(report), &EventCounts::default(), Format::Prometheus)
+    };
+    let series = |text: &str, metric: &str| -> usize {
+        text.lines().filter(|line| line.starts_with(&format!("{metric}{{"))).count()
+    };
+    let put_of_others = "fiber_queue_elements_put_total{queue=\"(others)\"}";
+    let text = render(0..300);
+    assert_eq!(series(&text, "fiber_queue_elements"), 101);
+    assert_eq!(value(&text, "fiber_queue_elements{queue=\"(others)\"}"), 200.0);
+    assert_eq!(value(&text, put_of_others), 800.0);
+    assert_eq!(text, render(0..300));
+    // Names with series of their own become free, and the others count no element twice.
+    let text = render(50..300);
+    assert_eq!(value(&text, put_of_others), 800.0);
+    let text = render(50..350);
+    assert_eq!(value(&text, "fiber_queue_elements{queue=\"queue-349\"}"), 1.0);
+    assert_eq!(value(&text, put_of_others), 800.0);
+    // All series together have a limit, however many queues come and go.
+    for begin in (400..4_000).step_by(200) {
+        render(begin..begin + 200);
+    }
+    let text = render(0..0);
+    assert!(series(&text, "fiber_queue_elements_put_total") <= 102, "{text}");
+    let put: f64 = text
+        .lines()
+        .filter(|line| line.starts_with("fiber_queue_elements_put_total{"))
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
+        .sum();
+    assert_eq!(put, 4.0 * (350.0 + 18.0 * 200.0));
 }
 
 #[test]

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fiber_core::ProcessId;
 
+use super::queues;
 use super::samples::{Samples, Source, Value};
 use super::table::{Id, Metric};
 
-/// Pools, and types of actors, that have ended and have series of their own. Of more, the oldest
-/// are added up.
-const ENDED_WITH_NAME: usize = 100;
+/// The number of queues that exist, and that of pools, queues and types of actors that have ended,
+/// with series of their own. Further ones are added up: of those that have ended, the oldest.
+pub(super) const NAMED: usize = 100;
 /// The label of those that are added up.
 const OTHERS: &str = "(ended)";
 
@@ -25,7 +26,7 @@ pub(super) struct Totals {
     gone: BTreeMap<Source, Samples>,
     /// The last values of what has ended.
     ended: Samples,
-    /// The pools and actors in `ended`, oldest first.
+    /// The pools, queues and actors in `ended`, oldest first.
     names: VecDeque<(&'static str, String)>,
 }
 
@@ -67,14 +68,14 @@ impl Totals {
             self.names.push_back(name);
         }
         self.ended.add_series(series, value);
-        if self.names.len() > ENDED_WITH_NAME
+        if self.names.len() > NAMED
             && let Some(oldest) = self.names.pop_front()
         {
             self.forget(&oldest);
         }
     }
 
-    /// Adds the series of a pool or actor to those of the others that have ended.
+    /// Adds the series of a pool, queue or actor to those of the others that have ended.
     fn forget(&mut self, name: &(&'static str, String)) {
         for ((id, mut labels), value) in std::mem::take(&mut self.ended.0) {
             if name_of(id.metric(), &labels).as_ref() == Some(name) {
@@ -92,10 +93,14 @@ impl Totals {
     }
 }
 
-/// Returns the pool or actor of a series.
+fn is_sum(label: &str) -> bool {
+    [OTHERS, queues::OTHERS].contains(&label)
+}
+
+/// Returns the pool, queue or actor of a series.
 fn name_of(metric: &Metric, labels: &[String]) -> Option<(&'static str, String)> {
     match metric.labels.first() {
-        Some(&label) if ["pool", "actor"].contains(&label) && labels[0] != OTHERS => {
+        Some(&label) if ["pool", "queue", "actor"].contains(&label) && !is_sum(&labels[0]) => {
             Some((label, labels[0].clone()))
         }
         _ => None,

@@ -11,7 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::attachments::Attachment;
 use super::port_ref::PortRef;
 use crate::mesh::{Change, PeerId, Port, PortId, ProcessRef, Token};
-use crate::runtime::Runtime;
+use crate::parts::Parts;
+use crate::random::Random;
 
 /// The token of a handle that has none.
 const NO_TOKEN: Token = 0;
@@ -57,7 +58,7 @@ impl Handle {
 
     /// Returns a handle that was decoded in this process.
     fn decoded(port: PortRef, token: Token) -> Handle {
-        let Some(runtime) = port.current_runtime() else { return Handle::new(port, Object::Gone) };
+        let Some(runtime) = port.known_runtime() else { return Handle::new(port, Object::Gone) };
         let object = if runtime.id() == port.owner() {
             runtime.registry().ports().get(port.id).map_or(Object::Gone, Object::Local)
         } else {
@@ -80,7 +81,7 @@ impl Handle {
                 NO_TOKEN
             }
             Mode::Once => {
-                let token = u64::from_le_bytes(fiber_core::random()).max(1);
+                let token = Parts::current().get::<Random>().number().max(1);
                 change(&self.0.port, Change::Sent(token));
                 token
             }
@@ -96,7 +97,7 @@ impl Handle {
 
 /// Changes the holders of an object, at its owner.
 fn change(port: &PortRef, change: Change) {
-    match Runtime::current() {
+    match port.known_runtime() {
         Some(runtime) if runtime.id() == port.owner() => {
             runtime
                 .registry()
@@ -148,7 +149,7 @@ fn is_none(token: &Token) -> bool {
 impl Serialize for Handle {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         transfer::note_handle();
-        let PortRef { session, name, owner, id } = self.0.port.clone();
+        let PortRef { session, name, owner, id, .. } = self.0.port.clone();
         Encoded { session, name, owner, id, token: self.encode_token() }.serialize(serializer)
     }
 }
@@ -156,6 +157,6 @@ impl Serialize for Handle {
 impl<'de> Deserialize<'de> for Handle {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Handle, D::Error> {
         let Encoded { session, name, owner, id, token } = Encoded::deserialize(deserializer)?;
-        Ok(Handle::decoded(PortRef { session, name, owner, id }, token))
+        Ok(Handle::decoded(PortRef::decoded(session, name, owner, id), token))
     }
 }

@@ -3,7 +3,8 @@
 use fiber_core::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 
-use super::port_ref::Response;
+use super::port_ref::{PortRef, Response};
+use super::ticket::Ticket;
 use crate::reply::Reply;
 
 /// A handle of a shared object of one type, which sends operations to it.
@@ -14,8 +15,18 @@ pub(crate) trait ObjectRef: Clone + Send + 'static {
     /// The operations of the object.
     type Operation: Send + 'static;
 
+    /// Returns the object's port.
+    fn port(&self) -> &PortRef;
+
     /// Returns the name of the object in errors.
-    fn name(&self) -> &str;
+    fn name(&self) -> &str {
+        &self.port().name
+    }
+
+    /// Returns a number for a request that may be withdrawn or released later.
+    fn ticket(&self) -> Ticket {
+        self.port().ticket()
+    }
 
     /// Sends an operation. The future is its encoded result.
     fn request(&self, operation: &Self::Operation) -> Response;

@@ -9,6 +9,7 @@ use fiber_core::{Error, ExitReason, ProcessId, Result};
 use fiber_transport::Received;
 use tokio::sync::oneshot;
 
+use super::ticket::Ticket;
 use crate::mesh::{
     self, Answer, CallFailure, Change, Channel, Payload, Pending, PortId, ProcessRef, Unanswered,
     Waiter,
@@ -16,13 +17,24 @@ use crate::mesh::{
 use crate::runtime::Runtime;
 
 /// The process of a port, its number there, and its name in errors.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct PortRef {
+    /// This process's runtime, if it was of the port's session when the reference was made.
+    runtime: Option<&'static Runtime>,
     pub(crate) session: u64,
     pub(crate) name: Arc<str>,
     pub(crate) owner: ProcessRef,
     pub(crate) id: PortId,
 }
+
+/// Two references are equal if they lead to the same port.
+impl PartialEq for PortRef {
+    fn eq(&self, other: &PortRef) -> bool {
+        (self.id, self.session, &self.owner) == (other.id, other.session, &other.owner)
+    }
+}
+
+impl Eq for PortRef {}
 
 impl PortRef {
     /// Returns a reference to a port of this process.
@@ -31,7 +43,14 @@ impl PortRef {
     /// As [`Runtime::address_now`].
     pub(crate) fn local(runtime: &'static Runtime, name: &str, id: PortId) -> Result<PortRef> {
         let owner = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
-        Ok(PortRef { session: runtime.session(), name: name.into(), owner, id })
+        let (session, name) = (runtime.session(), name.into());
+        Ok(PortRef { runtime: Some(runtime), session, name, owner, id })
+    }
+
+    /// Returns a reference that has come to this process.
+    pub(crate) fn decoded(session: u64, name: Arc<str>, owner: ProcessRef, id: PortId) -> PortRef {
+        let runtime = Runtime::current().filter(|runtime| runtime.session() == session);
+        PortRef { runtime, session, name, owner, id }
     }
 
     /// Returns the process that owns the port.
@@ -39,9 +58,10 @@ impl PortRef {
         self.owner.id
     }
 
-    /// Returns this process's runtime, if there is one and it is of the port's session.
-    pub(crate) fn current_runtime(&self) -> Option<&'static Runtime> {
-        Runtime::current().filter(|runtime| runtime.session() == self.session)
+    /// Returns this process's runtime, if there was one when the reference was made and it is of
+    /// the port's session.
+    pub(crate) fn known_runtime(&self) -> Option<&'static Runtime> {
+        self.runtime
     }
 
     /// Returns this process's runtime, started if need be.
@@ -49,7 +69,13 @@ impl PortRef {
     /// # Errors
     /// As [`Runtime::of_session`].
     pub(crate) fn runtime(&self) -> Result<&'static Runtime> {
-        Runtime::of_session(self.session, &self.name)
+        self.runtime.map_or_else(|| Runtime::of_session(self.session, &self.name), Ok)
+    }
+
+    /// Returns a number for a request that may be withdrawn or released later.
+    pub(crate) fn ticket(&self) -> Ticket {
+        // Without a runtime, the request itself fails.
+        Ticket(self.runtime().map_or(0, |runtime| runtime.mesh().next_ticket()))
     }
 
     /// Sends a change of the port's holders. `then` runs when the owner has applied it, or is gone.

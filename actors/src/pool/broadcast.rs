@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 use fiber_core::codec::EncodedValue;
@@ -15,6 +15,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::state::PoolState;
+use crate::parts::Parts;
+use crate::random::Random;
 
 /// A handle to a value that every worker of a pool has: see
 /// [`Pool::broadcast`](crate::Pool::broadcast).
@@ -73,7 +75,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
     pub(super) fn new(pool: Arc<PoolState>, value: T) -> Result<Broadcast<T>> {
         let mut bytes = Vec::new();
         let (blobs, keep_alive) = transfer::repeatable(|| codec::append_apart(&mut bytes, &value));
-        let id = u64::from_le_bytes(fiber_core::random());
+        let id = pool.runtime.part::<Random>().number();
         pool.send_broadcast(id, Encoded { bytes: bytes.into(), blobs: blobs? })?;
         let in_workers = Arc::new(InWorkers { id, _keep_alive: keep_alive, pool });
         let owned = Owned { value: Arc::new(value), in_workers };
@@ -108,7 +110,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
             return Ok(Arc::clone(&owned.value));
         }
         let invalid = |problem: &str| Error::invalid("Broadcast::get", problem);
-        let received = RECEIVED.get(&self.id).map(|received| Arc::clone(received.value()));
+        let received = Parts::current().get::<ReceivedValues>().get(self.id);
         let received = received.ok_or_else(|| {
             invalid(
                 "this process does not have the value: keep a handle in the process that made it \
@@ -162,15 +164,23 @@ struct Received {
     value: OnceLock<Result<Arc<dyn Any + Send + Sync>>>,
 }
 
-static RECEIVED: LazyLock<DashMap<u64, Arc<Received>>> = LazyLock::new(DashMap::new);
+/// The values that a worker has received.
+#[derive(Default)]
+pub(super) struct ReceivedValues(DashMap<u64, Arc<Received>>);
 
-pub(super) fn receive(id: u64, encoded: Encoded) {
-    let encoded = Mutex::new(Some(encoded));
-    RECEIVED.insert(id, Arc::new(Received { encoded, value: OnceLock::new() }));
-}
+impl ReceivedValues {
+    pub(super) fn insert(&self, id: u64, encoded: Encoded) {
+        let encoded = Mutex::new(Some(encoded));
+        self.0.insert(id, Arc::new(Received { encoded, value: OnceLock::new() }));
+    }
 
-pub(super) fn forget(id: u64) {
-    RECEIVED.remove(&id);
+    pub(super) fn remove(&self, id: u64) {
+        self.0.remove(&id);
+    }
+
+    fn get(&self, id: u64) -> Option<Arc<Received>> {
+        self.0.get(&id).map(|received| Arc::clone(received.value()))
+    }
 }
 
 #[cfg(test)]
@@ -182,8 +192,9 @@ mod tests {
     #[test]
     fn a_worker_has_a_value_encoded_or_decoded() {
         let id = u64::MAX;
-        receive(id, Bytes::from(codec::encode("words").unwrap()).into());
-        let has_encoded = || RECEIVED.get(&id).unwrap().encoded.lock().is_some();
+        let values: &ReceivedValues = Parts::current().get();
+        values.insert(id, Bytes::from(codec::encode("words").unwrap()).into());
+        let has_encoded = || values.get(id).unwrap().encoded.lock().is_some();
         assert!(has_encoded());
         let broadcast = Broadcast::<String> { id, owned: None, value: PhantomData };
         assert_eq!(*broadcast.get().unwrap(), "words");
@@ -191,7 +202,7 @@ mod tests {
         assert_eq!(*broadcast.get().unwrap(), "words");
         let other = Broadcast::<u32> { id, owned: None, value: PhantomData };
         assert!(other.get().unwrap_err().to_string().contains("another type"));
-        forget(id);
+        values.remove(id);
         assert!(broadcast.get().is_err());
     }
 }

@@ -9,10 +9,11 @@ use super::Pool;
 use super::controller::{self, Controller};
 use super::state::PoolState;
 use super::worker::WorkerMain;
-use crate::options::{Numbers, ProcessOptions, builder_options};
+use crate::options::{ProcessOptions, builder_options};
 use crate::process::Initializer;
 use crate::reply::Reply;
 use crate::runtime::{HostGroup, Runtime};
+use crate::stats::Sources;
 
 /// A builder that configures a [`Pool`]. [`Pool::builder`] returns one.
 ///
@@ -186,7 +187,6 @@ impl PoolBuilder {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn build(self) -> Result<Pool> {
-        static NUMBERS: Numbers = Numbers::new();
         let runtime = Runtime::get()?;
         let config = runtime.config();
         let bounds = self.scale.unwrap_or_else(|| {
@@ -204,7 +204,7 @@ impl PoolBuilder {
             return invalid("`threads_per_worker` and `tasks_per_worker` must be at least 1");
         }
         let per_job = self.options.processes_per_job(config)?;
-        let name = self.options.name_or_numbered("pool", &NUMBERS);
+        let name = self.options.name_or_numbered("pool");
         let max_message = config.max_message.as_u64() as usize;
         let worker_main = WorkerMain {
             pool: name.clone(),
@@ -219,7 +219,7 @@ impl PoolBuilder {
         #[cfg(feature = "simulation")]
         let group = if self.simulated { HostGroup::simulated } else { group };
         let spec = controller::PoolSpec {
-            output: self.options.output_mode(config),
+            output: self.options.output(config),
             meta: self.options.meta,
             worker_main,
             quota: self.tasks_per_worker,
@@ -233,7 +233,8 @@ impl PoolBuilder {
             );
             PoolState::new(runtime, name, max_message, controller)
         });
-        crate::stats::register(&state);
+        runtime.part::<Sources>().register(&state);
+        runtime.on_drain(&state);
         Ok(Pool::of(state))
     }
 

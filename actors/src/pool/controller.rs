@@ -13,8 +13,11 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture};
-use fiber_core::{ExitReason, Meta, OutputMode, PoolEndReason};
+use actix::{
+    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture,
+};
+use fiber_backends::ChildOutput;
+use fiber_core::{ExitReason, Meta, PoolEndReason};
 use tokio::sync::oneshot;
 
 use self::displaced::DisplacedWorkers;
@@ -27,8 +30,8 @@ use crate::supervisor::{Backoff, Supervisor, SupervisorRef};
 
 pub(super) use self::request::ControllerRequest;
 
-/// A worker that lived this long is replaced at once when it dies. Otherwise there is a growing
-/// pause.
+/// A worker that had a task or lived this long is replaced at once when it dies. Otherwise there is
+/// a growing pause.
 const RESET_AFTER: Duration = Duration::from_millis(100);
 /// The first and the longest pause between starts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
@@ -37,7 +40,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 #[derive(Clone)]
 pub(super) struct PoolSpec {
     pub(super) meta: Meta,
-    pub(super) output: OutputMode,
+    pub(super) output: ChildOutput,
     pub(super) worker_main: WorkerMain,
     /// The number of tasks after which a worker is replaced.
     pub(super) quota: Option<u64>,
@@ -135,8 +138,11 @@ impl Controller {
             Ok(supervisor) => controller.supervisor_started(supervisor, context),
             Err(error) => controller.fail(error.to_string()),
         }));
-        context.run_interval(super::stats::INTERVAL, |controller, _| {
-            if let Some(pool) = controller.pool.upgrade() {
+        context.run_interval(super::stats::INTERVAL, |controller, context| {
+            if matches!(controller.phase, Phase::Ended) {
+                // The interval would keep the actor alive.
+                context.stop();
+            } else if let Some(pool) = controller.pool.upgrade() {
                 pool.note_progress();
             }
         });
@@ -179,7 +185,7 @@ impl Controller {
 
     /// Lets those go on who wait for the end of the workers, and the workers' hosts end.
     fn answer_joining(&mut self) {
-        self.spec.hosts.close();
+        self.spec.hosts.close(self.runtime);
         for done in self.joining.drain(..) {
             let _ = done.send(());
         }

@@ -7,7 +7,6 @@
 
 mod call_function;
 mod found;
-mod journals;
 mod recording;
 mod task_keys;
 
@@ -17,21 +16,21 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use fiber_core::blob::Blobs;
 use fiber_core::{Error, Meta, Result};
-use fiber_journal::{CallKeys, Journal, Outcome, Store, TaskKey};
+use fiber_journal::{CallFunction, CallKeys, Journal, Journals, Outcome, Store, TaskKey};
 use parking_lot::Mutex;
 
 use self::found::Found;
-use self::journals::OpenJournal;
 use self::task_keys::TaskKeys;
 use super::exchange::Exchange;
 use super::state::{Cancellation, PoolState};
+use crate::runtime::Runtime;
 
-pub(super) use self::call_function::{CallForm, CallFunction};
+pub(super) use self::call_function::called;
 
 /// The journal of a pool's handle, which its first call opens.
 pub(super) struct JournalOption {
     journal: Journal,
-    open: OnceLock<Arc<OpenJournal>>,
+    open: OnceLock<Arc<Store>>,
 }
 
 impl fmt::Debug for JournalOption {
@@ -63,22 +62,25 @@ impl JournalOption {
                  it has started: record the call there whose task makes this one",
             ));
         }
-        let open = match self.open.get() {
-            Some(open) => open,
+        let store = match self.open.get() {
+            Some(store) => store,
             None => {
-                let opened = OpenJournal::of(&self.journal, pool.runtime.config())?;
+                let path = self.journal.path(pool.runtime.config())?;
+                let journals: &Journals = pool.runtime.part();
+                let opened = journals.open_for_calls(&path, &self.journal)?;
                 self.open.get_or_init(|| opened)
             }
         };
-        let id = open.begin_call(&self.journal, function)?;
+        let id = store.begin_call(&self.journal, function)?;
         Ok(Arc::new(DurableCall {
             id,
-            call_keys: open.store.keys(id),
-            store: Arc::clone(&open.store),
+            call_keys: store.keys(id),
+            store: Arc::clone(store),
             keeps_failures: self.journal.keeps_failures(),
             keys: TaskKeys::default(),
             found: Mutex::default(),
             delivered: AtomicU64::new(0),
+            runtime: pool.runtime,
             pool: Arc::downgrade(pool),
             meta,
         }))
@@ -97,6 +99,7 @@ pub(super) struct DurableCall {
     found: Mutex<Found>,
     /// How many recorded outcomes were delivered.
     delivered: AtomicU64,
+    runtime: &'static Runtime,
     pool: Weak<PoolState>,
     /// The resources of the workers, which start with the first task that has to run.
     pub(super) meta: Meta,

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fiber_core::blob::Blobs;
-use fiber_core::value_memory::Stored;
+use fiber_core::value_memory::{self, Stored};
 use fiber_core::{Error, Result};
 use fiber_journal::TaskKey;
 use parking_lot::{Condvar, Mutex};
@@ -36,6 +37,7 @@ pub(crate) struct Exchange {
     /// Wakes the feeder.
     room: Condvar,
     feeder_waits: AtomicBool,
+    has_warned: AtomicBool,
     released: AtomicU64,
     /// How many tasks are worth a message of their own while a worker is idle.
     run_size: AtomicU64,
@@ -47,6 +49,9 @@ pub(crate) struct Exchange {
     /// Where outcomes are recorded before they are delivered, in a durable call.
     pub(super) durable: Option<Arc<DurableCall>>,
 }
+
+/// How long the feeder waits for memory before a warning says so.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// Encoded tasks that are not submitted.
 #[derive(Default)]
@@ -113,6 +118,7 @@ impl Exchange {
             inbox: Mutex::default(),
             room: Condvar::new(),
             feeder_waits: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
             released: AtomicU64::new(0),
             run_size: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
@@ -330,10 +336,32 @@ impl Exchange {
     pub(super) fn wait_for_room(&self, fed: u64, least: u64) {
         let mut inbox = self.inbox.lock();
         self.feeder_waits.store(true, Ordering::SeqCst);
+        let mut slow_at = Some(Instant::now() + SLOW);
         while !self.has_room(fed, least) && !self.is_stopped() {
-            self.room.wait(&mut inbox);
+            match slow_at {
+                Some(slow) if Instant::now() < slow => {
+                    self.room.wait_until(&mut inbox, slow);
+                }
+                Some(_) => {
+                    slow_at = None;
+                    self.warn_of_memory();
+                }
+                None => self.room.wait(&mut inbox),
+            }
         }
         self.feeder_waits.store(false, Ordering::SeqCst);
+    }
+
+    /// Says once why the call is slow: other calls, queues or arrays take the memory of values.
+    fn warn_of_memory(&self) {
+        if value_memory::is_full() && !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the call of {} hands out few tasks at a time: values take all the memory that \
+                 they may ({}). Take results that wait, drop arrays, or raise `FIBER_VALUE_MEMORY`",
+                self.function,
+                value_memory::value_memory()
+            );
+        }
     }
 
     fn ahead(&self, fed: u64) -> u64 {

@@ -65,6 +65,7 @@ struct Group {
     bars: Vec<ProgressBar>,
 }
 
+/// One for the process, as its terminal is.
 static GROUP: Mutex<Option<Group>> = Mutex::new(None);
 
 impl Group {

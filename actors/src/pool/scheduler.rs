@@ -228,6 +228,8 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         }
         self.remove_if_done(results.call);
         self.fill(id, effects);
+        // A worker that takes no more tasks leaves those that run again to the others.
+        self.dispatch(effects);
         self.retire_if_done(id, effects);
     }
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use actix::Recipient;
+use fiber_core::stacks::ThreadStack;
 use fiber_core::stats::TaskName;
-use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, codec};
+use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, codec, on_a_thread};
 use fiber_transport::Received;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -15,17 +16,26 @@ use tokio::sync::watch;
 use super::controller::ControllerRequest;
 use super::exchange::Exchange;
 use super::run::{CallId, Run};
-use super::scheduler::{Completion, Drain, Effects, MIN_PENDING, Scheduler, Usage};
+use super::scheduler::{Completion, Drain, Effects, MIN_PENDING, Scheduler, Usage, WorkerId};
 use super::stats::History;
 use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
 use super::worker_handle::Worker;
-use crate::runtime::{ProcessCommand, Runtime, is_draining};
-use crate::stats::{RecordedTasks, Registration, Unfit};
-use crate::timeline;
+#[cfg(feature = "simulation")]
+use crate::runtime::simulation::Trace;
+use crate::runtime::{DrainHook, ProcessCommand, Runtime, Unfit, set_names};
+use crate::stats::Registration;
+use crate::timeline::Timeline;
 
 /// How long a worker without tasks keeps a broadcast value that was dropped.
 const LINGER: Duration = Duration::from_millis(100);
+
+/// How long a task that ran past its timeout goes on while the functions on its stack get names.
+/// That takes 20 ms in a release build, but 0.3 s in a large one without optimisation, and 1 s if
+/// three times as many threads want to run as there are cores.
+const NAMES_LIMIT: Duration = Duration::from_secs(10);
+/// An error shows at most this many frames of a task.
+const MOST_FRAMES: usize = 64;
 
 /// How a cancelled call's running tasks end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +44,25 @@ pub(crate) enum Cancellation {
     KillWorkers,
 }
 
+/// The number of the last call of any pool: the timeline and errors name calls by their numbers.
+#[derive(Default)]
+pub(super) struct CallNumbers(AtomicU64);
+
+impl CallNumbers {
+    pub(super) fn next(&self) -> CallId {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
 /// The state of a pool.
 pub(crate) struct PoolState {
     pub(super) runtime: &'static Runtime,
+    pub(super) timeline: &'static Timeline,
+    #[cfg(feature = "simulation")]
+    trace: Option<&'static Trace>,
+    pub(super) calls: &'static CallNumbers,
+    /// The number of the last worker.
+    pub(super) last_worker: AtomicU64,
     pub(super) name: String,
     pub(super) max_message: usize,
     pub(super) scheduler: Mutex<Scheduler<Arc<Worker>, Arc<Exchange>>>,
@@ -83,6 +109,11 @@ impl PoolState {
     ) -> PoolState {
         PoolState {
             runtime,
+            timeline: runtime.part(),
+            #[cfg(feature = "simulation")]
+            trace: Trace::of(runtime),
+            calls: runtime.part(),
+            last_worker: AtomicU64::new(0),
             name,
             max_message,
             scheduler: Mutex::new(Scheduler::new()),
@@ -118,7 +149,7 @@ impl PoolState {
     }
 
     pub(super) fn ensure_started(&self, meta: Meta) {
-        if !is_draining() && !self.started.swap(true, Ordering::AcqRel) {
+        if !self.runtime.is_draining() && !self.started.swap(true, Ordering::AcqRel) {
             self.controller.do_send(ControllerRequest::Start(meta));
         }
     }
@@ -160,6 +191,10 @@ impl PoolState {
     }
 
     fn perform(&self, effects: Effects<Arc<Worker>, Arc<Exchange>>) {
+        #[cfg(feature = "simulation")]
+        if let Some(trace) = self.trace {
+            effects.note_in(trace, &self.name);
+        }
         for (worker, assignment) in effects.assignments {
             worker.assign(assignment);
         }
@@ -259,30 +294,35 @@ impl PoolState {
     }
 
     /// Removes a worker whose process has ended.
-    pub(super) fn lost(&self, worker: &Worker, exit: &Exit) {
-        let (count, died_unused) = self.with_scheduler(|scheduler, effects| {
+    pub(super) fn lost(&self, worker: &Worker, exit: &Exit) -> Usage {
+        let (count, usage, was_asked, died_unused) = self.with_scheduler(|scheduler, effects| {
             let usage = scheduler.lost(worker.id, exit, effects);
+            let was_asked = effects.losses.iter().any(|(_, _, loss)| {
+                matches!(loss.draining, Some(Drain::Superfluous | Drain::Terminating))
+            });
             let died_unused = usage == Usage::Unused
+                && !was_asked
                 && worker.is_young()
                 && !scheduler.any_used_or(|other| !other.is_young());
-            (scheduler.workers(), died_unused)
+            (scheduler.workers(), usage, was_asked, died_unused)
         });
         self.readiness.send_modify(|readiness| readiness.ready = count);
         if exit.reason.is_displacement() {
             self.controller.do_send(ControllerRequest::Displaced(exit.reason.clone()));
         } else if died_unused {
             self.controller.do_send(ControllerRequest::DiedUnused(exit.to_string()));
-        } else {
+        } else if usage == Usage::Used || !was_asked {
             self.controller.do_send(ControllerRequest::Worked);
         }
+        usage
     }
 
     /// Handles a message from a worker.
-    pub(super) fn receive(&self, worker: &Worker, message: Received) {
+    pub(super) fn receive(self: &Arc<PoolState>, worker: &Worker, message: Received) {
         let id = worker.id;
         match FromWorker::read(message) {
             Ok(FromWorker::Results(results)) => {
-                if timeline::is_on() {
+                if self.timeline.is_on() {
                     self.record(worker, &results);
                 }
                 self.with_scheduler(|scheduler, effects| scheduler.complete(id, results, effects));
@@ -296,7 +336,7 @@ impl PoolState {
                     scheduler.note_long_running(id, call, index, since)
                 }
                 WorkerEvent::Overdue { call, index, stack } => {
-                    scheduler.overdue(id, call, index, stack, effects)
+                    self.kill_overdue(id, (call, index), stack)
                 }
                 WorkerEvent::RunsCancelled => scheduler.runs_cancelled(id, effects),
                 WorkerEvent::Terminating => {
@@ -313,6 +353,27 @@ impl PoolState {
                     .send(ProcessCommand::Kill(ExitReason::LinkLost(error.to_string())));
             }
         }
+    }
+
+    /// Kills a worker that runs a task past its timeout, once the functions on the task's stack
+    /// have names.
+    fn kill_overdue(
+        self: &Arc<PoolState>,
+        worker: WorkerId,
+        (call, index): (CallId, u64),
+        stack: Option<Box<ThreadStack>>,
+    ) {
+        let pool = Arc::downgrade(self);
+        self.runtime.spawn(move || async move {
+            let stack = match stack {
+                Some(stack) => on_a_thread(move || with_names(*stack)).await.ok(),
+                None => None,
+            };
+            let Some(pool) = pool.upgrade() else { return };
+            pool.with_scheduler(|scheduler, effects| {
+                scheduler.overdue(worker, call, index, stack, effects);
+            });
+        });
     }
 
     pub(super) fn send_broadcast(&self, id: u64, value: Received) -> Result<()> {
@@ -360,7 +421,7 @@ impl PoolState {
     }
 }
 
-impl RecordedTasks for PoolState {
+impl DrainHook for PoolState {
     fn drain(&self) {
         let (callers, workers) =
             self.with_scheduler(|scheduler, _| (scheduler.halt(), scheduler.handles()));
@@ -391,4 +452,12 @@ impl RecordedTasks for PoolState {
     fn is_recording(&self) -> bool {
         self.recording.load(Ordering::SeqCst) > 0
     }
+}
+
+/// Names the functions on the stack of an overdue task.
+fn with_names(mut stack: ThreadStack) -> Box<ThreadStack> {
+    if let Err(problem) = set_names(&mut stack, NAMES_LIMIT) {
+        tracing::warn!("on the stack of a task that ran past its timeout, {problem}");
+    }
+    Box::new(stack.shortened(MOST_FRAMES))
 }

@@ -12,8 +12,8 @@ use super::scheduler::{Drain, Loss, WorkerFigures, function_name};
 use super::state::{Phase, PoolState};
 use super::wire::Results;
 use super::worker_handle::Worker;
-use crate::stats::{RecordedTasks, Registration, Source, emit, note_ended, subscribe};
-use crate::timeline::{self, Ran, What};
+use crate::stats::{Events, Registration, Source, Sources};
+use crate::timeline::{Ran, What};
 
 /// How often a pool notes its progress and looks for stragglers.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
@@ -99,7 +99,7 @@ impl Pool {
     /// ```
     pub fn on_event(&self, mut handle: impl FnMut(&Event) + Send + 'static) {
         let (state, name) = (Arc::downgrade(self.state()), self.name().to_string());
-        subscribe(move |event| {
+        self.state().runtime.part::<Events>().subscribe(move |event| {
             if state.strong_count() == 0 {
                 return false;
             }
@@ -119,19 +119,20 @@ impl Source for PoolState {
     fn report(&self, process: ProcessId, report: &mut Report) {
         report.pools.push(self.stats(process));
     }
-
-    fn recorded_tasks(&self) -> Option<&dyn RecordedTasks> {
-        Some(self)
-    }
 }
 
 impl Drop for PoolState {
     fn drop(&mut self) {
-        note_ended(|| self.stats(self.runtime.id()));
+        self.runtime.part::<Sources>().note_ended(|| self.stats(self.runtime.id()));
+        self.runtime.forget_drained();
     }
 }
 
 impl PoolState {
+    fn emit(&self, event: EventKind) {
+        self.runtime.part::<Events>().emit(event);
+    }
+
     fn stats(&self, process: ProcessId) -> PoolStats {
         let phase = match *self.phase.lock() {
             Phase::Open => PoolPhase::Open,
@@ -179,14 +180,14 @@ impl PoolState {
                 self.name,
                 straggler.worker.place
             );
-            emit(EventKind::Straggler { pool: self.name.clone(), worker, task, ran, usual });
+            self.emit(EventKind::Straggler { pool: self.name.clone(), worker, task, ran, usual });
         }
     }
 
     /// Records what a worker has run.
     pub(super) fn record(&self, worker: &Worker, results: &Results) {
         let function = self.scheduler.lock().caller(results.call).map(|caller| caller.function);
-        timeline::record(What::Ran(Ran {
+        self.timeline.record(What::Ran(Ran {
             pool: self.name.clone(),
             worker: worker.child.clone(),
             thread: results.thread,
@@ -201,7 +202,7 @@ impl PoolState {
 
     pub(super) fn worker_started(&self, worker: &Worker) {
         let (pool, child, place) = (self.name.clone(), worker.child.clone(), worker.place.clone());
-        emit(EventKind::WorkerStarted { pool, worker: child, place });
+        self.emit(EventKind::WorkerStarted { pool, worker: child, place });
     }
 
     pub(super) fn worker_ended(&self, worker: &Worker, exit: Exit, loss: Loss) {
@@ -214,9 +215,9 @@ impl PoolState {
         }
         for (task, since) in loss.running {
             let (pool, worker) = (self.name.clone(), worker.child.clone());
-            timeline::record(What::Cut { pool, worker, task, since });
+            self.timeline.record(What::Cut { pool, worker, task, since });
         }
-        emit(EventKind::WorkerEnded {
+        self.emit(EventKind::WorkerEnded {
             pool: self.name.clone(),
             worker: worker.child.clone(),
             place: worker.place.clone(),
@@ -229,7 +230,7 @@ impl PoolState {
 
     pub(super) fn task_abandoned(&self, task: TaskName, workers: u32, exit: &Exit) {
         let (pool, exit) = (self.name.clone(), exit.clone());
-        emit(EventKind::TaskAbandoned { pool, task, workers, exit });
+        self.emit(EventKind::TaskAbandoned { pool, task, workers, exit });
     }
 }
 

@@ -1,18 +1,17 @@
 //! The start of calls.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use fiber_core::{Error, Portable, Result, TypedEntry, shortage};
+use fiber_journal::CallForm;
 
 use super::Pool;
 use super::batch::Order;
 use super::calls::Accepted;
-use super::durable::{CallForm, CallFunction};
+use super::durable::called;
 use super::exchange::Exchange;
 use super::feeder::{encode, feed, feed_one, feed_one_durable, submit_while_blocked};
 use super::state::Cancellation;
-use crate::runtime::{is_draining, note_durable_call};
 use crate::timeline::CallRecord;
 
 impl Pool {
@@ -68,7 +67,11 @@ impl Pool {
             let state = Arc::clone(self.state());
             let (feeding, pool) = (Arc::clone(&exchange), Arc::clone(&state));
             let feeder = std::thread::Builder::new().name("fiber-feed".into());
-            match feeder.spawn(move || feed(&pool, &feeding, items)) {
+            let run = move || {
+                let _entered = pool.runtime.parts().enter();
+                feed(&pool, &feeding, items);
+            };
+            match feeder.spawn(run) {
                 Ok(_) => {
                     let (pool, fed) = (Arc::downgrade(&state), Arc::clone(&exchange));
                     state.runtime.spawn(move || submit_while_blocked(pool, fed));
@@ -92,25 +95,24 @@ impl Pool {
         order: Order,
         form: CallForm,
     ) -> Result<Arc<Exchange>> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         let state = self.state();
         let durable = match &self.journal {
             None => None,
             Some(journal) => {
                 state.check_open(&state.phase.lock())?;
-                let called = CallFunction::of(&function, form);
+                let called = called(&function, form);
                 Some(journal.begin(state, &called, function.meta)?)
             }
         };
         let TypedEntry { entry, meta, .. } = function;
         let is_durable = durable.is_some();
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let record = CallRecord::begin(&state.name, id, entry.name());
-        let (runtime, name) = (state.runtime, entry.name());
+        let id = state.calls.next();
+        let (runtime, name) = (state.runtime, entry.display_name());
+        let record = CallRecord::begin(state.timeline, &state.name, id, name);
         let exchange = Exchange::new(runtime, id, name, order, self.buffer, record, durable);
         if is_durable {
-            note_durable_call();
-            if is_draining() {
+            runtime.note_durable_call();
+            if runtime.is_draining() {
                 exchange.stop();
             }
         }

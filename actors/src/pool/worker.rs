@@ -27,9 +27,10 @@ use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use super::broadcast;
+use super::broadcast::ReceivedValues;
 use super::run::{CallId, push_item};
 use super::wire::{Assignment, FromWorker, PoolCommand, ResultRun, Results, ToWorker, WorkerEvent};
+use crate::objects::Attachments;
 use crate::process::Initializer;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain, telemetry};
 use executor::ExecutorState;
@@ -51,6 +52,8 @@ pub(crate) struct WorkerMain {
 /// The state that the executors of a worker share.
 struct WorkQueue {
     link: Arc<dyn Link>,
+    attachments: &'static Attachments,
+    values: &'static ReceivedValues,
     work: Mutex<Work>,
     /// Whether this worker starts no more tasks, because SIGTERM asked it or its program to end. It
     /// is set under the lock of `work`.
@@ -85,6 +88,8 @@ impl ChildMain for WorkerMain {
     fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
         let queue = Arc::new(WorkQueue {
             link,
+            attachments: runtime.part(),
+            values: runtime.part(),
             work: Mutex::default(),
             draining: AtomicBool::new(false),
             ending: AtomicBool::new(false),
@@ -137,8 +142,8 @@ impl WorkQueue {
     fn receive(&self, message: Received) {
         match ToWorker::read(message) {
             Ok(ToWorker::Assignment(assignment)) => self.accept(assignment),
-            Ok(ToWorker::Broadcast { id, value }) => broadcast::receive(id, value),
-            Ok(ToWorker::Command(PoolCommand::DropBroadcast { id })) => broadcast::forget(id),
+            Ok(ToWorker::Broadcast { id, value }) => self.values.insert(id, value),
+            Ok(ToWorker::Command(PoolCommand::DropBroadcast { id })) => self.values.remove(id),
             Ok(ToWorker::Command(PoolCommand::Cancel { call, kill })) => self.cancel(call, kill),
             Ok(ToWorker::Command(PoolCommand::Return { call })) => self.return_call(call),
             Ok(ToWorker::Command(PoolCommand::Drain)) => self.drain(),

@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use super::child_main::ProcessMain;
 use super::start::{PendingProcess, ProcessSpec, ProcessStart};
 use super::{Process, ProcessHandle};
-use crate::options::{Numbers, ProcessOptions, builder_options};
+use crate::options::{ProcessOptions, builder_options};
 use crate::runtime::Runtime;
 use crate::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef, check_name};
 
@@ -61,6 +61,7 @@ impl ProcessBuilder {
     /// assert_eq!(process.wait()?, 3);
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn spawn<F, A, M, N>(self, function: F, args: A) -> Process<<F::Output as Output<N>>::Value>
     where
         F: Function<A, M, Output: Output<N>>,
@@ -84,6 +85,7 @@ impl ProcessBuilder {
     /// let process = Process::builder().try_spawn(size, "/no/such/file".to_string());
     /// assert!(process.wait().unwrap_err().to_string().contains("No such file"));
     /// ```
+    #[track_caller]
     pub fn try_spawn<F, A, M, N>(
         self,
         function: F,
@@ -125,6 +127,7 @@ impl ProcessBuilder {
     /// app.stop().wait()?;
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn child<F, A, M, N>(self, function: F, args: A) -> Result<ChildSpec>
     where
         F: Function<A, M, Output: Termination<N>>,
@@ -146,12 +149,11 @@ impl ProcessBuilder {
             Ok(spec) => start(name, spec),
             Err(error) => ProcessHandle::not_spawned(name, error),
         };
-        Process::new(handle, function.entry.name())
+        Process::new(handle, function.entry.display_name())
     }
 
     fn named(self) -> (String, ProcessOptions) {
-        static NUMBERS: Numbers = Numbers::new();
-        (self.options.name_or_numbered("process", &NUMBERS), self.options)
+        (self.options.name_or_numbered("process"), self.options)
     }
 }
 
@@ -168,10 +170,12 @@ fn spec<A: Portable, T>(
     let limit = runtime.config().max_message.as_u64();
     let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
     let arguments = arguments?;
-    codec::check_size(arguments.size(), limit, || format!("the arguments of `{}`", entry.name()))?;
+    codec::check_size(arguments.size(), limit, || {
+        format!("the arguments of `{}`", entry.display_name())
+    })?;
     Ok(ProcessSpec {
         runtime,
-        output: options.output_mode(runtime.config()),
+        output: options.output(runtime.config()),
         meta: options.meta.or(function.meta),
         process_main: ProcessMain { entry: entry.reference(), limit },
         arguments,
@@ -182,9 +186,9 @@ fn spec<A: Portable, T>(
 /// Adds a process to the supervisor of this program's spawned processes.
 fn start(name: String, spec: ProcessSpec) -> ProcessHandle {
     // Names of spawned processes may repeat; those of a supervisor's children may not.
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    let child_name = format!("{name} #{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let runtime = spec.runtime;
+    let number = runtime.part::<SpawnedProcesses>().last.fetch_add(1, Ordering::Relaxed) + 1;
+    let child_name = format!("{name} #{number}");
     let pending = PendingProcess::new(name, spec);
     let status = Arc::clone(pending.status());
     let child = ChildSpec::new(child_name, ProcessStart::Once(Some(pending)))
@@ -203,10 +207,15 @@ fn start(name: String, spec: ProcessSpec) -> ProcessHandle {
     ProcessHandle::new(status)
 }
 
+/// The processes that a session has spawned in this one.
+#[derive(Default)]
+struct SpawnedProcesses {
+    last: AtomicU64,
+    supervisor: OnceCell<SupervisorRef>,
+}
+
 /// Returns the supervisor of spawned processes, which the first of them starts.
 async fn spawned_processes(runtime: &'static Runtime) -> Result<&'static SupervisorRef> {
-    static SUPERVISOR: OnceCell<SupervisorRef> = OnceCell::const_new();
-    SUPERVISOR
-        .get_or_try_init(|| Supervisor::builder("processes").start_on(runtime.arbiter()))
-        .await
+    let start = || Supervisor::builder("processes").start_on(runtime.arbiter());
+    runtime.part::<SpawnedProcesses>().supervisor.get_or_try_init(start).await
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::one_task::OneTask;
 use crate::endpoint::MAIN;
-use crate::objects::wait_until_attached;
+use crate::objects::Attachments;
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 
 /// The exit code of a process whose function panicked, the same as of any Rust program.
@@ -27,8 +27,9 @@ pub(crate) struct ProcessMain {
 }
 
 impl ChildMain for ProcessMain {
-    fn start(self, _: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
+    fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
         let progress = Arc::new(Progress::default());
+        let attachments: &'static Attachments = runtime.part();
         let receiving = Arc::clone(&progress);
         let receive = move |message| match message {
             ParentMessage::Data(arguments) => receiving.begin(arguments.into()),
@@ -51,9 +52,9 @@ impl ChildMain for ProcessMain {
             // The parent may kill this process as soon as it has the outcome.
             flush_output();
             let (outcome, value) = task.outcome.expect("a task that has run has an outcome");
-            let (outcome, value) = within_limit(self.limit, entry.name(), outcome, value);
+            let (outcome, value) = within_limit(self.limit, outcome, value);
             let code = exit_code(outcome, &value.bytes);
-            wait_until_attached();
+            attachments.wait_until_confirmed();
             let head = vec![MAIN, u8::from(outcome == Outcome::Failure)];
             let _ = link.send(Message::with_value(head, value));
             progress.wait_for_end();
@@ -112,14 +113,8 @@ impl Progress {
 }
 
 /// Replaces an outcome that is larger than `limit` by a failure that says so.
-fn within_limit(
-    limit: u64,
-    function: &str,
-    outcome: Outcome,
-    value: EncodedValue,
-) -> (Outcome, EncodedValue) {
-    let what = || format!("the result of `{function}`");
-    let Err(problem) = codec::check_size(value.size(), limit, what) else {
+fn within_limit(limit: u64, outcome: Outcome, value: EncodedValue) -> (Outcome, EncodedValue) {
+    let Err(problem) = codec::check_size(value.size(), limit, || "its result".into()) else {
         return (outcome, value);
     };
     let failure = Failure::new(FailureKind::Result, problem);

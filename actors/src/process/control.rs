@@ -6,8 +6,20 @@ use std::rc::Rc;
 use fiber_core::ExitReason;
 use tokio::sync::mpsc;
 
-use crate::runtime::ProcessCommand;
-use crate::supervisor::Control;
+use crate::runtime::{ProcessCommand, StartedChild};
+use crate::supervisor::{Control, Running};
+
+/// Waits until a child of a supervisor is ready.
+///
+/// # Errors
+/// Why it has ended before.
+pub(crate) async fn running(
+    child: StartedChild,
+    control: impl Control + 'static,
+) -> Result<Running, ExitReason> {
+    let (place, exited) = child.ready().await?;
+    Ok(Running::new(control, exited).place(place))
+}
 
 /// Asks a process to end when its work is done. If it is dropped, it kills the process.
 pub(crate) struct ProcessControl(pub(crate) mpsc::UnboundedSender<ProcessCommand>);

@@ -8,8 +8,9 @@ use fiber_transport::Received;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
+use crate::parts::Parts;
 use crate::reply::Reply;
-use crate::runtime::ProcessCommand;
+use crate::runtime::{ProcessCommand, Runtime};
 
 /// A handle of a process, without the type of its result.
 ///
@@ -246,11 +247,13 @@ impl ProcessStatus {
     }
 }
 
-static CHILDREN: Mutex<Vec<Weak<ProcessStatus>>> = Mutex::new(Vec::new());
+/// The processes that a session has started in this one, and some that have ended.
+#[derive(Default)]
+struct StartedProcesses(Mutex<Vec<Weak<ProcessStatus>>>);
 
 /// Adds a process to the [active children](active_children), and removes those that have ended.
-pub(super) fn register(status: &Arc<ProcessStatus>) {
-    let mut children = CHILDREN.lock();
+pub(super) fn register(runtime: &Runtime, status: &Arc<ProcessStatus>) {
+    let mut children = runtime.part::<StartedProcesses>().0.lock();
     children.retain(|child| {
         child
             .upgrade()
@@ -278,6 +281,7 @@ pub(super) fn register(status: &Arc<ProcessStatus>) {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub fn active_children() -> Vec<ProcessHandle> {
-    let children: Vec<_> = CHILDREN.lock().iter().filter_map(Weak::upgrade).collect();
+    let started = Parts::current().get::<StartedProcesses>();
+    let children: Vec<_> = started.0.lock().iter().filter_map(Weak::upgrade).collect();
     children.into_iter().map(ProcessHandle::new).filter(ProcessHandle::is_alive).collect()
 }

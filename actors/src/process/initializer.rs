@@ -2,7 +2,7 @@
 
 use fiber_core::at_exit::flush_output;
 use fiber_core::codec::EncodedValue;
-use fiber_core::entry::EntryRef;
+use fiber_core::entry::{EntryRef, TaskFn};
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{Failure, FailureKind, Outcome, Portable, Result, TypedEntry, transfer};
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,8 @@ use super::one_task::OneTask;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Initializer {
     entry: EntryRef,
+    /// The function's name for people, which only the process that made this knows.
+    name: String,
     arguments: EncodedValue,
     /// Shared objects among the arguments stay alive as long as this, in the process that starts
     /// the others.
@@ -32,6 +34,7 @@ impl Initializer {
         let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
         Ok(Initializer {
             entry: function.entry.reference(),
+            name: function.entry.display_name().into(),
             arguments: arguments?,
             _keep_alive: keep_alive,
         })
@@ -42,7 +45,7 @@ impl Initializer {
     /// # Errors
     /// A message that names the function and its failure.
     pub(crate) fn run(self) -> Result<(), String> {
-        let entry = self.entry.resolve().map_err(|error| error.to_string())?;
+        let entry = self.entry.resolve::<TaskFn>().map_err(|error| error.to_string())?;
         let mut task = OneTask::new(self.arguments);
         entry.run(&mut task);
         flush_output();
@@ -51,7 +54,7 @@ impl Initializer {
                 let failure = failure
                     .decode()
                     .unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
-                Err(format!("its initializer `{}` {failure}", entry.name()))
+                Err(format!("its initializer `{}` {failure}", self.name))
             }
             _ => Ok(()),
         }

@@ -4,23 +4,25 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use fiber_backends::ChildOutput;
 use fiber_core::codec::EncodedValue;
 use fiber_core::stats::ProcessRole;
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
-    Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, OutputMode, Portable, Result,
-    Termination, assert_captures_nothing, codec,
+    Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, Portable, Result, Termination,
+    assert_captures_nothing, codec,
 };
-use fiber_transport::Received;
+use fiber_transport::{Link, Received};
 use futures_util::future::LocalBoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::Process;
 use super::child_main::ProcessMain;
-use super::control::SignalControl;
+use super::control::{SignalControl, running};
 use super::handle::{ProcessResult, ProcessStatus, RunState, register};
 use crate::runtime::{
-    ControlMessage, JobKind, Launch, ProcessCommand, Runtime, StartRequest, launch, monitor,
+    ChildProcess, ControlMessage, InGroup, Launch, Owner, ProcessCommand, ReadyChild, Runtime,
+    StartRequest,
 };
 use crate::supervisor::{ChildContext, ChildSpec, Running, Start};
 
@@ -63,6 +65,7 @@ impl ChildSpec {
     /// app.stop().wait()?;
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn process<F, A, M, N>(name: impl Into<String>, function: F, args: A) -> Result<ChildSpec>
     where
         F: Function<A, M, Output: Termination<N>>,
@@ -79,7 +82,7 @@ impl ChildSpec {
 pub(super) struct ProcessSpec {
     pub(super) runtime: &'static Runtime,
     pub(super) meta: Meta,
-    pub(super) output: OutputMode,
+    pub(super) output: ChildOutput,
     pub(super) process_main: ProcessMain,
     pub(super) arguments: EncodedValue,
     /// Shared objects among the arguments stay alive as long as this.
@@ -120,7 +123,7 @@ pub(super) struct PendingProcess {
 impl PendingProcess {
     pub(super) fn new(name: String, spec: ProcessSpec) -> PendingProcess {
         let (status, commands) = ProcessStatus::new(name);
-        register(&status);
+        register(spec.runtime, &status);
         PendingProcess { status, commands, spec }
     }
 
@@ -129,79 +132,82 @@ impl PendingProcess {
     }
 
     async fn start(self, context: ChildContext) -> Result<Running, ExitReason> {
-        let PendingProcess { status, mut commands, spec } = self;
-        let end_guard = EndGuard(Arc::clone(&status));
+        let PendingProcess { status, commands, spec } = self;
         let ProcessSpec { runtime, meta, output, process_main, arguments, _keep_alive: keep_alive } =
             spec;
-        let launch = launch(
-            runtime,
-            Launch {
-                name: status.name.clone(),
-                role: ProcessRole::Function,
-                restarts: context.restarts(),
-                retry_creation: context.restarts() > 0,
-                meta,
-                output,
-                request: StartRequest::new(&process_main),
-                scheduling: None,
-                kind: JobKind::Process(runtime.common_hosts()),
-            },
-        );
-        tokio::pin!(launch);
-        // Commands that need the process's link wait for it.
-        let mut deferred = Vec::new();
-        let launched = loop {
-            tokio::select! {
-                launched = &mut launch => break launched,
-                Some(command) = commands.recv() => match command {
-                    ProcessCommand::Kill(reason) => break Err(Exit::new(reason, Vec::new())),
-                    command => deferred.push(command),
-                }
-            }
+        let launch = Launch {
+            name: status.name.clone(),
+            role: ProcessRole::Function,
+            restarts: context.restarts(),
+            retry_creation: context.restarts() > 0,
+            meta,
+            output,
+            request: StartRequest::new(&process_main),
+            scheduling: None,
+            source: Box::new(InGroup(runtime.common_hosts())),
         };
-        let launched = launched.map_err(|exit| {
-            let reason = match exit.reason {
-                ExitReason::NotStarted(_) => exit.start_failure(),
-                ref reason => reason.clone(),
-            };
-            status.end(exit);
-            reason
-        })?;
-        let pid = launched.info.pid;
-        let place = launched.place();
-        context.set_place(&*place);
-        for command in deferred {
-            let _ = status.commands.send(command);
-        }
-        status.state.send_replace(RunState::Running { pid });
-        // If the link is closed by now, `monitor` notices.
-        let _ = launched.connection.link.send(ProcessMain::begin(arguments));
         let stop_requested = Rc::new(Cell::new(false));
         let control = SignalControl {
             commands: status.commands.clone(),
             stop_requested: Rc::clone(&stop_requested),
         };
-        let (exited, exit) = oneshot::channel();
-        actix::spawn(async move {
-            let link = Arc::clone(&launched.connection.link);
-            let receive = |message: Received| {
-                let outcome =
-                    if message.first() == Some(&0) { Outcome::Value } else { Outcome::Failure };
-                let bytes = message.slice(message.len().min(1)..);
-                let value = Received { bytes, blobs: message.blobs };
-                *status.result.lock() = Some(ProcessResult::Finished(outcome, value));
-                // The process waits for this, so that its result arrives before its end.
-                let _ = link.send(ControlMessage::Shutdown.message());
-            };
-            let exit = monitor(runtime, launched, commands, receive).await;
-            drop(keep_alive);
-            let _ = exited.send(exit_reason(&status, &exit, stop_requested.get()));
-            status.end(exit);
-            drop(end_guard);
-        });
-        let exited =
-            async { exit.await.unwrap_or(ExitReason::LinkLost("its monitor ended".into())) };
-        Ok(Running::new(control, exited).place(place))
+        let owner = ProcessOwner {
+            context,
+            _end: EndGuard(Arc::clone(&status)),
+            status,
+            arguments: Some(arguments),
+            keep_alive,
+            link: None,
+            stop_requested,
+        };
+        let child = ChildProcess { runtime, launch, commands, owner }.start();
+        running(child, control).await
+    }
+}
+
+/// Gives a process its arguments, and takes its result.
+struct ProcessOwner {
+    context: ChildContext,
+    _end: EndGuard,
+    status: Arc<ProcessStatus>,
+    arguments: Option<EncodedValue>,
+    keep_alive: KeepAlive,
+    /// Once it is ready.
+    link: Option<Arc<dyn Link>>,
+    stop_requested: Rc<Cell<bool>>,
+}
+
+impl Owner for ProcessOwner {
+    fn ready(&mut self, ready: ReadyChild<'_>) {
+        self.context.set_place(&*ready.place);
+        self.status.state.send_replace(RunState::Running { pid: ready.info.pid });
+        if let Some(arguments) = self.arguments.take() {
+            // If the link is closed by now, the next message says so.
+            let _ = ready.link.send(ProcessMain::begin(arguments));
+        }
+        self.link = Some(Arc::clone(ready.link));
+    }
+
+    fn message(&mut self, message: Received) {
+        let outcome = if message.first() == Some(&0) { Outcome::Value } else { Outcome::Failure };
+        let bytes = message.slice(message.len().min(1)..);
+        let value = Received { bytes, blobs: message.blobs };
+        *self.status.result.lock() = Some(ProcessResult::Finished(outcome, value));
+        if let Some(link) = &self.link {
+            // The process waits for this, so that its result arrives before its end.
+            let _ = link.send(ControlMessage::Shutdown.message());
+        }
+    }
+
+    async fn ended(self, exit: Exit) -> ExitReason {
+        drop(self.keep_alive);
+        let reason = match (&self.link, &exit.reason) {
+            (None, ExitReason::NotStarted(_)) => exit.clone().start_failure(),
+            (None, reason) => reason.clone(),
+            (Some(_), _) => exit_reason(&self.status, &exit, self.stop_requested.get()),
+        };
+        self.status.end(exit);
+        reason
     }
 }
 

@@ -136,6 +136,11 @@ impl Blocks {
         self.next
     }
 
+    /// Returns the number of elements that were ever taken. One that was put back counts once.
+    pub(super) fn taken(&self) -> u64 {
+        self.fresh
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -317,6 +322,7 @@ mod tests {
             blocks.put_back(half);
         }
         assert!(blocks.begins_with_returned());
+        assert_eq!((blocks.pushed(), blocks.taken()), (10_000, 7000));
         let first = blocks.pop().unwrap();
         blocks.put_back_first(first);
         assert_eq!(drain(&mut blocks), Vec::from_iter(0..10_000));

@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 
 use super::Queue;
 use super::handle::QueueHandle;
+use super::name::QueueName;
 use super::store::Capacity;
 use crate::durable::{DurableState, ObjectKind};
-use crate::objects::made_at;
 use crate::runtime::Runtime;
 
 /// A builder that configures and makes a [`Queue`]. [`Queue::builder`] returns one.
@@ -49,7 +49,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<T> {
         QueueBuilder { name: None, capacity: None, journal: None, element: PhantomData }
     }
 
-    /// Sets the name that errors show, and by which a durable queue is found again.
+    /// Sets the name that errors, metrics and `fiber top` show, and by which a durable queue is found again.
     /// [`QueueBuilder`] has an example.
     pub fn name(mut self, name: impl Into<String>) -> QueueBuilder<T> {
         self.name = Some(name.into());
@@ -94,8 +94,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<T> {
     #[track_caller]
     pub fn build(self) -> Result<Queue<T>> {
         let name = match &self.name {
-            Some(name) => format!("the queue `{name}`"),
-            None => made_at("queue", Place::caller()),
+            Some(name) => QueueName::given(name),
+            None => QueueName::made_at("queue", Place::caller()),
         };
         let capacity = match self.capacity {
             Some(0) => {
@@ -109,9 +109,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<T> {
             Some(journal) => {
                 let (runtime, given_name) = (Runtime::get()?, self.name.as_deref());
                 let durable = DurableState::open(runtime, journal, ObjectKind::Queue, given_name)?;
-                QueueHandle::durable(runtime, &name, capacity, durable)?
+                QueueHandle::durable(runtime, name, capacity, durable)?
             }
-            None => QueueHandle::new(&name, capacity)?,
+            None => QueueHandle::new(name, capacity)?,
         };
         Ok(Queue { handle, element: PhantomData })
     }

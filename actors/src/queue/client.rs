@@ -7,7 +7,7 @@ mod receiving;
 mod sending;
 
 use std::any::Any;
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 
 use bytes::Buf;
@@ -22,8 +22,8 @@ use self::receiving::Receiving;
 use self::sending::Sending;
 use super::handle::operation_payload;
 use super::wire::{Closing, DELIVER, ENDED, Operation, PREFETCH, RECALL};
-use crate::mesh::{Payload, PeerId, Port, PortId, Request};
-use crate::objects::{Handle, PortConnection, Response, set_send_all};
+use crate::mesh::{HeldBack, Payload, PeerId, Port, PortId, Request};
+use crate::objects::{Handle, PortConnection, Response};
 use crate::runtime::Runtime;
 
 /// This process's side of a queue of another process.
@@ -50,18 +50,57 @@ const GET_ANOTHER: &str = "if the owner is alive, get another handle of the queu
 
 type State<'a> = MutexGuard<'a, ClientState>;
 
-static CLIENTS: LazyLock<DashMap<(ProcessId, PortId), Weak<Client>>> = LazyLock::new(|| {
-    at_exit(finish);
-    set_send_all(send_all);
-    DashMap::new()
-});
+/// The clients of a session in this process.
+#[derive(Default)]
+struct Clients {
+    by_queue: DashMap<(ProcessId, PortId), Weak<Client>>,
+    has_hooks: OnceLock<()>,
+}
+
+impl Clients {
+    fn of(runtime: &'static Runtime) -> &'static Clients {
+        let clients: &'static Clients = runtime.part();
+        clients.has_hooks.get_or_init(|| {
+            at_exit(|waiting_allowed| clients.finish(waiting_allowed));
+            runtime.mesh().held_back().set_send_all(|| clients.send_all());
+        });
+        clients
+    }
+
+    fn all(&self) -> Vec<Arc<Client>> {
+        self.by_queue.iter().filter_map(|client| client.upgrade()).collect()
+    }
+
+    /// Sends the frames that the clients hold back.
+    fn send_all(&self) {
+        for client in self.all() {
+            client.send_frame(&mut client.state.lock());
+        }
+    }
+
+    /// Sends all frames and returns all unused elements before this process exits. The runtime
+    /// waits for the messages to arrive.
+    fn finish(&self, waiting_allowed: bool) {
+        if !waiting_allowed {
+            return;
+        }
+        for client in self.all() {
+            let mut state = client.state.lock();
+            client.send_frame(&mut state);
+            if state.failed.is_none() {
+                client.return_unused(&mut state);
+            }
+        }
+    }
+}
 
 impl Client {
     /// Returns this process's client of a queue.
     pub(super) fn of(runtime: &'static Runtime, queue: &Handle) -> Result<Arc<Client>> {
         let key = (queue.owner(), queue.id);
+        let clients = Clients::of(runtime);
         let place = loop {
-            match CLIENTS.entry(key) {
+            match clients.by_queue.entry(key) {
                 Entry::Vacant(place) => break place,
                 Entry::Occupied(place) => {
                     if let Some(client) = place.get().upgrade() {
@@ -89,6 +128,10 @@ impl Client {
             }
         });
         Ok(client)
+    }
+
+    fn held_back(&self) -> &'static HeldBack {
+        self.runtime.mesh().held_back()
     }
 
     fn payload(&self, operation: &Operation) -> Payload {
@@ -160,14 +203,15 @@ impl Client {
         let mut state = self.state.lock();
         state.failed.get_or_insert(error);
         state.receiving.clear();
-        state.sending.clear();
+        state.sending.clear(self.held_back());
         drop(state);
         self.unregister();
     }
 
     fn unregister(&self) {
         let key = (self.queue.owner(), self.queue.id);
-        CLIENTS.remove_if(&key, |_, client| std::ptr::eq(client.as_ptr(), self));
+        let clients: &Clients = self.runtime.part();
+        clients.by_queue.remove_if(&key, |_, client| std::ptr::eq(client.as_ptr(), self));
     }
 }
 
@@ -202,32 +246,6 @@ impl Drop for Client {
         }
         self.runtime.registry().ports().close(self.port);
         self.unregister();
-    }
-}
-
-fn all() -> Vec<Arc<Client>> {
-    CLIENTS.iter().filter_map(|client| client.upgrade()).collect()
-}
-
-/// Sends the frames that the clients of this process hold back.
-fn send_all() {
-    for client in all() {
-        client.send_frame(&mut client.state.lock());
-    }
-}
-
-/// Sends all frames and returns all unused elements before this process exits. The runtime waits
-/// for the messages to arrive.
-fn finish(waiting_allowed: bool) {
-    if !waiting_allowed {
-        return;
-    }
-    for client in all() {
-        let mut state = client.state.lock();
-        client.send_frame(&mut state);
-        if state.failed.is_none() {
-            client.return_unused(&mut state);
-        }
     }
 }
 

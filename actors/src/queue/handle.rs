@@ -9,12 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::client::Client;
 use super::encoded::Encoded;
+use super::name::QueueName;
 use super::store::{Capacity, Store};
 use super::wire::{Closing, OPERATION, Operation};
 use crate::durable::{DurableState, ObjectKind};
 use crate::mesh::Payload;
 use crate::objects::{Handle, ObjectRef, PortRef, Response};
 use crate::runtime::Runtime;
+use crate::stats::Sources;
 
 /// A handle of a queue in any process.
 #[derive(Clone)]
@@ -46,29 +48,32 @@ pub(super) enum Location {
 }
 
 impl QueueHandle {
-    pub(super) fn new(name: &str, capacity: Capacity) -> Result<QueueHandle> {
+    pub(super) fn new(name: QueueName, capacity: Capacity) -> Result<QueueHandle> {
         let runtime = Runtime::get()?;
         let kind = match capacity {
             Capacity::Elements(_) => QueueKind::Bounded,
             Capacity::Unbounded | Capacity::Bytes(_) => QueueKind::Unbounded,
         };
         let ports = runtime.registry().ports();
-        let store = ports.open(|port| Store::new(runtime, port, capacity));
-        QueueHandle::of_store(runtime, name, kind, store)
+        let QueueName { text, label } = name;
+        let store = ports.open(|port| Store::new(runtime, port, label, capacity));
+        QueueHandle::of_store(runtime, &text, kind, store)
     }
 
     /// Returns the handle of a durable queue.
     pub(super) fn durable(
         runtime: &'static Runtime,
-        name: &str,
+        name: QueueName,
         capacity: Capacity,
         durable: DurableState,
     ) -> Result<QueueHandle> {
         let elements = durable.read(&durable.slots())?;
         let ports = runtime.registry().ports();
-        let store =
-            ports.open(|port| Store::new(runtime, port, capacity).with_journal(durable, elements));
-        QueueHandle::of_store(runtime, name, QueueKind::Durable, store)
+        let QueueName { text, label } = name;
+        let store = ports.open(|port| {
+            Store::new(runtime, port, label, capacity).with_journal(durable, elements)
+        });
+        QueueHandle::of_store(runtime, &text, QueueKind::Durable, store)
     }
 
     fn of_store(
@@ -77,7 +82,7 @@ impl QueueHandle {
         kind: QueueKind,
         store: Arc<Store>,
     ) -> Result<QueueHandle> {
-        crate::stats::register(&store);
+        runtime.part::<Sources>().register(&store);
         let port_ref = PortRef::local(runtime, name, store.port)?;
         let inner = QueueHandleInner {
             handle: Handle::local(port_ref, store.clone()),
@@ -175,8 +180,8 @@ pub(super) fn operation_payload(queue: &PortRef, operation: &Operation) -> Paylo
 impl ObjectRef for QueueHandle {
     type Operation = Operation;
 
-    fn name(&self) -> &str {
-        &self.inner.handle.name
+    fn port(&self) -> &PortRef {
+        &self.inner.handle
     }
 
     fn request(&self, operation: &Operation) -> Response {

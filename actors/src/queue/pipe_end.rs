@@ -8,10 +8,13 @@ use fiber_core::transfer::{self, Mode};
 use serde::{Deserialize, Serialize};
 
 use super::handle::QueueHandle;
+use super::name::QueueName;
 use super::store::Capacity;
 use super::wire::Operation;
 pub(crate) use super::wire::PipeRole;
-use crate::objects::{ObjectRef, made_at};
+use crate::objects::ObjectRef;
+use crate::parts::Parts;
+use crate::random::Random;
 
 /// The bytes that a pipe holds before its writer has to wait.
 const CAPACITY: usize = 4 << 20;
@@ -40,8 +43,8 @@ impl PipeEnd {
     /// Makes a one-way pipe. Returns the writer's end and the reader's end.
     #[track_caller]
     pub(crate) fn pair() -> Result<(PipeEnd, PipeEnd)> {
-        let name = made_at("pipe", Location::caller());
-        let queue = QueueHandle::new(&name, Capacity::Bytes(CAPACITY))?;
+        let name = QueueName::made_at("pipe", Location::caller());
+        let queue = QueueHandle::new(name, Capacity::Bytes(CAPACITY))?;
         let writer = PipeEnd::counted(&queue, PipeRole::Writer, None);
         Ok((writer, PipeEnd::counted(&queue, PipeRole::Reader, None)))
     }
@@ -57,7 +60,7 @@ impl PipeEnd {
     }
 
     pub(crate) fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let token = u64::from_le_bytes(fiber_core::random());
+        let token = Parts::current().get::<Random>().number();
         let role = self.counted.role;
         match self.queue.store() {
             Some(store) => store.lock().end_sent(role, token),

@@ -126,7 +126,7 @@ fn put(queue: &QueueHandle, element: Encoded) -> Result<PutState> {
         }
         Location::Remote(_) => element,
     };
-    let ticket = Ticket::new();
+    let ticket = queue.ticket();
     let element = element.into_element();
     Ok(PutState::Sent { response: queue.request(&Operation::Put { ticket, element }), ticket })
 }

@@ -64,6 +64,8 @@ pub(super) enum Capacity {
 /// A queue of this process.
 pub(super) struct Store {
     pub(super) port: PortId,
+    /// The name in figures.
+    label: String,
     runtime: &'static Runtime,
     state: Mutex<QueueState>,
     registration: Registration,
@@ -94,7 +96,12 @@ struct BlockedPut {
 }
 
 impl Store {
-    pub(super) fn new(runtime: &'static Runtime, port: PortId, capacity: Capacity) -> Store {
+    pub(super) fn new(
+        runtime: &'static Runtime,
+        port: PortId,
+        label: String,
+        capacity: Capacity,
+    ) -> Store {
         let state = QueueState {
             capacity,
             ready: Blocks::default(),
@@ -108,7 +115,8 @@ impl Store {
             pipe_ends: PipeEnds::default(),
             durable: None,
         };
-        Store { port, runtime, state: Mutex::new(state), registration: Registration::default() }
+        let registration = Registration::default();
+        Store { port, label, runtime, state: Mutex::new(state), registration }
     }
 
     /// Makes a queue that is empty durable. `elements` are those that its journal has.
@@ -179,13 +187,13 @@ impl Source for Store {
 
     fn report(&self, process: ProcessId, report: &mut Report) {
         let state = self.state.lock();
-        let mut stats = QueueStats::new(process, self.port.0);
+        let mut stats = QueueStats::new(process, self.port.0, self.label.clone());
         stats.pipe = !state.pipe_ends.is_empty();
         stats.length = state.ready.len() as u64;
         stats.bytes = state.ready.bytes() as u64;
         stats.blocked = state.blocked.iter().map(|put| put.block.len() as u64).sum();
         stats.waiting = state.demands.len() as u64;
-        stats.put = state.ready.pushed();
+        (stats.put, stats.taken) = (state.ready.pushed(), state.ready.taken());
         report.queues.push(stats);
     }
 }

@@ -8,19 +8,17 @@ use actix::{Actor, Addr};
 
 use super::inbox_pump::Dispatch;
 use super::method::ended;
-use crate::endpoint::message_limit;
 use crate::mesh::{ActorId, CallFailure, Inbox};
 use crate::runtime::Runtime;
 
 /// Makes an inbox for an actor, and passes its messages to the actor until that ends.
 pub(super) fn export<A: Actor>(runtime: &'static Runtime, addr: Addr<A>) -> ActorId {
     let inbox = Arc::new(Inbox::new(usize::MAX));
-    inbox.read_by(std::any::type_name::<A>());
+    inbox.read_by(std::any::type_name::<A>(), runtime.part());
     let watched = addr.clone();
     let actor = runtime.registry().export(Arc::clone(&inbox), move || watched.connected());
-    let limit = message_limit(runtime.config());
     let pump = move || async move {
-        let mut dispatch = Dispatch::new(limit);
+        let mut dispatch = Dispatch::new(runtime);
         let mut addr = addr;
         poll_fn(|task| {
             let mut turn = 0;

@@ -20,8 +20,10 @@ use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 
 use super::method::{CallOutcome, Encoded, MethodCall};
+use crate::endpoint::message_limit;
 use crate::mesh::{CallFailure, Inbox, IncomingMessage, Responder};
-use crate::objects::{are_attached, when_attached};
+use crate::objects::Attachments;
+use crate::runtime::Runtime;
 
 /// The number of messages that are handled before other tasks of the thread run.
 const TURN: u64 = 64;
@@ -39,13 +41,20 @@ pub(crate) struct Dispatch {
     running: Arc<Mutex<RunningCalls>>,
     later: FuturesUnordered<LocalBoxFuture<'static, (u64, Encoded)>>,
     limit: usize,
+    attachments: &'static Attachments,
     before_answer: fn(),
 }
 
 impl Dispatch {
-    pub(crate) fn new(limit: usize) -> Dispatch {
-        let (methods, running, later) = (HashMap::new(), Arc::default(), FuturesUnordered::new());
-        Dispatch { methods, running, later, limit, before_answer: || () }
+    pub(crate) fn new(runtime: &'static Runtime) -> Dispatch {
+        Dispatch {
+            methods: HashMap::new(),
+            running: Arc::default(),
+            later: FuturesUnordered::new(),
+            limit: message_limit(runtime.config()),
+            attachments: runtime.part(),
+            before_answer: || (),
+        }
     }
 
     fn respond(&self, responder: Responder, answer: Encoded) {
@@ -95,7 +104,7 @@ impl Dispatch {
             return Err(message);
         }
         match call.outcome {
-            CallOutcome::Now(answer) if !are_attached() => {
+            CallOutcome::Now(answer) if !self.attachments.are_confirmed() => {
                 self.answer_later(responder, async { answer })
             }
             CallOutcome::Now(answer) => self.respond(responder, answer),
@@ -116,9 +125,10 @@ impl Dispatch {
         running.last += 1;
         let number = running.last;
         running.calls.insert(number, responder);
+        let attachments = self.attachments;
         self.later.push(Box::pin(async move {
             let answer = answer.await;
-            when_attached().await;
+            attachments.confirmed().await;
             (number, answer)
         }));
     }
@@ -136,15 +146,14 @@ impl Dispatch {
 
 /// The inbox of a supervised actor and its pending calls. It outlives the incarnations.
 pub(crate) struct Host {
+    runtime: &'static Runtime,
     inbox: Arc<Inbox>,
     running: Arc<Mutex<RunningCalls>>,
-    limit: usize,
 }
 
 impl Host {
-    /// Returns a host whose answers have at most `limit` bytes.
-    pub(crate) fn new(inbox: Arc<Inbox>, limit: usize) -> Host {
-        Host { inbox, running: Arc::default(), limit }
+    pub(crate) fn new(runtime: &'static Runtime, inbox: Arc<Inbox>) -> Host {
+        Host { runtime, inbox, running: Arc::default() }
     }
 
     /// Returns a future for the actor's context, which passes messages to the actor. It calls
@@ -156,8 +165,8 @@ impl Host {
     where
         A: Actor<Context = Context<A>>,
     {
-        self.inbox.read_by(std::any::type_name::<A>());
-        let mut dispatch = Dispatch::new(self.limit);
+        self.inbox.read_by(std::any::type_name::<A>(), self.runtime.part());
+        let mut dispatch = Dispatch::new(self.runtime);
         dispatch.running = Arc::clone(&self.running);
         // The owner may kill this process as soon as it has the answer.
         dispatch.before_answer = flush_output;

@@ -1,10 +1,11 @@
 //! The options of a ring before its run.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fiber_core::codec::EncodedValue;
-use fiber_core::entry::EntryRef;
+use fiber_core::entry::{Entry, MethodFn};
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
     AsResult, AsValue, Error, Meta, Output, OutputKind, Portable, Result, TryOutput,
@@ -21,7 +22,7 @@ use super::recorded::{Identity, Progress, RecordedRun};
 use super::run::{PreparedRun, RingRun};
 use super::task::ring_entry;
 use crate::durable::{DurableState, ObjectKind};
-use crate::options::{Numbers, ProcessOptions, builder_options};
+use crate::options::{ProcessOptions, builder_options};
 use crate::process::Initializer;
 use crate::runtime::{HostGroup, Runtime};
 use crate::stats::Registration;
@@ -163,6 +164,7 @@ impl RingBuilder {
     /// if the function panicked (its `index` is the rank); [`Error::Start`] if a node could not
     /// start; [`Error::Invalid`] if the size is 0 or the ring can't be durable; [`Error::Journal`];
     /// [`Error::Encode`] and [`Error::TooLarge`] for the arguments; [`Error::NotInitialised`].
+    #[track_caller]
     pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
     where
         F: RingFunction<A, M, Output: Output<N>>,
@@ -190,6 +192,7 @@ impl RingBuilder {
     /// assert!(matches!(run.wait(), Err(Error::Task { index: 1, .. })));
     /// # Ok::<(), fiber::Error>(())
     /// ```
+    #[track_caller]
     pub fn try_run<F, A, M, N>(
         self,
         function: F,
@@ -204,21 +207,21 @@ impl RingBuilder {
         self.start::<F, A, M, AsResult<N>>(function, &args)
     }
 
+    #[track_caller]
     fn start<F, A, M, K>(self, _: F, args: &A) -> RingRun<K::Value>
     where
         F: RingFunction<A, M>,
         A: Portable,
         K: OutputKind<F::Output>,
     {
-        static NUMBERS: Numbers = Numbers::new();
-        let name = self.options.name_or_numbered("ring", &NUMBERS);
+        let name = self.options.name_or_numbered("ring");
         let entry = ring_entry::<F, A, M, K>();
+        entry.passed_at(Location::caller());
         let meta = self.options.meta.or(Meta::of::<F>());
         let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
         let compared = self.journal.as_ref().map(|_| Identity::encode(args)).transpose();
         let prepared = arguments.and_then(|arguments| {
-            let (function, compared) = ((entry.reference(), entry.name()), compared?);
-            self.prepare(name.clone(), function, meta, (arguments, keep_alive), compared)
+            self.prepare(name.clone(), entry, meta, (arguments, keep_alive), compared?)
         });
         RingRun::start(name, prepared)
     }
@@ -226,13 +229,14 @@ impl RingBuilder {
     fn prepare(
         self,
         name: String,
-        (entry, function): (EntryRef, &'static str),
+        entry: &'static Entry<MethodFn>,
         meta: Meta,
         (arguments, keep_alive): (EncodedValue, KeepAlive),
         compared: Option<EncodedValue>,
     ) -> Result<PreparedRun> {
         let runtime = Runtime::get()?;
         let config = runtime.config();
+        let function = entry.display_name();
         let size = self.size.unwrap_or_else(|| runtime.default_processes());
         if size == 0 || u32::try_from(size).is_err() {
             let problem = format!("a ring needs at least 1 node and at most 2^32 - 1, not {size}");
@@ -246,7 +250,7 @@ impl RingBuilder {
             let given_name = self.options.name.as_deref();
             let state = DurableState::open_next(runtime, journal, ObjectKind::Ring, given_name)?;
             let (run, earlier) =
-                RecordedRun::open(state, &Identity::new(function, size, arguments))?;
+                RecordedRun::open(state, &Identity::new(entry.name(), size, arguments))?;
             (recorded, progress) = (Some(run), earlier);
         }
         let run = match progress {
@@ -255,7 +259,7 @@ impl RingBuilder {
             Progress::None => RunState::new(size),
         };
         let main = RingMain {
-            entry,
+            entry: entry.reference(),
             ring: name.clone(),
             rank: 0,
             initializer: self.initializer.transpose()?,
@@ -272,7 +276,7 @@ impl RingBuilder {
             arguments,
             _keep_alive: keep_alive,
             meta,
-            output: self.options.output_mode(config),
+            output: self.options.output(config),
             recorded,
             run: Mutex::new(run),
             pids: watch::Sender::new(vec![None; size]),

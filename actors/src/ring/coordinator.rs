@@ -14,12 +14,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fiber_backends::ChildOutput;
 use fiber_core::codec::EncodedValue;
 use fiber_core::stats::{Report, RingStats};
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
-    Error, Exit, ExitReason, Failure, FailureKind, Meta, OutputMode, ProcessId, RankActivity,
-    Result, RingEndReason, RingProblem, codec,
+    Error, Exit, ExitReason, Failure, FailureKind, Meta, ProcessId, RankActivity, Result,
+    RingEndReason, RingProblem, codec,
 };
 use fiber_transport::Link;
 use parking_lot::Mutex;
@@ -54,7 +55,7 @@ pub(super) struct Coordinator {
     pub(super) arguments: EncodedValue,
     pub(super) _keep_alive: KeepAlive,
     pub(super) meta: Meta,
-    pub(super) output: OutputMode,
+    pub(super) output: ChildOutput,
     pub(super) recorded: Option<RecordedRun>,
     pub(super) run: Mutex<RunState>,
     /// The ids of the running processes, by rank.
@@ -128,7 +129,7 @@ impl RunState {
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
-        self.hosts.close();
+        self.hosts.close(self.runtime);
     }
 }
 

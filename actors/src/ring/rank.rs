@@ -25,9 +25,6 @@ use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedM
 /// The exit code of a process whose function failed.
 const EXIT_FAILED: i32 = 1;
 
-/// The rank that this process is.
-static RANK: OnceLock<Arc<RankShared>> = OnceLock::new();
-
 /// What a rank's process needs at its start. The function's arguments and the rank's checkpoint are
 /// messages of their own, because they may be large.
 #[derive(Clone, Serialize, Deserialize)]
@@ -50,21 +47,21 @@ enum MainMessage {
 impl ChildMain for RingMain {
     fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
         let (sender, messages) = mpsc::channel();
-        let coordinator = Arc::clone(&link);
+        let prepared: Arc<OnceLock<Arc<RankShared>>> = Arc::default();
+        let (rank, coordinator) = (Arc::clone(&prepared), Arc::clone(&link));
         let receive = move |inbound| {
             let message = match inbound {
                 ParentMessage::Shutdown => MainMessage::Shutdown,
                 ParentMessage::Data(message) => match CoordinatorMessage::decode(message.into()) {
                     Some(CoordinatorMessage::QueryActivity) => {
                         // The main thread may be busy in the function.
-                        let rank = RANK.get();
-                        let activity = rank.map(|rank| rank.activity.lock().clone());
+                        let activity = rank.get().map(|rank| rank.activity.lock().clone());
                         let activity = RankMessage::Activity(activity.unwrap_or_default());
                         let _ = coordinator.send(activity.encode());
                         return;
                     }
                     Some(CoordinatorMessage::CheckpointRecorded(number)) => {
-                        if let Some(rank) = RANK.get() {
+                        if let Some(rank) = rank.get() {
                             rank.confirmed.set(number);
                         }
                         return;
@@ -75,7 +72,7 @@ impl ChildMain for RingMain {
             };
             let _ = sender.send(message);
         };
-        let run = move || match Rank::prepare(runtime, self, &link) {
+        let run = move || match Rank::prepare(runtime, self, &link, &prepared) {
             Ok(rank) => rank.run(&link, &messages),
             Err(problem) => {
                 let _ = link.send(ControlMessage::Failed(problem).message());
@@ -104,6 +101,7 @@ impl Rank {
         runtime: &'static Runtime,
         mut main: RingMain,
         coordinator: &Arc<dyn Link>,
+        prepared: &OnceLock<Arc<RankShared>>,
     ) -> Result<Rank, String> {
         let text = |error: Error| error.to_string();
         let entry = main.entry.resolve::<MethodFn>().map_err(text)?;
@@ -118,8 +116,9 @@ impl Rank {
             activity: Mutex::default(),
             confirmed: ConfirmedCheckpoints::default(),
         });
-        let _ = RANK.set(Arc::clone(&shared));
-        runtime.on_peer(Role::Ring, accept_link);
+        let _ = prepared.set(Arc::clone(&shared));
+        let accepting = Arc::clone(&shared);
+        runtime.on_peer(Role::Ring, move |peer| accept_link(&accepting, peer));
         // Without a Unix socket, other ranks can't know that they share this machine.
         let streams = is_near(address)
             .then(|| listen_for_streams(runtime, &shared, coordinator))
@@ -179,10 +178,11 @@ impl Rank {
 }
 
 /// Accepts a connection on which another rank sends.
-fn accept_link(peer: Peer) {
-    let rank = RANK.get().expect("ranks connect only after this process has become one");
-    let opened = |from, reader| rank.opened.lock().push((from, StreamReader::Link(reader)));
-    tokio::task::spawn_local(LinkReader::receive(peer, Arc::clone(&rank.wakeup), opened));
+fn accept_link(rank: &Arc<RankShared>, peer: Peer) {
+    let rank = Arc::clone(rank);
+    let wakeup = Arc::clone(&rank.wakeup);
+    let opened = move |from, reader| rank.opened.lock().push((from, StreamReader::Link(reader)));
+    tokio::task::spawn_local(LinkReader::receive(peer, wakeup, opened));
 }
 
 /// Accepts shared-memory streams from other ranks on the runtime's thread. Returns the address of

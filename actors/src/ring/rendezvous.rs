@@ -4,8 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 
 use fiber_core::shortage::Explained;
-use fiber_core::{Error, Result};
-use fiber_transport::far_address;
+use fiber_core::{Address, Error, Result};
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
@@ -78,11 +77,8 @@ impl ReservedPort {
 /// Returns the rendezvous at rank 0: at the host in its address, or at the loopback address if
 /// other machines don't reach it.
 pub(super) fn rendezvous(first: &RankAddress) -> Rendezvous {
-    let url = far_address(&first.process.address).and_then(|address| address.split_once("://"));
-    let host = url.map(|(_, authority)| {
-        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-        host.trim_start_matches('[').trim_end_matches(']').to_string()
-    });
+    let address = first.process.address.parse::<Address>().ok();
+    let host = address.as_ref().and_then(|address| Some(address.far()?.host.clone()));
     let host = host.unwrap_or_else(|| IpAddr::from(Ipv4Addr::LOCALHOST).to_string());
     Rendezvous { host, port: first.port.unwrap_or_default() }
 }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::coordinator::{Coordinator, Outcome, RestartPolicy};
 use crate::reply::Reply;
+use crate::stats::Sources;
 
 /// A running ring: a future of the values that its function returns, by rank.
 ///
@@ -52,7 +53,7 @@ impl<T> RingRun<T> {
         let (done, outcome) = oneshot::channel();
         let coordinator = match prepared {
             Ok(PreparedRun::Start(coordinator, policy)) => {
-                crate::stats::register(&coordinator);
+                coordinator.runtime.part::<Sources>().register(&coordinator);
                 let run = Arc::clone(&coordinator).run(policy);
                 coordinator.runtime.spawn(move || async move { drop(done.send(run.await)) });
                 Some(coordinator)

@@ -65,8 +65,7 @@ where
             let decode = || arguments.decode();
             let encode = |output: &_| EncodedValue::new(output).map(|encoded| value = encoded);
             call_encoded::<A, _, K, _>(decode, function, &executor, encode)?;
-            let what = || format!("the result of `{}`", type_name::<F>());
-            codec::check_size(value.size(), limit, what)
+            codec::check_size(value.size(), limit, || "its result".into())
                 .map_err(|error| Failure::new(FailureKind::Result, error))?;
             Ok(value)
         });

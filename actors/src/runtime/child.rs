@@ -1,23 +1,26 @@
 //! A process that fiber started, from `init` to its end.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Buf;
-use fiber_backends::{ListenAddress, Locality, backend};
-use fiber_core::{Config, LinkKind, SessionKey, entry, variables};
-use fiber_transport::{Connection, Role, local_ip_towards};
+use fiber_backends::{BackendError, ListenAddress, Locality, backend};
+use fiber_core::{
+    Address, Config, LinkKind, ProcessId, SessionKey, entry, local_ip_towards, variables,
+};
+use fiber_transport::{Connection, Role};
 use rustix::process::Signal;
 
 use super::child_exit::ChildExit;
-use super::child_main::ParentMessage;
+use super::child_main::{ParentMessage, StartRequest, StartedMain};
 use super::parent_info::{ChildPlace, ParentInfo};
 use super::protocol::ControlMessage;
-use super::{CURRENT, INITIALISED, Runtime, bridge, exit, telemetry, thread};
+use super::{Runtime, Started, bridge, names, telemetry, thread};
 use crate::endpoint::{Endpoint, MAIN, MESH, connect_to, message_limit, send_heartbeats};
 use crate::mesh::MeshPeer;
+use crate::parts::Parts;
 
 /// The interval of heartbeats until the child has its parent's configuration.
 const EARLY_HEARTBEAT: Duration = Duration::from_secs(1);
@@ -44,11 +47,13 @@ const EARLY_LINK_TIMEOUT: Duration = Duration::from_secs(30);
 /// }
 /// ```
 pub fn init() {
-    if INITIALISED.load(Ordering::Acquire) {
+    let started: &Started = Parts::current().get();
+    if started.may_start.load(Ordering::Acquire) {
         return;
     }
     fiber_backends::run_if_helper();
     bridge::run_if_asked();
+    names::run_if_asked();
     let variables = match fiber_core::secrets::take_variables(variables::PARENT, variables::KEY) {
         Some([None, None]) => None,
         Some([parent, key]) => Some((parent.unwrap_or_default(), key.unwrap_or_default())),
@@ -56,7 +61,7 @@ pub fn init() {
         None if std::env::var_os(variables::PARENT).is_some() => quit(ChildExit::TooLate),
         None => None,
     };
-    INITIALISED.store(true, Ordering::Release);
+    started.may_start.store(true, Ordering::Release);
     fiber_core::malloc::keep_large_blocks();
     let Some((parent, key)) = variables else { return telemetry::is_head() };
     if tokio::runtime::Handle::try_current().is_ok() {
@@ -80,56 +85,28 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
     }
     name_process();
     entry::prepare().unwrap_or_else(|error| fail(&error.to_string()));
-    let arbiter = thread::start().unwrap_or_else(|error| fail(&error.to_string()));
+    let parts = Parts::current();
+    let arbiter = thread::start(parts).unwrap_or_else(|error| fail(&error.to_string()));
     let (sender, main) = std::sync::mpsc::channel();
     let own_arbiter = arbiter.clone();
     arbiter.spawn_fn(move || {
         tokio::task::spawn_local(async move {
-            let connected =
-                connect_to(&info.address, &key, info.id, info.listener, Role::Child).await;
-            let mut connection = connected.unwrap_or_else(|problem| {
-                fail(&format!("the parent can't be reached at {}: {problem}", info.address))
+            let joined = join(&info, &key).await.unwrap_or_else(|problem| match problem {
+                Some(problem) => fail(&problem),
+                None => quit(ChildExit::NotStarted),
             });
-            // Until the parent sets the interval of heartbeats, only this limit detects that its
-            // host is gone.
-            connection.link.set_peer_timeout(EARLY_LINK_TIMEOUT);
-            let link = Arc::clone(&connection.link);
-            let early = tokio::task::spawn_local(send_heartbeats(link, EARLY_HEARTBEAT, || {
-                let (figures, below, events) = (None, None, None);
-                ControlMessage::Heartbeat { figures, below, events }.message()
-            }));
-            let first = first_message(&mut connection).await;
-            let Some(ControlMessage::Start { config, request }) = first else {
-                // The parent closed the link: it may not expect this process any more.
-                quit(ChildExit::NotStarted)
-            };
-            early.abort();
-            connection.incoming.set_limit(message_limit(&config));
-            let backend = backend(&config).unwrap_or_else(|error| fail(&error.to_string()));
-            let heartbeat = config.heartbeat;
-            connection.link.set_peer_timeout(config.heartbeat_timeout);
-            telemetry::send_to_parent(&connection.link, message_limit(&config));
+            let config = &joined.config;
+            let backend = backend(config).unwrap_or_else(|error| fail(&error.to_string()));
+            telemetry::send_to_parent(&joined.connection.link, message_limit(config));
             config.clone().inherit();
-            let configured = configured_interface(&config).unwrap_or_else(|error| fail(&error));
+            let configured = configured_interface(config);
+            let configured = configured.unwrap_or_else(|error| fail(&error.to_string()));
             let (listen_on, interface) = listen_address(&info, configured);
-            let endpoint = Endpoint::new(info.id, *config, key, own_arbiter);
+            let endpoint = Endpoint::new(parts, info.id, (**config).clone(), key, own_arbiter);
             let runtime = Runtime::new(endpoint, backend, listen_on, info.place, interface, false);
-            *CURRENT.lock() = Some(runtime);
-            fiber_core::at_exit::at_exit(exit::shutdown_on_exit);
-            // Before the work starts: from now on, the parent kills a silent child.
-            tokio::task::spawn_local(send_heartbeats(
-                Arc::clone(&connection.link),
-                heartbeat,
-                || {
-                    telemetry::flush();
-                    runtime.heartbeat().message()
-                },
-            ));
-            let parent = runtime.mesh().add_link(info.parent, &connection.link);
-            let started = request.start(runtime, Arc::clone(&connection.link));
-            let started = started.unwrap_or_else(|error| fail(&error.to_string()));
-            let _ = sender.send(started.run);
-            receive(runtime, connection, started.receive, parent).await
+            let work = joined.begin(runtime, info.parent).unwrap_or_else(|problem| fail(&problem));
+            let _ = sender.send(work.run);
+            quit(receive(runtime, work.connection, work.receive, work.parent).await)
         });
     });
     match main.recv() {
@@ -142,15 +119,80 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
     }
 }
 
+/// A child that has joined its parent's session, and knows its work.
+pub(super) struct Joined {
+    connection: Connection,
+    pub(super) config: Box<Config>,
+    request: StartRequest,
+}
+
+/// The work of a child that has been prepared.
+pub(super) struct Work {
+    pub(super) connection: Connection,
+    pub(super) receive: Box<dyn FnMut(ParentMessage)>,
+    pub(super) run: Box<dyn FnOnce() -> i32 + Send>,
+    pub(super) parent: MeshPeer,
+}
+
+/// Joins the session of the parent.
+///
+/// # Errors
+/// Why the child can't work; `None` if its parent has closed the link, and may not expect it any
+/// more.
+pub(super) async fn join(info: &ParentInfo, key: &SessionKey) -> Result<Joined, Option<String>> {
+    let address = info.address.to_string();
+    let connected = connect_to(&address, key, info.id, info.listener, Role::Child).await;
+    let mut connection = connected
+        .map_err(|problem| format!("the parent can't be reached at {address}: {problem}"))?;
+    // Until the parent sets the interval of heartbeats, only this limit detects that its host is
+    // gone.
+    connection.link.set_peer_timeout(EARLY_LINK_TIMEOUT);
+    let link = Arc::clone(&connection.link);
+    let early = tokio::task::spawn_local(send_heartbeats(link, EARLY_HEARTBEAT, || {
+        let (figures, below, events) = (None, None, None);
+        ControlMessage::Heartbeat { figures, below, events }.message()
+    }));
+    let first = first_message(&mut connection).await;
+    early.abort();
+    let Some(ControlMessage::Start { config, request }) = first else { return Err(None) };
+    connection.incoming.set_limit(message_limit(&config));
+    connection.link.set_peer_timeout(config.heartbeat_timeout);
+    Ok(Joined { connection, config, request })
+}
+
+impl Joined {
+    /// Prepares the work for the process `parent`.
+    ///
+    /// # Errors
+    /// Why the child can't work.
+    pub(super) fn begin(
+        self,
+        runtime: &'static Runtime,
+        parent: ProcessId,
+    ) -> Result<Work, String> {
+        let Joined { connection, config, request } = self;
+        // Before the work starts: from now on, the parent kills a silent child.
+        let link = Arc::clone(&connection.link);
+        tokio::task::spawn_local(send_heartbeats(link, config.heartbeat, || {
+            telemetry::flush();
+            runtime.heartbeat().message()
+        }));
+        let parent = runtime.mesh().add_link(parent, &connection.link);
+        let started = request.start(runtime, Arc::clone(&connection.link));
+        let StartedMain { receive, run } = started.map_err(|error| error.to_string())?;
+        Ok(Work { connection, receive, run, parent })
+    }
+}
+
 /// Returns the interface that the configuration names for this machine, if it names one.
 #[cfg(any(feature = "slurm", feature = "ssh"))]
-fn configured_interface(config: &Config) -> Result<Option<IpAddr>, String> {
+fn configured_interface(config: &Config) -> Result<Option<IpAddr>, BackendError> {
     fiber_backends::configured_interface(config)
 }
 
 /// Returns `None`: no backend has machines.
 #[cfg(not(any(feature = "slurm", feature = "ssh")))]
-fn configured_interface(_: &Config) -> Result<Option<IpAddr>, String> {
+fn configured_interface(_: &Config) -> Result<Option<IpAddr>, BackendError> {
     Ok(None)
 }
 
@@ -165,7 +207,7 @@ fn listen_address(
         ChildPlace::Alone if info.parent_pid.is_some() => (None, None),
         ChildPlace::Alone => {
             let bind = interface_towards(&info.address).unwrap_or(Ipv4Addr::LOCALHOST.into());
-            (Some(on(LinkKind::Nng, bind, Locality::Remote)), None)
+            (Some(on(LinkKind::remote(), bind, Locality::Remote)), None)
         }
         // Only the processes in it connect to a host.
         ChildPlace::Host => {
@@ -173,15 +215,14 @@ fn listen_address(
             (Some(own), configured.or_else(|| interface_towards(&info.address)))
         }
         ChildPlace::InHost(interface) => {
-            (Some(on(LinkKind::Nng, interface, Locality::Child)), Some(interface))
+            (Some(on(LinkKind::remote(), interface, Locality::Child)), Some(interface))
         }
     }
 }
 
 /// Returns the interface by which this machine reaches the parent; `None` if the parent is on it.
-fn interface_towards(parent: &str) -> Option<IpAddr> {
-    let (_, address) = parent.rsplit_once('/')?;
-    local_ip_towards(address.parse::<SocketAddr>().ok()?.ip()).ok()
+fn interface_towards(parent: &Address) -> Option<IpAddr> {
+    local_ip_towards(parent.far()?.ip()?).ok()
 }
 
 async fn first_message(connection: &mut Connection) -> Option<ControlMessage> {
@@ -190,13 +231,13 @@ async fn first_message(connection: &mut Connection) -> Option<ControlMessage> {
     ControlMessage::read(&connection.next().await?.ok()?)
 }
 
-/// Receives messages of the parent until the link closes, and ends this process then.
-async fn receive(
+/// Receives messages of the parent until the child has to end. Returns why.
+pub(super) async fn receive(
     runtime: &'static Runtime,
     mut connection: Connection,
     mut receive: Box<dyn FnMut(ParentMessage)>,
     mut parent: MeshPeer,
-) -> ! {
+) -> ChildExit {
     while let Some(Ok(mut message)) = connection.next().await {
         match message.first() {
             Some(&MAIN) => {
@@ -206,7 +247,7 @@ async fn receive(
             Some(&MESH) => parent.receive(message),
             _ => match ControlMessage::read(&message) {
                 Some(ControlMessage::Shutdown) => receive(ParentMessage::Shutdown),
-                Some(ControlMessage::Kill) => quit(ChildExit::Killed),
+                Some(ControlMessage::Kill) => return ChildExit::Killed,
                 Some(ControlMessage::Inspect { number, request }) => {
                     let link = Arc::clone(&connection.link);
                     tokio::task::spawn_local(async move {
@@ -219,7 +260,7 @@ async fn receive(
         }
     }
     // If the parent is alive, it must not take this for a normal end.
-    quit(ChildExit::LinkLost)
+    ChildExit::LinkLost
 }
 
 /// Lets the kernel kill this process when its parent dies, even if this process hangs or is
@@ -260,7 +301,7 @@ fn quit(exit: ChildExit) -> ! {
 /// Ends this process and its children at once. The program's exit handlers don't run, as other
 /// threads still do.
 fn exit_with(code: i32) -> ! {
-    if let Some(runtime) = CURRENT.try_lock().and_then(|current| *current) {
+    if let Some(runtime) = Runtime::current() {
         runtime.kill_children();
     }
     signal_hook::low_level::exit(code)

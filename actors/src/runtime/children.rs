@@ -15,8 +15,12 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::launch::ended;
 use super::protocol::ControlMessage;
-use crate::stats::publish;
+use crate::stats::Events;
+
+/// The time limit for the end of a process that was killed.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The children of this process that have not ended.
 #[derive(Default)]
@@ -65,23 +69,29 @@ impl Children {
         self.records.remove(&id);
     }
 
+    /// Returns the job of the child of this name.
+    pub(super) fn job(&self, name: &str) -> Option<Arc<dyn Job>> {
+        let mut records = self.records.iter();
+        records.find(|record| record.name == name).map(|record| Arc::clone(&record.job))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Notes the figures of a heartbeat, or passes an answer on.
-    pub(super) fn receive(&self, id: ProcessId, message: ControlMessage) {
+    /// Notes the figures of a heartbeat and publishes its events, or passes an answer on.
+    pub(super) fn receive(&self, events: &Events, id: ProcessId, message: ControlMessage) {
         match message {
-            ControlMessage::Heartbeat { figures, below, events } => {
+            ControlMessage::Heartbeat { figures, below, events: new } => {
                 let Some(mut record) = self.records.get_mut(&id) else { return };
                 record.figures = figures.or(record.figures.take());
                 record.below = below;
-                let Some(events) = events else { return };
+                let Some(new) = new else { return };
                 let name = record.name.clone();
                 drop(record);
-                for mut event in serde_json::from_str::<Vec<Event>>(&events).unwrap_or_default() {
+                for mut event in serde_json::from_str::<Vec<Event>>(&new).unwrap_or_default() {
                     event.kind.add_process(&name);
-                    publish(event);
+                    events.publish(event);
                 }
             }
             ControlMessage::Inspected { number, answer } => {
@@ -160,11 +170,42 @@ impl Children {
         };
         let seen = pid_here.filter(|_| takes_stack).map(|pid| stacks::from_outside(pid, &problem));
         match seen {
-            Some(Ok(stack)) => {
-                serde_json::to_string(&stack.to_string()).map_err(|error| error.to_string())
-            }
+            Some(Ok(stack)) => serde_json::to_string(&stack).map_err(|error| error.to_string()),
             _ => Err(problem),
         }
+    }
+
+    /// Ends a child, or asks the child above the process to end it. Waits for the end.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) async fn kill(
+        &self,
+        process: ProcessId,
+        request: Request,
+        grace: Duration,
+        limit: Duration,
+    ) -> Result<String, String> {
+        let own = self.records.get(&process).map(|record| Arc::clone(&record.job));
+        let Some(job) = own else {
+            let limit = grace.saturating_add(KILL_LIMIT).saturating_add(limit);
+            return self.ask(process, request, limit).await;
+        };
+        let mut states = job.states();
+        let has_ended = match grace.is_zero() {
+            true => false,
+            false => {
+                job.terminate();
+                timeout(grace, ended(&mut states)).await.is_ok()
+            }
+        };
+        if !has_ended {
+            job.kill();
+            timeout(KILL_LIMIT, ended(&mut states)).await.map_err(|_| {
+                format!("{} was killed, and has not ended after {KILL_LIMIT:?}", job.place())
+            })?;
+        }
+        Ok("null".into())
     }
 }
 
@@ -185,7 +226,7 @@ impl ChildRecord {
     fn stats(&self, id: ProcessId, parent: ProcessId) -> ProcessStats {
         let mut stats = ProcessStats::new(id, self.name.clone(), self.role, self.since);
         stats.parent = Some(parent);
-        stats.place = self.job.place();
+        stats.set_job(self.job.place());
         stats.restarts = self.restarts;
         stats.state = match &*self.job.states().borrow() {
             JobState::Waiting(WaitReason::Resources(message) | WaitReason::Image(message)) => {

@@ -2,13 +2,14 @@
 //! written.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fiber_backends::{Job, JobState};
 
-use super::{CURRENT, Runtime, telemetry};
-use crate::{mesh, timeline};
+use super::{Runtime, telemetry};
+use crate::mesh;
+use crate::timeline::Timeline;
 
 /// Time limit at the exit of this process, each for the last messages, for the end of children on
 /// this host, and for output that can't be written.
@@ -20,37 +21,6 @@ const REMOTE_EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The same for spans that the collector has not accepted.
 #[cfg(feature = "opentelemetry")]
 const SPANS_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Set when this process is about to exit: no child is started any more.
-static EXITING: AtomicBool = AtomicBool::new(false);
-
-/// Returns whether this process is about to exit.
-pub(crate) fn is_exiting() -> bool {
-    EXITING.load(Ordering::SeqCst)
-}
-
-/// Ends the children. The C library calls it at the exit of this process, perhaps on a thread that
-/// must not wait.
-pub(super) fn shutdown_on_exit(waiting_allowed: bool) {
-    let Some(runtime) = CURRENT.try_lock().and_then(|current| *current) else { return };
-    telemetry::flush();
-    // Before the children are killed: that is no death.
-    timeline::finish();
-    if waiting_allowed {
-        mesh::flush(runtime.mesh(), EXIT_TIMEOUT);
-    }
-    let jobs = runtime.kill_children();
-    // The runtime's thread forwards the last output. If this is that thread, it is lost.
-    if waiting_allowed {
-        let (done, ended) = std::sync::mpsc::channel();
-        runtime.spawn(move || async move {
-            all_ended(jobs).await;
-            let _ = done.send(());
-        });
-        let _ = ended.recv_timeout(runtime.exit_timeout());
-        fiber_backends::flush(EXIT_TIMEOUT);
-    }
-}
 
 /// Sends the spans that have ended, at the exit of this process. The children have ended by then.
 #[cfg(feature = "opentelemetry")]
@@ -66,13 +36,57 @@ pub(super) async fn all_ended(jobs: Vec<Arc<dyn Job>>) {
 }
 
 impl Runtime {
+    /// Returns whether this process is about to exit.
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.is_exiting.load(Ordering::SeqCst)
+    }
+
+    /// Ends the children. The C library calls it at the exit of this process, perhaps on a thread
+    /// that must not wait.
+    pub(super) fn shutdown_on_exit(&'static self, waiting_allowed: bool) {
+        telemetry::flush();
+        // Before the children are killed: that is no death.
+        self.part::<Timeline>().finish();
+        if waiting_allowed {
+            mesh::flush(self.mesh(), EXIT_TIMEOUT);
+        }
+        // The runtime's thread forwards the last output. If this is that thread, it is lost.
+        if waiting_allowed {
+            let (done, ended) = std::sync::mpsc::channel();
+            self.spawn(move || async move {
+                self.end_children().await;
+                let _ = done.send(());
+            });
+            let _ = ended.recv_timeout(self.exit_timeout());
+            fiber_backends::flush(EXIT_TIMEOUT);
+        }
+        self.kill_children();
+    }
+
+    /// Ends all children, and prevents further starts. Hosts end by themselves, with their
+    /// processes: the output of one that is killed may be lost on its way.
+    pub(super) async fn end_children(&self) {
+        self.is_exiting.store(true, Ordering::SeqCst);
+        let hosts = self.hosts.end_all();
+        let hosts: Vec<_> = hosts.iter().filter_map(|host| self.children.job(host)).collect();
+        let is_host = |job: &Arc<dyn Job>| hosts.iter().any(|host| Arc::ptr_eq(host, job));
+        let others: Vec<_> = self.jobs().into_iter().filter(|job| !is_host(job)).collect();
+        others.iter().for_each(|job| job.kill());
+        let _ = tokio::time::timeout(EXIT_TIMEOUT, all_ended(hosts)).await;
+        all_ended(self.kill_children()).await;
+    }
+
     /// Kills all children, and prevents further starts. Any thread may call it, also while this
     /// process exits.
     pub(super) fn kill_children(&self) -> Vec<Arc<dyn Job>> {
-        EXITING.store(true, Ordering::SeqCst);
-        let jobs: Vec<_> = self.jobs.iter().map(|job| Arc::clone(job.value())).collect();
+        self.is_exiting.store(true, Ordering::SeqCst);
+        let jobs = self.jobs();
         jobs.iter().for_each(|job| job.kill());
         jobs
+    }
+
+    fn jobs(&self) -> Vec<Arc<dyn Job>> {
+        self.jobs.iter().map(|job| Arc::clone(job.value())).collect()
     }
 
     /// Returns the time limit for the end of children when this process exits.

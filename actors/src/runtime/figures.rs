@@ -14,6 +14,7 @@ pub(super) fn own_figures() -> ProcessFigures {
     (figures.sent, figures.received) = traffic();
     let values = value_memory();
     (figures.stored, figures.shared) = (values.stored, values.shared);
+    (figures.spilled, figures.value_limit) = (values.spilled, values.limit);
     figures
 }
 

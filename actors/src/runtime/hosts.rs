@@ -29,6 +29,7 @@ mod room;
 mod shared;
 #[cfg(feature = "simulation")]
 mod simulated;
+mod source;
 mod waiting;
 mod wire;
 
@@ -41,10 +42,10 @@ use fiber_core::Exit;
 use parking_lot::Mutex;
 
 use self::host::Host;
-pub(super) use self::hosted_job::HostedJob;
+use self::hosted_job::HostedJob;
 use self::machines::Machines;
+pub(crate) use self::source::InGroup;
 use self::waiting::WaitingProcesses;
-pub(super) use self::wire::is_relayed_control;
 use super::Runtime;
 use super::launch::not_started;
 use super::parent_info::ChildPlace;
@@ -75,11 +76,9 @@ impl HostGroup {
     }
 
     /// Notes that there will be no more processes: hosts without any end at once.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close(&self, runtime: &'static Runtime) {
         self.closed.store(true, Ordering::Release);
-        if let Some(runtime) = Runtime::current() {
-            runtime.spawn(move || async move { runtime.hosts.end_idle() });
-        }
+        runtime.spawn(move || async move { runtime.hosts.end_idle() });
     }
 }
 
@@ -92,6 +91,7 @@ pub(super) struct Hosts {
     state: Mutex<State>,
     machines: Machines,
     last: AtomicU64,
+    last_host: AtomicU64,
     /// The group of processes that belong to none.
     others: OnceLock<Arc<HostGroup>>,
 }
@@ -136,6 +136,12 @@ impl Hosts {
     }
 
     /// Ends hosts of closed groups that have no processes.
+    /// Asks the hosts that work to end. Returns their names.
+    pub(super) fn end_all(&self) -> Vec<String> {
+        let hosts = self.state.lock().hosts.clone();
+        hosts.iter().filter(|host| host.end()).map(|host| host.name.clone()).collect()
+    }
+
     fn end_idle(&self) {
         let hosts = self.state.lock().hosts.clone();
         for host in hosts {

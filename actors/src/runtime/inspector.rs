@@ -4,26 +4,28 @@
 //! of the same user (and root) may use. `fiber_core::inspect` describes the protocol. Requests
 //! about a child go to it through the link; it answers them in the same way.
 
-use std::fmt::Display;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use fiber_core::inspect::{Answer, PREFIX, Request};
-use fiber_core::stats::{ProcessRole, ProcessStats, Report, SessionStats};
+use fiber_core::inspect::{Answer, LONGEST_PROFILE, PREFIX, ProfileText, Request};
+use fiber_core::stacks::{ProcessStack, Profile, Unnamed};
+use fiber_core::stats::{JobPlace, ProcessRole, ProcessStats, Report, SessionStats};
 use fiber_core::{ProcessId, Result, on_a_thread, stacks, variables};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
 use super::Runtime;
 use super::figures::own_figures;
+use super::names::set_names;
 use super::protocol::ControlMessage;
-use crate::stats::{has_sources, later_than, own_report, recent};
-use crate::timeline;
+use crate::stats::{Events, Sources};
+use crate::timeline::Timeline;
 
 /// The largest request in bytes.
 const MAX_REQUEST: u64 = 64 << 10;
@@ -35,8 +37,9 @@ const CHILD_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The time limit for the threads of a process to answer.
 const STACK_LIMIT: Duration = Duration::from_millis(250);
-/// The longest profile.
-const MAX_PROFILE: f64 = 600.0;
+/// The time limit for the names of functions. Without optimisation and on busy cores, they take
+/// 1 s.
+const NAMES_LIMIT: Duration = Duration::from_secs(20);
 
 /// Returns what this process and all processes below it are doing: its pools, workers and calls,
 /// queues, actors and rings.
@@ -70,14 +73,14 @@ impl Runtime {
         report.add(below);
         let mut stats =
             SessionStats::new(self.session(), program(), self.backend.name().into(), report);
-        stats.events = recent();
+        stats.events = self.part::<Events>().recent();
         stats
     }
 
     fn own_stats(&self) -> ProcessStats {
         let mut own = ProcessStats::new(self.id(), program(), ProcessRole::Head, self.started);
         own.pid = Some(std::process::id());
-        own.place = format!("pid {}", std::process::id());
+        own.set_job(JobPlace::Process { pid: std::process::id() });
         own.host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         own.figures = Some(own_figures());
         let restarts = std::env::var(variables::RESTARTS).ok();
@@ -87,40 +90,68 @@ impl Runtime {
 
     /// Returns the figures of this process's objects, and of all processes below it.
     pub(super) fn report_below(&self) -> Report {
-        let mut report = own_report(self.id());
+        let mut report = self.part::<Sources>().report(self.id());
         self.children.report(self.id(), &mut report);
         report
     }
 
     /// Returns the heartbeat of this child.
     pub(super) fn heartbeat(&self) -> ControlMessage {
-        let has_more = !self.children.is_empty() || has_sources();
+        let has_more = !self.children.is_empty() || !self.part::<Sources>().is_empty();
         let below = has_more.then(|| Box::new(self.report_below()));
-        let (events, count) = later_than(self.events_sent.load(Ordering::Relaxed));
+        let seen = self.events_sent.load(Ordering::Relaxed);
+        let (events, count) = self.part::<Events>().later_than(seen);
         self.events_sent.store(count, Ordering::Relaxed);
         let events = if events.is_empty() { None } else { serde_json::to_string(&events).ok() };
         ControlMessage::Heartbeat { figures: Some(own_figures()), below, events }
     }
 
-    /// Answers a request, in JSON.
+    /// Answers a request of the command, in JSON.
+    ///
+    /// # Errors
+    /// A message for the user.
+    async fn answer(&'static self, request: Request) -> Result<String, String> {
+        let answer = self.inspect(request.clone()).await?;
+        match request {
+            Request::Stack { all, .. } => in_background(move || shown_stacks(&answer, all)).await,
+            Request::Profile { all, .. } => {
+                in_background(move || shown_profile(&answer, all)).await
+            }
+            Request::Stats | Request::Kill { .. } | Request::Timeline { .. } => Ok(answer),
+        }
+    }
+
+    /// Answers a request, in JSON: stacks as [`ProcessStack`] and [`Profile`], without the names of
+    /// the program's functions.
     ///
     /// # Errors
     /// A message for the user.
     pub(super) async fn inspect(&'static self, request: Request) -> Result<String, String> {
         match request {
             Request::Stats => in_background(|| Ok(self.session_stats())).await,
-            Request::Stack { process } => self.of_process(process, request, Duration::ZERO).await,
+            Request::Stack { process, .. } => {
+                self.of_process(process, request, Duration::ZERO).await
+            }
             Request::Profile { process, seconds, hertz, .. } => {
-                if !(0.0..=MAX_PROFILE).contains(&seconds) || !(1..=1000).contains(&hertz) {
+                if !(0.0..=LONGEST_PROFILE).contains(&seconds) || !(1..=1000).contains(&hertz) {
                     return Err(format!(
-                        "a profile takes up to {MAX_PROFILE} s, with 1 to 1000 samples in a second"
+                        "a profile takes up to {LONGEST_PROFILE} s, with 1 to 1000 samples in a second"
                     ));
                 }
                 self.of_process(process, request, Duration::from_secs_f64(seconds)).await
             }
+            Request::Kill { process, grace } => {
+                if process == self.id() {
+                    return Err("a process does not end itself: end its session".into());
+                }
+                // The longest that a timer takes is beyond any use.
+                let grace = Duration::try_from_secs_f64(grace).unwrap_or(Duration::MAX);
+                self.children.kill(process, request, grace, CHILD_TIMEOUT).await
+            }
             Request::Timeline { since } => {
                 let since = Duration::try_from_secs_f64(since).unwrap_or_default();
-                in_background(move || Ok(timeline::recent(SystemTime::UNIX_EPOCH + since))).await
+                let timeline = self.part::<Timeline>();
+                in_background(move || Ok(timeline.recent(SystemTime::UNIX_EPOCH + since))).await
             }
         }
     }
@@ -136,15 +167,42 @@ impl Runtime {
         }
         match request {
             Request::Profile { hertz, idle, .. } => {
-                in_background(move || shown(stacks::profile(takes, hertz, idle))).await
+                in_background(move || or_text(stacks::profile(takes, hertz, idle))).await
             }
-            _ => in_background(|| shown(stacks::capture(STACK_LIMIT))).await,
+            _ => in_background(|| or_text(stacks::capture(STACK_LIMIT))).await,
         }
     }
 }
 
-fn shown(result: Result<impl Display>) -> Result<String, String> {
-    result.map(|shown| shown.to_string()).map_err(|error| error.to_string())
+fn or_text<T>(result: Result<T>) -> Result<T, String> {
+    result.map_err(|error| error.to_string())
+}
+
+fn shown_stacks(json: &str, all: bool) -> Result<String, String> {
+    let (stacks, problem) = named::<ProcessStack>(json)?;
+    let mut shown = if all { format!("{stacks:#}") } else { stacks.to_string() };
+    if let Some(problem) = problem {
+        shown = format!("{shown}\n\n{problem}");
+    }
+    Ok(shown)
+}
+
+fn shown_profile(json: &str, all: bool) -> Result<ProfileText, String> {
+    let (profile, problem) = named::<Profile>(json)?;
+    Ok(ProfileText {
+        folded: profile.folded(all),
+        waits: profile.shows_waits(all),
+        share: profile.share(false),
+        fiber_share: profile.share(true) - profile.share(false),
+        problem,
+    })
+}
+
+/// Reads stacks from JSON and names their functions. With the problem, if that is impossible.
+fn named<T: Unnamed + DeserializeOwned>(json: &str) -> Result<(T, Option<String>), String> {
+    let mut stacks = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let problem = set_names(&mut stacks, NAMES_LIMIT).err();
+    Ok((stacks, problem))
 }
 
 /// Computes an answer on another thread, so that links don't wait for it.
@@ -208,7 +266,7 @@ async fn converse(runtime: &'static Runtime, stream: UnixStream) -> io::Result<(
             return Ok(());
         }
         let answer = match serde_json::from_slice(&line) {
-            Ok(request) => runtime.inspect(request).await,
+            Ok(request) => runtime.answer(request).await,
             Err(error) => Err(format!(
                 "this program's fiber {} knows no such request: {error}",
                 env!("CARGO_PKG_VERSION")

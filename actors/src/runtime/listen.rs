@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::fmt;
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
@@ -24,15 +25,17 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time after which a child that waits for its connection is given up, if all attempts fail.
 const ACCEPT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Takes a connection, on the runtime's thread.
+type PeerHandler = Box<dyn Fn(Peer) + Send + Sync>;
+
 /// The address of this process, and the state of its listener.
-#[derive(Debug)]
 pub(super) struct Listening {
     /// Where to listen; if there is none, the backend decides.
     on: Option<ListenAddress>,
     /// There is none before the first child or exported object.
     address: OnceCell<Address>,
     /// Handlers of connections with roles that this module does not know.
-    handlers: DashMap<Role, fn(Peer)>,
+    handlers: DashMap<Role, PeerHandler>,
     /// The time and the reason of the last failure to accept a connection.
     failure: watch::Sender<Option<(Instant, String)>>,
 }
@@ -40,7 +43,9 @@ pub(super) struct Listening {
 /// The address where children and peers connect.
 #[derive(Debug)]
 pub(super) struct Address {
-    pub(super) url: String,
+    pub(super) link: fiber_core::Address,
+    /// The same as text, as it travels.
+    url: String,
     /// Where the children run.
     pub(super) locality: Locality,
 }
@@ -49,22 +54,30 @@ pub(super) struct Address {
 pub(super) type ChildConnection = Result<Peer, HandshakeError>;
 
 thread_local! {
-    /// Children that have started and not connected. It lives on the runtime's thread, as do the
-    /// connections.
+    /// Children that have started and not connected, of all sessions whose runtimes have this
+    /// thread. It is bound to the thread because connections are.
     static EXPECTED: RefCell<HashMap<ProcessId, oneshot::Sender<ChildConnection>>> =
         RefCell::default();
 }
 
-/// Registers a child that will connect. Dropping the receiver does not withdraw it:
-/// [`unexpect_child`] does.
-pub(super) fn expect_child(id: ProcessId) -> oneshot::Receiver<ChildConnection> {
-    let (sender, connection) = oneshot::channel();
-    EXPECTED.with_borrow_mut(|expected| expected.insert(id, sender));
-    connection
+/// A child that will connect. It is not expected any more when this is dropped.
+#[derive(Debug)]
+pub(super) struct ExpectedChild {
+    pub(super) id: ProcessId,
+    pub(super) connection: oneshot::Receiver<ChildConnection>,
 }
 
-pub(super) fn unexpect_child(id: ProcessId) {
-    EXPECTED.with_borrow_mut(|expected| expected.remove(&id));
+/// Expects a child with this id.
+pub(super) fn expect_child(id: ProcessId) -> ExpectedChild {
+    let (sender, connection) = oneshot::channel();
+    EXPECTED.with_borrow_mut(|expected| expected.insert(id, sender));
+    ExpectedChild { id, connection }
+}
+
+impl Drop for ExpectedChild {
+    fn drop(&mut self) {
+        EXPECTED.with_borrow_mut(|expected| expected.remove(&self.id));
+    }
 }
 
 impl Listening {
@@ -82,10 +95,16 @@ impl Listening {
     }
 }
 
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listening").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
 impl Runtime {
     /// Sets the handler of connections with a role. It runs on the runtime's thread.
-    pub(crate) fn on_peer(&self, role: Role, handler: fn(Peer)) {
-        self.listening.handlers.insert(role, handler);
+    pub(crate) fn on_peer(&self, role: Role, handler: impl Fn(Peer) + Send + Sync + 'static) {
+        self.listening.handlers.insert(role, Box::new(handler));
     }
 
     /// Returns the URL where children and peers connect.
@@ -127,7 +146,10 @@ impl Runtime {
             let listener = listener.map_err(|error| {
                 Error::system(format!("no {link} link could be opened"), shortage::explain(&error))
             })?;
-            let address = Address { url: listener.address(), locality };
+            let url = listener.address();
+            let link =
+                url.parse().map_err(|error| Error::system("this process has no address", error))?;
+            let address = Address { link, url, locality };
             tokio::task::spawn_local(self.accept_peers(listener));
             Ok(address)
         };

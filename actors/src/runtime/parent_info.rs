@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use fiber_core::ProcessId;
+use fiber_backends::Parent;
+use fiber_core::{Address, ProcessId};
 
 /// Stands in place of the parent's process id in containers, in pods and on other machines, where
 /// it has no meaning.
@@ -21,7 +22,7 @@ pub(super) struct ParentInfo {
     /// The process that listens at the address: the parent, or the host of a hosted process.
     pub(super) listener: ProcessId,
     pub(super) place: ChildPlace,
-    pub(super) address: String,
+    pub(super) address: Address,
 }
 
 /// What a child shares its job with.
@@ -40,17 +41,25 @@ const HOST: &str = "host";
 
 impl fmt::Display for ParentInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ParentInfo { id, parent, parent_pid, listener, place, address } = self;
-        write!(f, "{id},{parent},")?;
-        match parent_pid {
-            Some(pid) => write!(f, "{pid},{listener},")?,
-            None => write!(f, "{REMOTE},{listener},")?,
-        }
-        match place {
-            ChildPlace::Alone => write!(f, "{ALONE},{address}"),
-            ChildPlace::Host => write!(f, "{HOST},{address}"),
-            ChildPlace::InHost(interface) => write!(f, "{interface},{address}"),
-        }
+        self.parent().fmt(f)
+    }
+}
+
+impl ParentInfo {
+    /// Returns the way to the parent, which becomes the variable.
+    pub(super) fn parent(&self) -> Parent {
+        Parent { identity: self.identity(), address: self.address.clone() }
+    }
+
+    fn identity(&self) -> String {
+        let ParentInfo { id, parent, parent_pid, listener, place, .. } = self;
+        let pid = parent_pid.map_or(REMOTE.into(), |pid| pid.to_string());
+        let place = match place {
+            ChildPlace::Alone => ALONE.into(),
+            ChildPlace::Host => HOST.into(),
+            ChildPlace::InHost(interface) => interface.to_string(),
+        };
+        format!("{id},{parent},{pid},{listener},{place}")
     }
 }
 
@@ -72,7 +81,8 @@ impl FromStr for ParentInfo {
             HOST => ChildPlace::Host,
             interface => ChildPlace::InHost(interface.parse().map_err(drop)?),
         };
-        Ok(ParentInfo { id, parent, parent_pid, listener, place, address: next()?.to_string() })
+        let address = next()?.parse().map_err(drop)?;
+        Ok(ParentInfo { id, parent, parent_pid, listener, place, address })
     }
 }
 
@@ -95,7 +105,7 @@ mod tests {
                 parent_pid,
                 listener: ProcessId::random(),
                 place,
-                address: "nng:tcp://[fd00::1]:7000,odd".into(),
+                address: "near:a|fiber,odd|nng:tcp://[fd00::1]:7000".parse().unwrap(),
             };
             assert_eq!(info.to_string().parse(), Ok(info));
         }

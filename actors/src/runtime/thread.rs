@@ -1,35 +1,53 @@
 //! The background thread.
 
+use std::future::{Future, pending};
 use std::io;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
-use actix_rt::{Arbiter, ArbiterHandle};
+use actix_rt::{Arbiter, ArbiterHandle, System};
 use fiber_core::{Error, Result, forbid_waiting, shortage};
 
+use crate::parts::Parts;
 use crate::tokio_runtime::new_runtime;
 
-/// Starts the background thread with an actix system.
+/// Starts the background thread with an actix system, for the session of these parts. It runs as
+/// long as the process.
 ///
 /// # Errors
 /// [`Error::System`] if the system has no room for it.
-pub(super) fn start() -> Result<ArbiterHandle> {
+pub(super) fn start(parts: &'static Parts) -> Result<ArbiterHandle> {
+    start_until(parts, pending::<()>()).map(|(arbiter, _)| arbiter)
+}
+
+/// Works as [`start`], for a thread that runs until `end`.
+pub(super) fn start_until(
+    parts: &'static Parts,
+    end: impl Future + Send + 'static,
+) -> Result<(ArbiterHandle, JoinHandle<()>)> {
     let (started, arbiter) = std::sync::mpsc::channel();
     let run = move || {
+        let _entered = parts.enter();
         forbid_waiting();
         let runtime = match new_runtime() {
             Ok(runtime) => runtime,
             Err(error) => return drop(started.send(Err(error))),
         };
-        actix_rt::System::with_tokio_rt(|| runtime).block_on(async {
+        let system = System::with_tokio_rt(|| runtime);
+        system.block_on(async {
             let _ = started.send(Ok(Arbiter::current()));
-            std::future::pending::<()>().await;
+            end.await;
+            System::current().stop();
         });
+        // Until its other arbiters have ended.
+        let _ = system.run();
     };
     let refused = |problem: String| Error::system("fiber's thread could not be started", problem);
-    let spawned = thread::Builder::new().name("fiber-runtime".into()).spawn(run).map(drop);
-    let arbiter =
-        spawned.and_then(|()| arbiter.recv().unwrap_or_else(|ended| Err(io::Error::other(ended))));
-    arbiter.map_err(|error| refused(shortage::explain(&error)))
+    let spawned = thread::Builder::new().name("fiber-runtime".into()).spawn(run);
+    let started = spawned.and_then(|thread| {
+        let arbiter = arbiter.recv().unwrap_or_else(|ended| Err(io::Error::other(ended)))?;
+        Ok((arbiter, thread))
+    });
+    started.map_err(|error| refused(shortage::explain(&error)))
 }
 
 /// Raises the limit of open files to the maximum: each child takes a few descriptors, and the usual

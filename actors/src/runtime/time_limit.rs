@@ -5,15 +5,14 @@
 //! program. In a program without them the calls that have tasks left fail, in time for the program to
 //! use the results that it has.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use fiber_core::rounded;
 use tokio::time::sleep;
 
 use super::Runtime;
-use super::drain::{DrainCause, has_durable_calls};
-use crate::stats::{RecordedTasks, Unfit, sources};
+use super::drain::{DrainCause, Unfit};
 
 /// Time for the last outcomes to be recorded, for the children to end, and for what a program without
 /// durable calls does with its results.
@@ -21,12 +20,10 @@ const RESERVE: Duration = Duration::from_secs(10);
 /// How often the runtime compares the time that is left with that of the tasks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-static IS_WATCHED: AtomicBool = AtomicBool::new(false);
-
 /// Watches the time limit of this program, if there is one. Call it on the runtime's thread.
 pub(super) fn watch(runtime: &'static Runtime) {
     let Some(end) = runtime.backend.ends_at() else { return };
-    if !IS_WATCHED.swap(true, Ordering::AcqRel) {
+    if !runtime.is_time_limit_watched.swap(true, Ordering::AcqRel) {
         tokio::task::spawn_local(end_in_time(runtime, end));
     }
 }
@@ -35,17 +32,16 @@ async fn end_in_time(runtime: &'static Runtime, end: SystemTime) {
     let left = || end.duration_since(SystemTime::now()).unwrap_or_default();
     let mut is_announced = false;
     loop {
-        let is_durable = has_durable_calls();
-        if is_durable && is_near(left(), usual_time()) {
+        let is_durable = runtime.has_durable_calls();
+        if is_durable && is_near(left(), usual_time(runtime)) {
             runtime.drain(DrainCause::TimeLimit, left().saturating_sub(RESERVE)).await;
             runtime.end_to_be_continued().await;
         }
         let unfit = if is_durable { Unfit::Wait } else { Unfit::Fail };
         let for_tasks = left().saturating_sub(RESERVE);
-        sources()
-            .iter()
-            .filter_map(|source| source.recorded_tasks())
-            .for_each(|tasks| tasks.set_time_left(for_tasks, unfit));
+        let hooks = runtime.drain_hooks();
+        hooks.iter().for_each(|hook| hook.set_time_left(for_tasks, unfit));
+        drop(hooks);
         if for_tasks.is_zero() && !is_announced {
             is_announced = true;
             tracing::warn!(
@@ -59,10 +55,9 @@ async fn end_in_time(runtime: &'static Runtime, end: SystemTime) {
 }
 
 /// Returns the usual time of the fastest function that has tasks to be recorded.
-fn usual_time() -> Duration {
-    let times = sources();
-    let times = times.iter().filter_map(|source| source.recorded_tasks());
-    times.filter_map(RecordedTasks::usual_time).min().unwrap_or_default()
+fn usual_time(runtime: &Runtime) -> Duration {
+    let hooks = runtime.drain_hooks();
+    hooks.iter().filter_map(|hook| hook.usual_time()).min().unwrap_or_default()
 }
 
 /// Returns whether a task that begins now might not end in time.

@@ -12,12 +12,19 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
+use crate::parts::Parts;
+
 /// The number of events that a process remembers.
 const REMEMBERED: usize = 256;
 /// The number of events that a stream keeps for its reader.
 const BUFFERED: usize = 4096;
 
-struct Events {
+/// The events of a session in this process.
+#[derive(Default)]
+pub(crate) struct Events(Mutex<State>);
+
+#[derive(Default)]
+struct State {
     recent: VecDeque<Event>,
     /// The number of all events so far.
     count: u64,
@@ -27,50 +34,56 @@ struct Events {
 /// Receives each event. Returns whether it wants more.
 type Subscriber = Arc<Mutex<dyn FnMut(&Event) -> bool + Send>>;
 
-static EVENTS: Mutex<Events> =
-    Mutex::new(Events { recent: VecDeque::new(), count: 0, subscribers: Vec::new() });
+impl Events {
+    /// Records an event of this process.
+    pub(crate) fn emit(&self, kind: EventKind) {
+        self.publish(Event::now(kind));
+    }
 
-/// Records an event of this process.
-pub(crate) fn emit(kind: EventKind) {
-    publish(Event::now(kind));
-}
-
-/// Records an event and passes it to the subscribers.
-pub(crate) fn publish(event: Event) {
-    let subscribers = {
-        let mut events = EVENTS.lock();
-        if events.recent.len() == REMEMBERED {
-            events.recent.pop_front();
+    /// Records an event and passes it to the subscribers.
+    pub(crate) fn publish(&self, event: Event) {
+        let subscribers = {
+            let mut state = self.0.lock();
+            if state.recent.len() == REMEMBERED {
+                state.recent.pop_front();
+            }
+            state.recent.push_back(event.clone());
+            state.count += 1;
+            state.subscribers.clone()
+        };
+        // Without the lock: a subscriber may ask for the events.
+        let ended = |subscriber: &&Subscriber| !(subscriber.lock())(&event);
+        let ended: Vec<&Subscriber> = subscribers.iter().filter(ended).collect();
+        if !ended.is_empty() {
+            let is_ended =
+                |subscriber: &Subscriber| ended.iter().any(|other| Arc::ptr_eq(subscriber, other));
+            self.0.lock().subscribers.retain(|subscriber| !is_ended(subscriber));
         }
-        events.recent.push_back(event.clone());
-        events.count += 1;
-        events.subscribers.clone()
-    };
-    // Without the lock: a subscriber may ask for the events.
-    let ended = |subscriber: &&Subscriber| !(subscriber.lock())(&event);
-    let ended: Vec<&Subscriber> = subscribers.iter().filter(ended).collect();
-    if !ended.is_empty() {
-        let is_ended =
-            |subscriber: &Subscriber| ended.iter().any(|other| Arc::ptr_eq(subscriber, other));
-        EVENTS.lock().subscribers.retain(|subscriber| !is_ended(subscriber));
+    }
+
+    /// Returns the last events, oldest first.
+    pub(crate) fn recent(&self) -> Vec<Event> {
+        self.0.lock().recent.iter().cloned().collect()
+    }
+
+    /// Returns the events after the first `seen`, as far as they are remembered, and the number of
+    /// all.
+    pub(crate) fn later_than(&self, seen: u64) -> (Vec<Event>, u64) {
+        let state = self.0.lock();
+        let new = usize::try_from(state.count - seen).unwrap_or(usize::MAX).min(state.recent.len());
+        (state.recent.range(state.recent.len() - new..).cloned().collect(), state.count)
+    }
+
+    /// Calls `subscriber` for each event until it returns `false`. It must not block or emit
+    /// events.
+    pub(crate) fn subscribe(&self, subscriber: impl FnMut(&Event) -> bool + Send + 'static) {
+        self.0.lock().subscribers.push(Arc::new(Mutex::new(subscriber)));
     }
 }
 
-/// Returns the last events, oldest first.
-pub(crate) fn recent() -> Vec<Event> {
-    EVENTS.lock().recent.iter().cloned().collect()
-}
-
-/// Returns the events after the first `seen`, as far as they are remembered, and the number of all.
-pub(crate) fn later_than(seen: u64) -> (Vec<Event>, u64) {
-    let events = EVENTS.lock();
-    let new = usize::try_from(events.count - seen).unwrap_or(usize::MAX).min(events.recent.len());
-    (events.recent.range(events.recent.len() - new..).cloned().collect(), events.count)
-}
-
-/// Calls `subscriber` for each event until it returns `false`. It must not block or emit events.
-pub(crate) fn subscribe(subscriber: impl FnMut(&Event) -> bool + Send + 'static) {
-    EVENTS.lock().subscribers.push(Arc::new(Mutex::new(subscriber)));
+/// Records an event of this thread's session.
+pub(crate) fn emit(kind: EventKind) {
+    Parts::current().get::<Events>().emit(kind);
 }
 
 /// Returns the events of this process's pools and supervisors, from now on, and of those of the
@@ -97,7 +110,10 @@ pub(crate) fn subscribe(subscriber: impl FnMut(&Event) -> bool + Send + 'static)
 /// ```
 pub fn events() -> EventStream {
     let (sender, receiver) = mpsc::channel(BUFFERED);
-    subscribe(move |event| !matches!(sender.try_send(event.clone()), Err(TrySendError::Closed(_))));
+    let events = Parts::current().get::<Events>();
+    events.subscribe(move |event| {
+        !matches!(sender.try_send(event.clone()), Err(TrySendError::Closed(_)))
+    });
     EventStream { receiver }
 }
 

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use actix::{Actor, Arbiter, ArbiterHandle, AsyncContext, Context, System};
 use fiber_core::{ExitReason, shortage};
@@ -15,6 +15,7 @@ use super::incarnation::{Current, ExitWatch, IncarnationGuard};
 use super::spec::ChildSpec;
 use super::start::{ChildContext, Control, Running, Start};
 use super::tree::ChildKind;
+use crate::parts::Parts;
 use crate::tokio_runtime::new_runtime;
 
 impl ChildSpec {
@@ -177,20 +178,29 @@ impl Control for ActorControl {
     }
 }
 
+/// The arbiters that supervised actors of a session share, by the ids of their actix systems.
+#[derive(Default)]
+struct SharedArbiters(Mutex<HashMap<usize, ArbiterHandle>>);
+
 /// Returns the arbiter that supervised actors of this thread's actix system share.
 fn shared_arbiter() -> Result<ArbiterHandle, ExitReason> {
-    static ARBITERS: LazyLock<Mutex<HashMap<usize, ArbiterHandle>>> = LazyLock::new(Mutex::default);
     let problem =
         |problem: String| ExitReason::NotStarted(format!("there is no thread for it: {problem}"));
     let system = System::try_current()
         .ok_or_else(|| problem("its supervisor's thread has no actix system".into()))?;
-    let mut arbiters = ARBITERS.lock();
+    let parts = Parts::current();
+    let mut arbiters = parts.get::<SharedArbiters>().0.lock();
     arbiters.retain(|_, arbiter| arbiter.alive());
     if let Some(arbiter) = arbiters.get(&system.id()) {
         return Ok(arbiter.clone());
     }
-    let arbiter = Arbiter::try_with_tokio_rt(named_runtime)
-        .map_err(|error| problem(shortage::explain(&error)))?;
+    let start = move || {
+        // The thread works for this session only.
+        std::mem::forget(parts.enter());
+        named_runtime()
+    };
+    let arbiter =
+        Arbiter::try_with_tokio_rt(start).map_err(|error| problem(shortage::explain(&error)))?;
     arbiters.insert(system.id(), arbiter.handle());
     Ok(arbiter.handle())
 }

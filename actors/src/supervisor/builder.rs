@@ -7,9 +7,10 @@ use actix::ArbiterHandle;
 use fiber_core::{Error, ExitReason, Result};
 use tokio::sync::oneshot;
 
+use super::driver::Supervisor;
 use super::identity::{DownGuard, Identity};
 use super::intensity::Intensity;
-use super::machine::{Options, Supervisor};
+use super::machine::Options;
 use super::nested::SupervisorStart;
 use super::spec::{ChildSpec, Shutdown, check_name, check_names};
 use super::start::{ChildContext, Start};
@@ -272,6 +273,7 @@ impl TopLevel {
             incarnation: 1,
             entry: id,
             arbiter: None,
+            has_worked: Arc::default(),
         };
         match self.start.start(child).await {
             Ok(mut running) => {

@@ -1,7 +1,6 @@
 //! The current incarnation of an actor, for the references that send to it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, ArbiterHandle, Handler, MailboxError, Message};
@@ -21,7 +20,6 @@ enum Status<A: Actor> {
 
 /// One incarnation.
 pub(super) struct Incarnation<A: Actor> {
-    id: u64,
     pub(super) addr: Addr<A>,
     arbiter: ArbiterHandle,
     exit: ExitWatch,
@@ -30,7 +28,6 @@ pub(super) struct Incarnation<A: Actor> {
 impl<A: Actor> Clone for Incarnation<A> {
     fn clone(&self) -> Incarnation<A> {
         Incarnation {
-            id: self.id,
             addr: self.addr.clone(),
             arbiter: self.arbiter.clone(),
             exit: self.exit.clone(),
@@ -186,9 +183,7 @@ impl<A: Actor> IncarnationGuard<A> {
         arbiter: ArbiterHandle,
         exit: watch::Sender<Option<ExitReason>>,
     ) -> IncarnationGuard<A> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let incarnation = Incarnation { id, addr, arbiter, exit: ExitWatch(exit.subscribe()) };
+        let incarnation = Incarnation { addr, arbiter, exit: ExitWatch(exit.subscribe()) };
         // If it is only dropped, its thread has ended.
         IncarnationGuard { current, incarnation, exit, reason: ExitReason::Shutdown }
     }
@@ -208,9 +203,10 @@ impl<A: Actor> IncarnationGuard<A> {
 impl<A: Actor> Drop for IncarnationGuard<A> {
     fn drop(&mut self) {
         // A killed incarnation that still ran may end after the next one has started.
+        let own = &self.incarnation.exit.0;
         self.current.replace(
             Status::Down,
-            |status| matches!(status, Status::Up(current) if current.id == self.incarnation.id),
+            |status| matches!(status, Status::Up(current) if current.exit.0.same_channel(own)),
         );
         self.exit.send_replace(Some(self.reason.clone()));
     }

@@ -12,8 +12,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::actor_loop::{ActorCommand, run_actor};
 use super::directory::Directory;
+use super::driver::{Command, Supervisor};
 use super::incarnation::{Current, ExitWatch, IncarnationGuard};
-use super::machine::{Command, Options, Supervisor};
+use super::machine::Options;
 use super::spec::{ChildSpec, check_names};
 use super::start::{ChildContext, Control, Running, Start};
 use super::tree::ChildKind;
@@ -44,24 +45,23 @@ impl Start for SupervisorStart {
         &mut self,
         child: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
-        if let Err(problem) = check_names(&self.specs) {
-            return Box::pin(async move { Err(ExitReason::NotStarted(problem.to_string())) });
-        }
-        self.handle.current.reopen();
         let (started, ready) = oneshot::channel();
+        let exit_cell = Rc::new(OnceCell::new());
+        let SupervisorHandle { current, directory } = self.handle.clone();
+        let (options, exit) = (self.options.clone(), exit_cell.clone());
+        let created = check_names(&self.specs).and_then(|()| {
+            let specs = self.specs.iter().map(ChildSpec::share);
+            Supervisor::new(&child, options, specs, directory, started, exit)
+        });
+        let supervisor = match created {
+            Ok(supervisor) => supervisor,
+            Err(problem) => {
+                return Box::pin(async move { Err(ExitReason::NotStarted(problem.to_string())) });
+            }
+        };
+        current.reopen();
         let (exit, exited) = ExitWatch::channel();
         let (commands, inbox) = mpsc::unbounded_channel();
-        let exit_cell = Rc::new(OnceCell::new());
-        let specs = self.specs.iter().map(ChildSpec::share);
-        let SupervisorHandle { current, directory } = self.handle.clone();
-        let supervisor = Supervisor::new(
-            &child,
-            self.options.clone(),
-            specs,
-            directory,
-            started,
-            exit_cell.clone(),
-        );
         let context = supervisor.context();
         let addr = context.address();
         let name = child.path().into();

@@ -10,6 +10,7 @@ use fiber_core::{Error, ExitReason, Result};
 use parking_lot::Mutex;
 
 use super::identity::Identity;
+use super::machine::Rules;
 use super::start::Start;
 use crate::options::builder_options;
 
@@ -192,6 +193,11 @@ impl ChildSpec {
             counts: self.counts,
             arbiter: self.arbiter.clone(),
         }
+    }
+
+    /// Returns the part that the supervisor's decisions depend on.
+    pub(super) fn rules(&self) -> Rules {
+        Rules { restart: self.restart, shutdown: self.shutdown, counts: self.counts }
     }
 
     /// Informs handles and watchers that the child is not started again.

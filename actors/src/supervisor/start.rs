@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix::ArbiterHandle;
 use fiber_core::ExitReason;
@@ -154,6 +155,8 @@ pub struct ChildContext {
     pub(super) incarnation: u64,
     pub(super) entry: EntryId,
     pub(super) arbiter: Option<ArbiterHandle>,
+    /// Whether the incarnation has been of use.
+    pub(super) has_worked: Arc<AtomicBool>,
 }
 
 impl ChildContext {
@@ -181,6 +184,12 @@ impl ChildContext {
     /// `None`.
     pub fn arbiter(&self) -> Option<&ArbiterHandle> {
         self.arbiter.as_ref()
+    }
+
+    /// Notes that the incarnation has been of use. However short its life was, the next one starts
+    /// without a pause, as after [`Backoff::reset_after`](super::Backoff::reset_after).
+    pub(crate) fn note_work(&self) {
+        self.has_worked.store(true, Ordering::Relaxed);
     }
 
     /// Sets the place that the tree shows. Does nothing if a later incarnation has begun.

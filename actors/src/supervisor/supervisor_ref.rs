@@ -10,9 +10,10 @@ use tokio::sync::oneshot;
 
 use super::child_ref::ChildRef;
 use super::directory::DirectoryEntry;
+use super::driver::Command;
 use super::identity::{Down, Identity};
 use super::incarnation::Current;
-use super::machine::{Command, StopMethod};
+use super::machine::StopMethod;
 use super::nested::SupervisorHandle;
 use super::spec::ChildSpec;
 use crate::reply::Reply;
@@ -253,17 +254,10 @@ impl SupervisorRef {
     fn end_child(&self, name: &str, method: StopMethod) -> Reply<()> {
         let (this, name) = (self.clone(), name.to_string());
         Reply::begun(async move {
-            let (answer, stopping) = oneshot::channel();
+            let (answer, ended) = oneshot::channel();
             this.command(Command::StopChild { name, method, answer }).await?;
-            match stopping.await {
-                Ok(ended) => {
-                    // It is dropped if the child has ended by then.
-                    let _ = ended?.await;
-                    Ok(())
-                }
-                // The supervisor ended before it could answer, and its children before it.
-                Err(_) => Ok(()),
-            }
+            // If the supervisor ended before it could answer, its children ended before it.
+            ended.await.unwrap_or(Ok(()))
         })
     }
 

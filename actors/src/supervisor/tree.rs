@@ -1,7 +1,8 @@
 //! The tree of all supervisors of this process and their children.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use dashmap::DashMap;
@@ -9,7 +10,8 @@ pub use fiber_core::stats::{Branch, ChildKind, ChildState, Tree};
 use fiber_core::stats::{Report, Supervisors};
 use fiber_core::{ExitReason, ProcessId, value_memory};
 
-use crate::stats::{Registration, Source, register};
+use crate::parts::Parts;
+use crate::stats::{Registration, Source, Sources};
 
 /// A branch, without the branches below.
 #[derive(Clone, Debug)]
@@ -33,15 +35,17 @@ impl EntryData {
     }
 }
 
-static ENTRIES: LazyLock<DashMap<u64, EntryData>> = LazyLock::new(|| {
-    static SOURCE: LazyLock<Arc<AllSupervisors>> = LazyLock::new(Arc::default);
-    register(&SOURCE);
-    DashMap::new()
-});
-
-/// The supervisors of this process, as a source of figures.
+/// The supervisors of a session in this process, as a source of figures.
 #[derive(Default)]
+struct Supervised {
+    entries: DashMap<u64, EntryData>,
+    last: AtomicU64,
+    /// Set with the first entry.
+    source: OnceLock<Arc<AllSupervisors>>,
+}
+
 struct AllSupervisors {
+    supervised: &'static Supervised,
     registration: Registration,
 }
 
@@ -51,7 +55,7 @@ impl Source for AllSupervisors {
     }
 
     fn report(&self, process: ProcessId, report: &mut Report) {
-        let roots = roots();
+        let roots = self.supervised.roots();
         if !roots.is_empty() {
             report.supervisors.push(Supervisors::new(process, roots));
         }
@@ -59,15 +63,24 @@ impl Source for AllSupervisors {
 }
 
 /// Identifies an entry of the tree, which may be gone.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EntryId(u64);
+#[derive(Clone, Copy)]
+pub(super) struct EntryId {
+    supervised: &'static Supervised,
+    number: u64,
+}
 
 impl EntryId {
     /// Changes the entry, if it is still there. `change` must not read the tree.
     pub(super) fn update(self, change: impl FnOnce(&mut EntryData)) {
-        if let Some(mut data) = ENTRIES.get_mut(&self.0) {
+        if let Some(mut data) = self.supervised.entries.get_mut(&self.number) {
             change(&mut data);
         }
+    }
+}
+
+impl fmt::Debug for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EntryId").field(&self.number).finish()
     }
 }
 
@@ -77,12 +90,12 @@ pub(super) struct Entry(EntryId);
 
 impl Entry {
     pub(super) fn new(parent: Option<EntryId>, name: &str, kind: ChildKind) -> Entry {
-        // Ids ascend: they are also the order of siblings, and a parent's is smaller than its
+        let supervised = parent.map_or_else(Supervised::current, |parent| parent.supervised);
+        // Numbers ascend: they are also the order of siblings, and a parent's is smaller than its
         // children's.
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = EntryId(NEXT.fetch_add(1, Ordering::Relaxed));
+        let number = supervised.last.fetch_add(1, Ordering::Relaxed);
         let data = EntryData {
-            parent: parent.map(|EntryId(id)| id),
+            parent: parent.map(|parent| parent.number),
             name: name.into(),
             kind,
             state: ChildState::Starting,
@@ -91,8 +104,8 @@ impl Entry {
             last_exit: None,
             since: SystemTime::now(),
         };
-        ENTRIES.insert(id.0, data);
-        Entry(id)
+        supervised.entries.insert(number, data);
+        Entry(EntryId { supervised, number })
     }
 
     pub(super) fn id(&self) -> EntryId {
@@ -104,13 +117,14 @@ impl Entry {
     }
 
     pub(super) fn last_exit(&self) -> Option<ExitReason> {
-        ENTRIES.get(&self.0.0).and_then(|data| data.last_exit.clone())
+        let EntryId { supervised, number } = self.0;
+        supervised.entries.get(&number).and_then(|data| data.last_exit.clone())
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        ENTRIES.remove(&self.0.0);
+        self.0.supervised.entries.remove(&self.0.number);
     }
 }
 
@@ -130,30 +144,46 @@ impl Drop for Entry {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub fn tree() -> Tree {
-    Tree::new(roots(), value_memory())
+    Tree::new(Parts::current().get::<Supervised>().roots(), value_memory())
 }
 
-/// Returns the supervisors that are no children of others, oldest first.
-fn roots() -> Vec<Branch> {
-    let mut all: Vec<(u64, EntryData)> =
-        ENTRIES.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
-    all.sort_by_key(|(id, _)| *id);
-    let mut branches: Vec<(u64, Option<u64>, Branch)> =
-        all.into_iter().map(|(id, data)| (id, data.parent, data.branch())).collect();
-    let mut roots = Vec::new();
-    // From the back, so that a branch has all its children when it is moved to its parent.
-    while let Some((_, parent, mut branch)) = branches.pop() {
-        branch.children.reverse();
-        let above = parent.and_then(|id| branches.binary_search_by_key(&id, |(id, _, _)| *id).ok());
-        match (above, parent) {
-            (Some(position), _) => branches[position].2.children.push(branch),
-            (None, None) => roots.push(branch),
-            // Its supervisor has just ended.
-            (None, Some(_)) => {}
-        }
+impl Supervised {
+    /// Returns those of this thread's session.
+    fn current() -> &'static Supervised {
+        let parts = Parts::current();
+        let supervised = parts.get::<Supervised>();
+        supervised.source.get_or_init(|| {
+            let registration = Registration::default();
+            let source = Arc::new(AllSupervisors { supervised, registration });
+            parts.get::<Sources>().register(&source);
+            source
+        });
+        supervised
     }
-    roots.reverse();
-    roots
+
+    /// Returns the supervisors that are no children of others, oldest first.
+    fn roots(&self) -> Vec<Branch> {
+        let mut all: Vec<(u64, EntryData)> =
+            self.entries.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
+        all.sort_by_key(|(id, _)| *id);
+        let mut branches: Vec<(u64, Option<u64>, Branch)> =
+            all.into_iter().map(|(id, data)| (id, data.parent, data.branch())).collect();
+        let mut roots = Vec::new();
+        // From the back, so that a branch has all its children when it is moved to its parent.
+        while let Some((_, parent, mut branch)) = branches.pop() {
+            branch.children.reverse();
+            let above =
+                parent.and_then(|id| branches.binary_search_by_key(&id, |(id, _, _)| *id).ok());
+            match (above, parent) {
+                (Some(position), _) => branches[position].2.children.push(branch),
+                (None, None) => roots.push(branch),
+                // Its supervisor has just ended.
+                (None, Some(_)) => {}
+            }
+        }
+        roots.reverse();
+        roots
+    }
 }
 
 impl EntryData {
@@ -169,5 +199,6 @@ impl EntryData {
 /// Returns the names in the tree that begin with `prefix`.
 #[cfg(test)]
 pub(super) fn names(prefix: &str) -> Vec<String> {
-    ENTRIES.iter().map(|entry| entry.name.clone()).filter(|name| name.starts_with(prefix)).collect()
+    let names = Supervised::current().entries.iter().map(|entry| entry.name.clone());
+    names.filter(|name| name.starts_with(prefix)).collect::<Vec<_>>()
 }

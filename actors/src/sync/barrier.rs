@@ -103,7 +103,7 @@ impl Barrier {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn meet(&self) -> Reply<usize> {
-        let ticket = Ticket::new();
+        let ticket = self.handle.ticket();
         let response = self.handle.request(&Operation::Arrive { ticket });
         let arrival = self.handle.send_on_drop(Operation::Withdraw { ticket });
         Reply::named(format!("the meeting at {}", self.handle.name()), async move {

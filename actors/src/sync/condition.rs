@@ -135,7 +135,7 @@ impl Condition {
     /// The lock is released when the guard is dropped or its process dies. [`Condition`] has an
     /// example.
     pub fn lock(&self) -> Reply<ConditionGuard> {
-        let ticket = Ticket::new();
+        let ticket = self.handle.ticket();
         let acquire = permits::Operation::Acquire { ticket, access: Access::Exclusive };
         let response = self.handle.request(&Operation::Lock(acquire));
         let release = Operation::Lock(permits::Operation::Release { ticket });

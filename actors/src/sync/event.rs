@@ -132,7 +132,7 @@ impl Event {
     /// The process that should set it may die before: [`Reply::timeout`] limits the wait.
     /// [`set`](Event::set) has an example.
     pub fn wait_set(&self) -> Reply<()> {
-        let ticket = Ticket::new();
+        let ticket = self.handle.ticket();
         let response = self.handle.request(&Operation::Wait { ticket });
         let withdraw = self.handle.send_on_drop(Operation::Withdraw { ticket });
         Reply::named(self.handle.name().to_string(), async move {

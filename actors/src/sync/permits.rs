@@ -158,7 +158,7 @@ impl ObjectState for Permits {
 
 /// Requests permits. The guard releases them.
 pub(super) fn acquire(handle: &StateHandle<Permits>, doing: &str, access: Access) -> Reply<Guard> {
-    let ticket = Ticket::new();
+    let ticket = handle.ticket();
     let response = handle.request(&Operation::Acquire { ticket, access });
     let permits = handle.send_on_drop(Operation::Release { ticket });
     Reply::named(format!("{doing} {}", handle.name()), async move {
@@ -179,7 +179,7 @@ pub(super) fn try_acquire(
     doing: &str,
     access: Access,
 ) -> Reply<Option<Guard>> {
-    let ticket = Ticket::new();
+    let ticket = handle.ticket();
     let response = handle.request(&Operation::TryAcquire { ticket, access });
     let permits = handle.send_on_drop(Operation::Release { ticket });
     Reply::named(format!("{doing} {}", handle.name()), async move {

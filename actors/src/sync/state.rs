@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::mesh::{Payload, PeerId, Port, PortId, Request, Requester};
-use crate::objects::{Handle, ObjectRef, PortRef, Response, Ticket, made_at, send_held_back};
+use crate::objects::{Handle, ObjectRef, PortRef, Response, Ticket, made_at};
 use crate::runtime::Runtime;
 
 /// The state of a synchronisation object, and the operations that change it.
@@ -84,7 +84,9 @@ impl<S: ObjectState> StateHandle<S> {
     fn payload(&self, operation: &S::Operation) -> Payload {
         let mut frame = self.handle.payload();
         let blobs = codec::append_apart(&mut frame, operation);
-        send_held_back();
+        if let Ok(runtime) = self.handle.runtime() {
+            runtime.mesh().held_back().send();
+        }
         Payload::to_port(frame, blobs.expect("operations can be serialised"))
     }
 }
@@ -92,8 +94,8 @@ impl<S: ObjectState> StateHandle<S> {
 impl<S: ObjectState> ObjectRef for StateHandle<S> {
     type Operation = S::Operation;
 
-    fn name(&self) -> &str {
-        &self.handle.name
+    fn port(&self) -> &PortRef {
+        &self.handle
     }
 
     fn request(&self, operation: &S::Operation) -> Response {

@@ -2,22 +2,35 @@
 
 use std::fmt::Debug;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use fiber_core::stats::JobPlace;
 use fiber_core::{Meta, Result};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::options::OptionValues;
 use super::volume::{Volume, VolumeMount};
 use crate::progress::Progress;
 
-/// A place where sessions run: a Docker engine, a namespace of a Kubernetes cluster, or a Slurm
-/// cluster.
+/// A place where sessions run: this host, a Docker engine, a namespace of a Kubernetes cluster, or
+/// a Slurm cluster.
 pub trait Cluster: Debug {
     /// Returns what one process runs in: `container`, `pod`, `job`.
     fn unit(&self) -> &'static str;
+
+    /// Returns whether a program of this host that starts its children by `backend` counts as one
+    /// of this cluster's sessions.
+    fn includes(&self, backend: &str) -> bool;
+
+    /// Returns whether [`Cluster::processes`] has the processes below heads. If not, only their
+    /// heads know them: see [`Cluster::inspect`].
+    fn lists_children(&self) -> bool {
+        true
+    }
 
     /// Starts a session's head, after building, pushing or pulling its image. If the future is
     /// dropped before it is ready, call [`Cluster::remove_session`] to remove what it created.
@@ -28,7 +41,7 @@ pub trait Cluster: Debug {
         &'a self,
         run: &'a RunRequest,
         progress: &'a dyn Progress,
-    ) -> LocalBoxFuture<'a, Result<()>>;
+    ) -> LocalBoxFuture<'a, Result<Started>>;
 
     /// Removes all containers or pods of the session.
     ///
@@ -41,6 +54,27 @@ pub trait Cluster: Debug {
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System).
     fn processes(&self) -> LocalBoxFuture<'_, Result<Vec<SessionProcess>>>;
+
+    /// Returns the heads that can be asked by [`Cluster::inspect`], and the problems with those
+    /// that do not even say which session they have.
+    ///
+    /// # Errors
+    /// [`Error::System`](fiber_core::Error::System).
+    fn heads(&self) -> LocalBoxFuture<'_, Result<Vec<Result<SessionHead, String>>>> {
+        Box::pin(async {
+            let processes = self.processes().await?.into_iter();
+            let heads = processes.filter(|process| {
+                process.parent.is_none()
+                    && process.location == Location::Cluster
+                    && process.state == ProcessState::Running
+            });
+            let head = |process: SessionProcess| {
+                let (name, inspector) = (process.name.clone(), process.name);
+                Ok(SessionHead { name, inspector, pid: None })
+            };
+            Ok(heads.map(head).collect())
+        })
+    }
 
     /// Returns the output of a process, from its beginning or the last `tail` lines; with `follow`
     /// until the process ends. The output of a head that was started again is that of all its
@@ -76,6 +110,21 @@ pub trait Cluster: Debug {
     /// [`Error::System`](fiber_core::Error::System).
     fn remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>>;
 
+    /// Keeps the output of a process that has ended, if it is in files and somebody may need them:
+    /// its exit code is not 0, or what they have is not in [`Cluster::logs`]. Removes all else that
+    /// the process has left. Returns the paths; without any, call [`Cluster::remove`].
+    ///
+    /// # Errors
+    /// [`Error::System`](fiber_core::Error::System).
+    fn keep_output<'a>(
+        &'a self,
+        name: &'a str,
+        code: i32,
+    ) -> LocalBoxFuture<'a, Result<Vec<PathBuf>>> {
+        let _ = (name, code);
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
     /// Removes the leftovers of sessions whose head has ended, including heads that
     /// [`Cluster::start`] started. Returns the names of what it removed.
     ///
@@ -83,12 +132,14 @@ pub trait Cluster: Debug {
     /// [`Error::System`](fiber_core::Error::System).
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>>;
 
-    /// Connects to the inspector of a head, by running its program there as a bridge.
+    /// Connects to the inspector of a head, which [`SessionHead::inspector`] names. Where this
+    /// process can't reach its socket, it runs the head's program beside it as a bridge.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System): the rights are missing, the head does not run,
     /// or its program does not use fiber.
-    fn inspect<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Box<dyn ByteStream>>>;
+    fn inspect<'a>(&'a self, inspector: &'a str)
+    -> LocalBoxFuture<'a, Result<Box<dyn ByteStream>>>;
 
     /// Opens a volume for reading and writing from here. A container or pod of session `session`
     /// mounts it meanwhile: call [`Cluster::remove_session`] in the end, also after an error.
@@ -124,31 +175,36 @@ pub struct RunRequest {
     pub meta: Meta,
     /// The volumes that all of its processes mount.
     pub volumes: Vec<VolumeMount>,
-    /// Environment variables of the head.
+    /// Environment variables of the head: the settings of this configuration, and `given`.
     pub environment: Vec<(String, String)>,
+    /// The environment variables that the command line gives.
+    pub given: Vec<(String, String)>,
     /// How many times the engine starts the head again if it is lost or fails.
     pub restarts: u32,
-    /// The machines of the session on Slurm.
-    pub allocation: Allocation,
+    /// The options of this backend alone: see [`SessionBackend`](super::SessionBackend).
+    pub options: OptionValues,
 }
 
-/// A request for machines to a cluster that queues jobs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allocation {
-    /// The number of nodes; one without.
-    pub nodes: Option<u32>,
-    /// The time limit; the partition's without.
-    pub time: Option<Duration>,
-    /// The partition.
-    pub partition: Option<String>,
-    /// The account that pays.
-    pub account: Option<String>,
-    /// The quality of service.
-    pub qos: Option<String>,
-    /// Generic resources of each node.
-    pub gres: Option<String>,
-    /// Options of `sbatch` as they are.
-    pub options: Vec<String>,
+/// What [`Cluster::start`] has done.
+#[derive(Debug)]
+pub enum Started {
+    /// The engine runs the head.
+    Elsewhere,
+    /// The head is a program of this host: the caller becomes it, or runs it and starts it again.
+    Here(Command),
+    /// An option asks for a description only: this one.
+    Described(String),
+}
+
+/// A head whose inspector can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionHead {
+    /// The name of its session: see [`SessionProcess::name`].
+    pub name: String,
+    /// What [`Cluster::inspect`] takes for it. It is unique.
+    pub inspector: String,
+    /// Its pid, if it is a process of this host.
+    pub pid: Option<u32>,
 }
 
 #[cfg(feature = "docker")]
@@ -181,21 +237,31 @@ pub enum ProgramSource {
 /// A process of a session, as `fiber ps` shows it.
 #[derive(Clone, Debug)]
 pub struct SessionProcess {
-    /// The name of its container or pod; `pid N` for a head on a host.
+    /// Its name: that of the session for the head, else the one by which its parent calls it:
+    /// `pool-1/worker-2`.
     pub name: String,
-    /// Its role in the program: `pool-1/worker-2`; the program's name for the head.
-    pub role: String,
-    /// The name of the process that started it; `None` for the session's head.
+    /// What this [`Cluster`] calls it: its container, pod or job step; the name for a head. It is
+    /// unique.
+    pub job: String,
+    /// The name of the program of a head.
+    pub program: Option<String>,
+    /// The `job` of the process that started it; `None` for the session's head.
     pub parent: Option<String>,
+    /// Where it runs: `container fiber-…-1`, `step 17.0`, `pid 4711`.
+    pub place: JobPlace,
+    /// The name of the machine on which it runs, where that is known.
+    pub machine: Option<String>,
     /// The place where it runs.
     pub location: Location,
+    /// Whether [`Cluster::logs`] has its output, apart from that of others.
+    pub has_output: bool,
     /// Its current state.
     pub state: ProcessState,
     /// How many times a process of this role was restarted before.
     pub restarts: u64,
     /// The resource limits of this process.
     pub meta: Meta,
-    /// The time when its container or pod was created.
+    /// The time when its process, container or pod was created.
     pub started_at: Option<SystemTime>,
     /// What it uses, where that is known.
     pub usage: Option<Usage>,
@@ -213,7 +279,8 @@ pub struct Usage {
 /// The place where a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// In a container or pod of the cluster.
+    /// In a container, pod or job of the cluster, or as a program of this host if that is the
+    /// cluster.
     Cluster,
     /// On a host, outside of the cluster: fiber can show it, but can't act on it.
     Host,

@@ -12,6 +12,7 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{BoxStream, LocalBoxStream};
 
 use super::archive;
+use crate::BackendError;
 
 /// The default mount path.
 const DEFAULT_PATH: &str = "/persistent";
@@ -103,8 +104,8 @@ pub trait Volume: Debug {
 ///
 /// # Errors
 /// The message for the user.
-pub fn serve(words: &[&str]) -> Result<(), String> {
-    let explain = |error: io::Error| error.to_string();
+pub fn serve(words: &[&str]) -> Result<(), BackendError> {
+    let explain = |error: io::Error| BackendError::of_system(&error, error.to_string());
     match words {
         ["hold"] => loop {
             std::thread::park();
@@ -130,7 +131,7 @@ pub fn serve(words: &[&str]) -> Result<(), String> {
         ["write", directory] => {
             archive::unpack(io::stdin().lock(), Path::new(directory)).map_err(explain)
         }
-        other => Err(format!("{other:?} is no command of a volume")),
+        other => Err(refused!("{other:?} is no command of a volume")),
     }
 }
 

@@ -22,6 +22,7 @@ use self::libraries::{
     Library, Requirements, executable_mappings, list_libraries, requirements, soname_or_file_name,
 };
 use super::strip::Stripped;
+use crate::BackendError;
 
 const EXECUTABLE: &str = "/proc/self/exe";
 const PROGRAMS: &str = "/fiber/bin";
@@ -63,7 +64,7 @@ impl Bundle {
     ///
     /// # Errors
     /// A file that can't be read, with a remedy.
-    pub(super) fn of_this_program() -> Result<Bundle, String> {
+    pub(super) fn of_this_program() -> Result<Bundle, BackendError> {
         let own = fs::read_link(EXECUTABLE)
             .map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
         let name = own
@@ -80,7 +81,7 @@ impl Bundle {
         let mut libraries = Vec::new();
         for path in executable_mappings(&maps).into_iter().filter(|path| *path != own) {
             if path.to_string_lossy().ends_with(" (deleted)") {
-                return Err(format!(
+                return Err(refused!(
                     "its library {} was replaced since this process started: restart the program",
                     path.display()
                 ));
@@ -97,7 +98,7 @@ impl Bundle {
     ///
     /// # Errors
     /// The reason why it can't be bundled, with a remedy.
-    pub(super) fn of(program: &Path) -> Result<Bundle, String> {
+    pub(super) fn of(program: &Path) -> Result<Bundle, BackendError> {
         let shown = program.display();
         let unreadable = |error: io::Error| format!("`{shown}` can't be read: {error}");
         let mut head = [0; 4];
@@ -105,7 +106,7 @@ impl Bundle {
             .and_then(|mut file| io::Read::read(&mut file, &mut head))
             .map_err(unreadable)?;
         if head[..read.min(2)] == *b"#!" {
-            return Err(format!(
+            return Err(refused!(
                 "`{shown}` is a script, and fiber builds images of compiled programs only: name an \
                  image that has its interpreter"
             ));
@@ -129,18 +130,18 @@ impl Bundle {
     ///
     /// # Errors
     /// A program can't be bundled, or needs other libraries than this one.
-    pub(super) fn with(mut self, programs: &[String]) -> Result<Bundle, String> {
+    pub(super) fn with(mut self, programs: &[String]) -> Result<Bundle, BackendError> {
         for program in programs {
             let path = Path::new(program);
             if !path.is_absolute() {
-                return Err(format!("`{program}` is no absolute path: correct `bundle`"));
+                return Err(refused!("`{program}` is no absolute path: correct `bundle`"));
             }
             if self.others.iter().any(|other| other.path == path) {
                 continue;
             }
             let other = Bundle::of(path)?;
             if other.machine != self.machine {
-                return Err(format!(
+                return Err(refused!(
                     "`{program}` is for another architecture than `{}`",
                     self.name
                 ));
@@ -160,7 +161,7 @@ impl Bundle {
     }
 
     /// Adds a library, unless the bundle has it.
-    fn add_library(&mut self, library: Library, program: &str) -> Result<(), String> {
+    fn add_library(&mut self, library: Library, program: &str) -> Result<(), BackendError> {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         match self.libraries.iter().find(|other| other.name == library.name) {
             None => {
@@ -169,7 +170,7 @@ impl Bundle {
             }
             Some(other) if real(&other.path) == real(&library.path) => {}
             Some(other) => {
-                return Err(format!(
+                return Err(refused!(
                     "`{program}` and `{}` need different libraries `{}` ({} and {}), so one image \
                      can't have both: name an image that has them",
                     self.name,
@@ -415,13 +416,14 @@ mod tests {
 
     #[test]
     fn other_programs_that_cannot_be_bundled_are_refused() {
-        let refused =
-            |path: &str| Bundle::of_this_program().unwrap().with(&[path.to_string()]).unwrap_err();
+        let refused = |path: &str| {
+            Bundle::of_this_program().unwrap().with(&[path.to_string()]).unwrap_err().to_string()
+        };
         assert!(refused("ls").contains("no absolute path"));
         assert!(refused("/no/such").contains("can't be read"));
         let other = Library { path: "/no/such/libc.so.6".into(), name: "libc.so.6".into() };
         let mut bundle = Bundle::of_this_program().unwrap();
-        let problem = bundle.add_library(other, "/bin/x").unwrap_err();
+        let problem = bundle.add_library(other, "/bin/x").unwrap_err().to_string();
         assert!(problem.contains("different libraries `libc.so.6`"), "{problem}");
     }
 
@@ -431,12 +433,14 @@ mod tests {
         let refused = |name: &str, bytes: &[u8]| {
             let path = directory.path().join(name);
             fs::write(&path, bytes).unwrap();
-            Bundle::of(&path).unwrap_err()
+            Bundle::of(&path).unwrap_err().to_string()
         };
         assert!(refused("script", b"#!/bin/sh\n").contains("is a script"));
         assert!(refused("text", b"hello").contains("no program for Linux"));
         assert!(refused("empty", b"").contains("no program for Linux"));
-        assert!(Bundle::of(Path::new("/no/such")).unwrap_err().contains("can't be read"));
+        assert!(
+            Bundle::of(Path::new("/no/such")).unwrap_err().to_string().contains("can't be read")
+        );
     }
 
     #[test]
@@ -446,6 +450,6 @@ mod tests {
         bytes[18..20].copy_from_slice(&[43, 0]);
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), bytes).unwrap();
-        assert!(Bundle::of(file.path()).unwrap_err().contains("another architecture"));
+        assert!(Bundle::of(file.path()).unwrap_err().to_string().contains("another architecture"));
     }
 }

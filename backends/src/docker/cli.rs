@@ -9,6 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
 
 use super::engine::Engine;
+use crate::BackendError;
 use crate::progress::Progress;
 
 /// The number of its last lines that errors quote.
@@ -23,9 +24,9 @@ pub(super) async fn build(
     file: &Path,
     tag: &str,
     progress: &dyn Progress,
-) -> Result<(), String> {
+) -> Result<(), BackendError> {
     if !file.is_file() {
-        return Err(format!(
+        return Err(refused!(
             "there is no file `{}`: name the Dockerfile, or an image",
             file.display()
         ));
@@ -34,9 +35,13 @@ pub(super) async fn build(
         file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut command = docker(engine);
     command.args(["build", "--tag", tag, "--file"]).arg(file).arg(context);
-    run(command, &format!("building the image of {}", file.display()), progress)
-        .await
-        .map_err(|problem| format!("the image of {} could not be built: {problem}", file.display()))
+    run(command, &format!("building the image of {}", file.display()), progress).await.map_err(
+        |error| {
+            error.map(|problem| {
+                format!("the image of {} could not be built: {problem}", file.display())
+            })
+        },
+    )
 }
 
 /// Pushes an image to the registry that its name begins with.
@@ -47,12 +52,12 @@ pub(super) async fn push(
     engine: &Engine,
     name: &str,
     progress: &dyn Progress,
-) -> Result<(), String> {
+) -> Result<(), BackendError> {
     let mut command = docker(engine);
     command.args(["push", name]);
     run(command, &format!("pushing the image {name}"), progress).await.map_err(|problem| {
         let registry = name.split('/').next().unwrap_or(name);
-        format!(
+        refused!(
             "the image {name} could not be pushed: {problem}\nCheck `registry` (FIBER_REGISTRY) \
              and your right to push there; `docker login {registry}` sets your credentials"
         )
@@ -71,7 +76,11 @@ fn docker(engine: &Engine) -> Command {
     command
 }
 
-async fn run(mut command: Command, what: &str, progress: &dyn Progress) -> Result<(), String> {
+async fn run(
+    mut command: Command,
+    what: &str,
+    progress: &dyn Progress,
+) -> Result<(), BackendError> {
     let mut step = progress.begin(what);
     let mut child = command.spawn().map_err(|error| {
         format!(
@@ -96,7 +105,7 @@ async fn run(mut command: Command, what: &str, progress: &dyn Progress) -> Resul
     let status = child.wait().await.map_err(|error| error.to_string())?;
     if !status.success() {
         let output = tail.into_iter().collect::<Vec<_>>().join("\n    ");
-        return Err(format!("docker says:\n    {output}"));
+        return Err(refused!("docker says:\n    {output}"));
     }
     step.done();
     Ok(())

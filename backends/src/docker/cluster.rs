@@ -21,15 +21,27 @@ use super::image::{self, ContainerImage};
 use super::labels::SESSION;
 use super::request;
 use super::{cli, inspect, logs, sessions, sweep, volume};
+use crate::BackendError;
 use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
 use crate::cluster::volume::Volume;
+use crate::cluster::{SessionBackend, Started};
 use crate::gpus::GpuAllocator;
 use crate::progress::Progress;
 
 /// The replacements of an image's entry point and command, each empty if the image's own applies.
 pub(crate) type Command = (Option<Vec<String>>, Vec<String>);
+
+/// Docker, as the command sees it.
+pub(crate) static SESSIONS: SessionBackend = SessionBackend::new(
+    "docker",
+    "Docker",
+    "Containers of a Docker engine: this host's, or the one that DOCKER_HOST names",
+    |config| {
+        Box::pin(async { Ok(Box::new(DockerCluster::connect(config).await?) as Box<dyn Cluster>) })
+    },
+);
 
 /// The sessions of a Docker engine.
 #[derive(Debug)]
@@ -49,14 +61,14 @@ impl DockerCluster {
         let connect = async {
             let engine = Engine::connect().await?;
             let current = CurrentContainer::find(&engine).await?;
-            Ok::<_, String>((engine, current))
+            Ok::<_, BackendError>((engine, current))
         };
         let (engine, current) =
             connect.await.map_err(|problem| Error::system("Docker can't be used", problem))?;
         Ok(DockerCluster { config: config.clone(), engine, current })
     }
 
-    async fn launch(&self, run: &RunRequest, progress: &dyn Progress) -> Result<(), String> {
+    async fn launch(&self, run: &RunRequest, progress: &dyn Progress) -> Result<(), BackendError> {
         for volume in &run.volumes {
             volume::must_exist(&self.engine, &volume.claim).await?;
         }
@@ -86,9 +98,9 @@ impl DockerCluster {
                     self.engine.explain(&error)
                 );
             }
-            return Err(format!(
+            return Err(refused!(
                 "the Docker engine could not start it: {problem}{}",
-                remedy(&problem)
+                remedy(&problem.to_string())
             ));
         }
         Ok(())
@@ -100,7 +112,7 @@ impl DockerCluster {
         &self,
         run: &RunRequest,
         progress: &dyn Progress,
-    ) -> Result<(ContainerImage, Command), String> {
+    ) -> Result<(ContainerImage, Command), BackendError> {
         let given = |id: Option<String>, name: &str| ContainerImage {
             name: name.to_string(),
             id: id.unwrap_or_else(|| name.to_string()),
@@ -143,7 +155,7 @@ impl DockerCluster {
     }
 
     /// Pushes a local image to the configured registry, if there is one, and returns its new name.
-    async fn publish(&self, name: &str, progress: &dyn Progress) -> Result<String, String> {
+    async fn publish(&self, name: &str, progress: &dyn Progress) -> Result<String, BackendError> {
         let Some(registry) = &self.config.registry else { return Ok(name.to_string()) };
         image::publish(&self.engine, name, registry, progress).await
     }
@@ -158,14 +170,19 @@ impl Cluster for DockerCluster {
         "container"
     }
 
+    fn includes(&self, backend: &str) -> bool {
+        backend == SESSIONS.name
+    }
+
     fn start<'a>(
         &'a self,
         run: &'a RunRequest,
         progress: &'a dyn Progress,
-    ) -> LocalBoxFuture<'a, Result<()>> {
+    ) -> LocalBoxFuture<'a, Result<Started>> {
         Box::pin(async move {
-            let failed = |problem: String| Error::not_started(&run.name, problem);
-            self.launch(run, progress).await.map_err(failed)
+            let failed = |error: BackendError| Error::not_started(&run.name, error);
+            self.launch(run, progress).await.map_err(failed)?;
+            Ok(Started::Elsewhere)
         })
     }
 

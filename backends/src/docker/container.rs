@@ -23,7 +23,7 @@ use super::request::Resources;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::oom::OomKills;
 use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain};
-use crate::{Job, JobSpec, JobState};
+use crate::{Job, JobPlace, JobSpec, JobState};
 
 /// Time limit for reading output after a container's end, and for events that the engine sends
 /// late.
@@ -48,7 +48,7 @@ pub(super) fn start(
     request: ContainerRequest,
 ) -> Arc<dyn Job> {
     let tail = Tail::default();
-    let place = format!("container {}", request.name);
+    let place = JobPlace::Container { name: request.name.clone() };
     let (job, states, commands) = job_handle::new(place, tail.clone());
     let task = ContainerTask {
         engine: Arc::clone(&context.engine),
@@ -136,7 +136,7 @@ impl ContainerTask {
                     accepts_commands = command == JobCommand::Terminate;
                     if let Err(error) = self.execute(&id, command).await {
                         let problem = self.engine.explain(&error);
-                        return Exit::new(ExitReason::LinkLost(problem), self.tail.lines());
+                        return Exit::new(ExitReason::LinkLost(problem.into()), self.tail.lines());
                     }
                 }
             }
@@ -194,7 +194,7 @@ impl ContainerTask {
         let file = log.map(|log| Arc::new(log.file));
         let target = |stream| match &file {
             Some(file) => OutputTarget::File(Arc::clone(file)),
-            None => OutputTarget::new(spec.output, stream, &spec.name),
+            None => OutputTarget::new(&spec.output, stream, &spec.name),
         };
         let mut out = LineForwarder::new(target(OutputStream::Stdout), self.tail.clone());
         let mut errors = LineForwarder::new(target(OutputStream::Stderr), self.tail.clone());
@@ -274,7 +274,7 @@ impl ContainerTask {
     /// Formats an error of the engine, with a remedy.
     fn explain(&self, error: &bollard::errors::Error) -> String {
         let problem = self.engine.explain(error);
-        let Some((_, message)) = refusal(error) else { return problem };
+        let Some((_, message)) = refusal(error) else { return problem.into() };
         let remedy = remedy(message);
         format!("the Docker engine refused: {problem}{remedy}")
     }

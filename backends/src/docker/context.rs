@@ -10,6 +10,7 @@ use super::engine::Engine;
 use super::events::ContainerEvents;
 use super::network::ContainerNetwork;
 use super::sweep;
+use crate::BackendError;
 use crate::owner::spawn_sweep;
 
 /// The engine, and the ways by which this process and its containers reach each other.
@@ -27,7 +28,10 @@ impl DockerContext {
     ///
     /// # Errors
     /// The reason why containers can't run, with a remedy.
-    pub(super) async fn find(config: &Config, session: &str) -> Result<DockerContext, String> {
+    pub(super) async fn find(
+        config: &Config,
+        session: &str,
+    ) -> Result<DockerContext, BackendError> {
         let engine = Arc::new(Engine::connect().await?);
         let current = CurrentContainer::find(&engine).await?;
         let network = ContainerNetwork::choose(&engine, config, current.as_ref()).await?;

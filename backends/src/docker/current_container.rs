@@ -6,6 +6,7 @@ use bollard::models::{ContainerInspectResponse, Mount, MountType};
 use fiber_core::shortage;
 
 use super::engine::{Engine, SOCKET, is_missing};
+use crate::BackendError;
 use crate::owner::JobOwner;
 
 /// The container that this process runs in.
@@ -17,14 +18,11 @@ pub(super) struct CurrentContainer {
 
 impl CurrentContainer {
     /// Returns this process's own container, if it runs in one of this engine.
-    pub(super) async fn find(engine: &Engine) -> Result<Option<CurrentContainer>, String> {
+    pub(super) async fn find(engine: &Engine) -> Result<Option<CurrentContainer>, BackendError> {
         // If it can't be read for now, the wrong answer "on a host" would be cached.
         let mounts = match fs::read_to_string("/proc/self/mountinfo") {
             Err(error) if shortage::is_shortage(&error) => {
-                return Err(format!(
-                    "/proc/self/mountinfo can't be read: {}",
-                    shortage::explain(&error)
-                ));
+                return Err(BackendError::unreadable("/proc/self/mountinfo", &error));
             }
             mounts => mounts.unwrap_or_default(),
         };

@@ -5,6 +5,7 @@ use std::io;
 use bollard::errors::Error;
 use bollard::query_parameters::RemoveContainerOptions;
 
+use crate::BackendError;
 use crate::error_chain::{causes, chain, shortage_behind};
 
 const UNIX: &str = "unix://";
@@ -30,7 +31,7 @@ impl Engine {
     ///
     /// # Errors
     /// The reason, with a remedy.
-    pub(super) async fn connect() -> Result<Engine, String> {
+    pub(super) async fn connect() -> Result<Engine, BackendError> {
         let host = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty());
         let host = host.unwrap_or_else(|| format!("{UNIX}{SOCKET}"));
         let connect = async {
@@ -63,7 +64,7 @@ impl Engine {
     }
 
     /// Formats an error, with a remedy if the engine itself is the problem.
-    pub(super) fn explain(&self, error: &Error) -> String {
+    pub(super) fn explain(&self, error: &Error) -> BackendError {
         explain(&self.host, error)
     }
 }
@@ -80,36 +81,42 @@ pub(super) fn is_missing(error: &Error) -> bool {
     matches!(refusal(error), Some((404, _)))
 }
 
-fn explain(host: &str, error: &Error) -> String {
+fn explain(host: &str, error: &Error) -> BackendError {
     if let Some((_, message)) = refusal(error) {
-        return message.to_string();
+        return BackendError::Refused(message.to_string());
     }
     if let Some(problem) = shortage_behind(error) {
-        return format!("the Docker engine at {host} can't be used: {problem}");
+        let message = format!("the Docker engine at {host} can't be used: {problem}");
+        return BackendError::Shortage(message);
     }
     match io_kind(error) {
-        Some(io::ErrorKind::PermissionDenied) => format!(
+        Some(io::ErrorKind::PermissionDenied) => BackendError::NotAvailable(format!(
             "this user may not use the Docker engine at {host}: add the user to the group `docker` \
              and log in again, or run the program as a user with access"
-        ),
-        Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => format!(
-            "no Docker engine answers at {host}: start it, or set DOCKER_HOST to one that runs, or \
-             unset FIBER_BACKEND to use processes of this host"
-        ),
+        )),
+        Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            BackendError::OutOfReach(format!(
+                "no Docker engine answers at {host}: start it, or set DOCKER_HOST to one that \
+                 runs, or unset FIBER_BACKEND to use processes of this host"
+            ))
+        }
         _ => match error {
-            Error::SocketNotFoundError(_) => format!(
+            Error::SocketNotFoundError(_) => BackendError::NotAvailable(format!(
                 "no Docker engine answers at {host}: there is no such socket. Start Docker, or set \
                  DOCKER_HOST to an engine that runs, or unset FIBER_BACKEND to use processes of \
                  this host"
-            ),
-            Error::UnsupportedURISchemeError { .. } => {
-                format!(
-                    "DOCKER_HOST is `{host}`: it must begin with unix:// or tcp:// (TLS and ssh \
-                     are not supported)"
-                )
+            )),
+            Error::UnsupportedURISchemeError { .. } => BackendError::NotAvailable(format!(
+                "DOCKER_HOST is `{host}`: it must begin with unix:// or tcp:// (TLS and ssh are \
+                 not supported)"
+            )),
+            Error::RequestTimeoutError => {
+                BackendError::OutOfReach(format!("the Docker engine at {host} does not answer"))
             }
-            Error::RequestTimeoutError => format!("the Docker engine at {host} does not answer"),
-            _ => format!("the Docker engine at {host} can't be used: {}", chain(error)),
+            _ => BackendError::OutOfReach(format!(
+                "the Docker engine at {host} can't be used: {}",
+                chain(error)
+            )),
         },
     }
 }

@@ -15,6 +15,7 @@ use super::bundle::Bundle;
 use super::cli;
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
+use crate::BackendError;
 use crate::progress::Progress;
 
 /// The repository of images built of programs: `fiber-auto/<program>:<build id>`, with a
@@ -48,7 +49,7 @@ pub(super) async fn find(
     config: &Config,
     current: Option<&CurrentContainer>,
     progress: &dyn Progress,
-) -> Result<ContainerImage, String> {
+) -> Result<ContainerImage, BackendError> {
     match (&config.image, current) {
         (Some(name), _) => configured(engine, config, name, progress).await,
         (None, Some(current)) => same_as_own(config, current),
@@ -74,7 +75,7 @@ async fn configured(
     config: &Config,
     name: &str,
     progress: &dyn Progress,
-) -> Result<ContainerImage, String> {
+) -> Result<ContainerImage, BackendError> {
     let details = ensure_pulled(engine, config, name, progress).await?;
     let settings = details.config.unwrap_or_default();
     let entry = settings
@@ -102,15 +103,15 @@ pub(super) async fn ensure_pulled(
     config: &Config,
     name: &str,
     progress: &dyn Progress,
-) -> Result<ImageInspect, String> {
+) -> Result<ImageInspect, BackendError> {
     let found = match engine.api.inspect_image(name).await {
         Err(error) if is_missing(&error) => {
             let limit = config.pull_timeout;
             timeout(limit, pull(engine, name, progress)).await.map_err(|_| {
-                format!(
+                BackendError::TimedOut(format!(
                     "the image `{name}` was not pulled within {limit:?} (`pull_timeout` sets \
-                         the limit)"
-                )
+                     the limit)"
+                ))
             })??;
             engine.api.inspect_image(name).await
         }
@@ -119,7 +120,7 @@ pub(super) async fn ensure_pulled(
     found.map_err(|error| engine.explain(&error))
 }
 
-async fn pull(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<(), String> {
+async fn pull(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<(), BackendError> {
     let step = progress.begin(&format!("pulling the image {name}"));
     // Without a tag, the engine would pull all tags.
     let tagged =
@@ -144,7 +145,10 @@ async fn pull(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<()
     Ok(())
 }
 
-fn same_as_own(config: &Config, current: &CurrentContainer) -> Result<ContainerImage, String> {
+fn same_as_own(
+    config: &Config,
+    current: &CurrentContainer,
+) -> Result<ContainerImage, BackendError> {
     let missing =
         |what: &str| format!("the {what} of this process's own container is unknown: set `image`");
     let id = current.details.image.clone().ok_or_else(|| missing("image"))?;
@@ -187,11 +191,11 @@ pub(super) async fn build_from_bundle(
     engine: &Engine,
     bundle: &Bundle,
     progress: &dyn Progress,
-) -> Result<ContainerImage, String> {
+) -> Result<ContainerImage, BackendError> {
     if let (Some(machine), Some(host)) = (bundle.machine, engine.architecture.as_deref())
         && machine != host
     {
-        return Err(format!(
+        return Err(refused!(
             "`{}` is for {machine}, but the Docker host has another architecture ({host}): build \
              it for that one",
             bundle.name
@@ -251,7 +255,7 @@ pub(super) async fn publish(
     name: &str,
     registry: &str,
     progress: &dyn Progress,
-) -> Result<String, String> {
+) -> Result<String, BackendError> {
     let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
     let repository = format!("{}/{repository}", registry.trim_end_matches('/'));
     let published = format!("{repository}:{tag}");

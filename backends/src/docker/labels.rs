@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::current_container::CurrentContainer;
 use super::sweep::this_owner;
-use crate::JobSpec;
 use crate::cluster::session::RunRequest;
+use crate::{BackendError, JobSpec};
 
 /// The label with the session's id.
 pub(super) const SESSION: &str = "fiber.session";
@@ -25,7 +25,7 @@ pub(super) fn labels(
     session: &str,
     spec: &JobSpec,
     current: Option<&CurrentContainer>,
-) -> Result<HashMap<String, String>, String> {
+) -> Result<HashMap<String, String>, BackendError> {
     let (owner, restarts) = (this_owner(current)?.to_text(), spec.restarts.to_string());
     let labels = [(SESSION, session), (OWNER, &owner), (NAME, &spec.name), (RESTARTS, &restarts)];
     Ok(HashMap::from(labels.map(|(key, value)| (key.into(), value.into()))))

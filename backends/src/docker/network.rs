@@ -1,13 +1,14 @@
 //! The network that containers join, and the address where this process listens for them.
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr};
 
 use bollard::models::NetworkInspect;
-use fiber_core::{Config, LinkKind, shortage};
+use fiber_core::{Config, LinkKind};
 
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
-use crate::{ListenAddress, Locality};
+use crate::listen::{self, Peers};
+use crate::{BackendError, ListenAddress, Locality};
 
 const BRIDGE: &str = "bridge";
 const HOST: &str = "host";
@@ -29,7 +30,7 @@ impl ContainerNetwork {
         engine: &Engine,
         config: &Config,
         current: Option<&CurrentContainer>,
-    ) -> Result<ContainerNetwork, String> {
+    ) -> Result<ContainerNetwork, BackendError> {
         let mut network = match current {
             Some(current) => of_container(current, config.network.as_deref())?,
             None => of_host(engine, config).await?,
@@ -40,12 +41,7 @@ impl ContainerNetwork {
         if let Some(host) = &config.advertised_host {
             network.listen.advertised = Some(host.clone());
         }
-        if network.listen.bind.is_unspecified() && network.listen.advertised.is_none() {
-            return Err(format!(
-                "bind_host is {}, which containers can't connect to: set `advertised_host` too",
-                network.listen.bind
-            ));
-        }
+        Peers("containers").must_be_named(&network.listen)?;
         Ok(network)
     }
 }
@@ -54,12 +50,12 @@ impl ContainerNetwork {
 fn of_container(
     current: &CurrentContainer,
     wanted: Option<&str>,
-) -> Result<ContainerNetwork, String> {
+) -> Result<ContainerNetwork, BackendError> {
     let mode = current.details.host_config.as_ref().and_then(|host| host.network_mode.as_deref());
     if mode == Some(HOST) {
         return match wanted {
             None | Some(HOST) => Ok(on_host()),
-            Some(other) => Err(format!(
+            Some(other) => Err(refused!(
                 "`network` is `{other}`, but this process is in a container on the host's network: \
                  leave `network` out, or run the container in `{other}`"
             )),
@@ -85,18 +81,18 @@ fn of_container(
     let address = endpoint.ip_address.as_deref().and_then(|address| address.parse().ok());
     let bind: IpAddr = address
         .ok_or_else(|| format!("this process's own container has no address in `{name}`"))?;
-    Ok(ContainerNetwork { name: name.clone(), listen: listen_at(bind) })
+    Ok(ContainerNetwork { name: name.clone(), listen: ListenAddress::remote(bind, None) })
 }
 
 /// Chooses a network whose gateway is this host.
-async fn of_host(engine: &Engine, config: &Config) -> Result<ContainerNetwork, String> {
+async fn of_host(engine: &Engine, config: &Config) -> Result<ContainerNetwork, BackendError> {
     let name = config.network.as_deref().unwrap_or(BRIDGE);
     if name == HOST {
         return Ok(on_host());
     }
     let network = engine.api.inspect_network(name, None).await.map_err(|error| {
         if is_missing(&error) {
-            format!(
+            refused!(
                 "there is no network `{name}`: create it (`docker network create {name}`), or \
                      correct `network`"
             )
@@ -105,7 +101,10 @@ async fn of_host(engine: &Engine, config: &Config) -> Result<ContainerNetwork, S
         }
     })?;
     if let Some(bind) = config.bind_host {
-        return Ok(ContainerNetwork { name: name.to_string(), listen: listen_at(bind) });
+        return Ok(ContainerNetwork {
+            name: name.to_string(),
+            listen: ListenAddress::remote(bind, None),
+        });
     }
     let gateway = gateway(&network).ok_or_else(|| {
         format!(
@@ -113,16 +112,14 @@ async fn of_host(engine: &Engine, config: &Config) -> Result<ContainerNetwork, S
              a bridge network, or set `bind_host` to an address of this host that they can reach"
         )
     })?;
-    // Binding works for addresses of this host only.
-    UdpSocket::bind((gateway, 0)).map_err(|error| {
+    listen::bound(gateway, |problem| {
         format!(
             "containers in `{name}` would connect to the gateway {gateway}, which is no address of \
-             this host ({}): if the engine is on another host, set `bind_host` and \
-             `advertised_host` to addresses by which containers reach this host",
-            shortage::explain(&error)
+             this host ({problem}): if the engine is on another host, set `bind_host` and \
+             `advertised_host` to addresses by which containers reach this host"
         )
     })?;
-    Ok(ContainerNetwork { name: name.to_string(), listen: listen_at(gateway) })
+    Ok(ContainerNetwork { name: name.to_string(), listen: ListenAddress::remote(gateway, None) })
 }
 
 /// Returns the address of the engine's host in a network. A bridge without any container yet may
@@ -145,10 +142,6 @@ fn gateway(network: &NetworkInspect) -> Option<IpAddr> {
 fn on_host() -> ContainerNetwork {
     ContainerNetwork {
         name: HOST.to_string(),
-        listen: ListenAddress::host_only(LinkKind::Nng, Locality::Remote),
+        listen: ListenAddress::host_only(LinkKind::remote(), Locality::Remote),
     }
-}
-
-fn listen_at(bind: IpAddr) -> ListenAddress {
-    ListenAddress { link: LinkKind::Nng, bind, advertised: None, locality: Locality::Remote }
 }

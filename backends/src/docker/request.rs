@@ -19,7 +19,7 @@ use super::labels;
 use crate::cluster::session::RunRequest;
 use crate::gpus::{GpuAllocation, GpuAllocator};
 use crate::mounts::{MountSource, MountSpec};
-use crate::{HEAD_END, JobSpec, PROCESS_END, configured_environment};
+use crate::{BackendError, HEAD_END, JobSpec, PROCESS_END, configured_environment};
 
 /// The resource limits of a container, checked against the engine's host.
 #[derive(Debug)]
@@ -50,11 +50,11 @@ pub(super) fn resources(
     meta: &Meta,
     engine: &Engine,
     gpus: &GpuAllocator,
-) -> Result<Resources, String> {
+) -> Result<Resources, BackendError> {
     if let (Some(asked), Some(available)) = (meta.memory, engine.memory)
         && asked.as_u64() > available
     {
-        return Err(format!(
+        return Err(refused!(
             "it asks for {asked} of memory, but the Docker host has {}: ask for less, or use a \
              larger host",
             ByteSize(available)
@@ -63,7 +63,7 @@ pub(super) fn resources(
     if let (Some(asked), Some(available)) = (meta.cpu, engine.cores)
         && asked > available as f64
     {
-        return Err(format!(
+        return Err(refused!(
             "it asks for {asked} CPU cores, but the Docker host has {available}: ask for fewer, or \
              use a larger host"
         ));
@@ -97,7 +97,7 @@ pub(super) fn body(
     resources: &Resources,
     labels: HashMap<String, String>,
 ) -> ContainerCreateBody {
-    let given = spec.environment.iter().map(|(name, value)| format!("{name}={value}"));
+    let given = spec.variables().map(|(name, value)| format!("{name}={value}"));
     // The engine shows a container's environment to its users, so secrets go through standard
     // input.
     let own = given.chain(spec.secrets.iter().map(|(name, _)| format!("{name}=-")));

@@ -14,12 +14,17 @@ use fiber_core::Meta;
 use super::engine::{Engine, is_missing};
 use super::labels::{NAME, OWNER, RESTARTS, SESSION};
 use super::sweep;
+use crate::JobPlace;
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
 use crate::owner::JobOwner;
 
 /// Returns the processes of all sessions, from the labels of the containers.
 pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> {
     let containers = listed(engine).await?;
+    if containers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let machine = engine.api.info().await?.name.filter(|name| !name.is_empty());
     let mut names: HashMap<String, String> = HashMap::new();
     for container in &containers {
         if let (Some(id), Some(name)) = (&container.id, name(container)) {
@@ -44,19 +49,28 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
                 names.get(id).cloned()
             }
             Some(owner) => {
-                let head = external_head(engine, owner).await?;
-                let name = head.name.clone();
-                if !processes.iter().any(|other| other.name == name) {
+                let head = external_head(engine, owner, &machine).await?;
+                let job = head.job.clone();
+                if !processes.iter().any(|other| other.job == job) {
                     processes.push(head);
                 }
-                Some(name)
+                Some(job)
             }
         };
+        let named = label(NAME).unwrap_or_default().to_string();
+        let (own, program) = match parent {
+            None => (name.clone(), Some(named)),
+            Some(_) => (named, None),
+        };
         processes.push(SessionProcess {
-            name,
-            role: label(NAME).unwrap_or_default().to_string(),
+            name: own,
+            place: JobPlace::Container { name: name.clone() },
+            job: name,
+            program,
             parent,
+            machine: machine.clone(),
             location: Location::Cluster,
+            has_output: true,
             state: state(details.state.unwrap_or_default()),
             restarts: match label(RESTARTS) {
                 Some(count) => count.parse().unwrap_or(0),
@@ -115,13 +129,25 @@ fn name(container: &ContainerSummary) -> Option<String> {
 
 /// Returns a head outside of fiber's containers: a program on this or another host, or in a user's
 /// own container.
-async fn external_head(engine: &Engine, owner: &JobOwner) -> Result<SessionProcess, Error> {
+async fn external_head(
+    engine: &Engine,
+    owner: &JobOwner,
+    machine: &Option<String>,
+) -> Result<SessionProcess, Error> {
     let dead = sweep::is_dead(owner, engine).await;
-    let process = |name: String, role: String, location, state| SessionProcess {
+    let process = |name: String, program: String, location, state| SessionProcess {
+        place: match location {
+            Location::Cluster => JobPlace::Container { name: name.clone() },
+            Location::Host => JobPlace::Other { words: name.clone() },
+        },
+        job: name.clone(),
         name,
-        role,
+        program: Some(program),
         parent: None,
+        // A program on a host may be on any.
+        machine: machine.clone().filter(|_| location == Location::Cluster),
         location,
+        has_output: location == Location::Cluster,
         state,
         restarts: 0,
         meta: Meta::new(),

@@ -7,13 +7,14 @@ use bollard::query_parameters::ListContainersOptions;
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
 use super::labels::{OWNER, SESSION};
+use crate::BackendError;
 use crate::owner::JobOwner;
 
 /// Returns this process as the owner of containers.
 ///
 /// # Errors
 /// See [`JobOwner::this_process`].
-pub(super) fn this_owner(current: Option<&CurrentContainer>) -> Result<JobOwner, String> {
+pub(super) fn this_owner(current: Option<&CurrentContainer>) -> Result<JobOwner, BackendError> {
     current.map_or_else(JobOwner::this_process, |current| Ok(current.owner()))
 }
 
@@ -34,7 +35,7 @@ pub(super) async fn is_dead(owner: &JobOwner, engine: &Engine) -> bool {
 pub(super) async fn sweep(
     engine: &Engine,
     current: Option<&CurrentContainer>,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, BackendError> {
     let options = ListContainersOptions {
         all: true,
         filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),

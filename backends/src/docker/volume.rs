@@ -16,8 +16,8 @@ use futures_util::stream::{BoxStream, LocalBoxStream};
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
 use super::labels;
-use crate::JobSpec;
 use crate::cluster::volume::{Volume, VolumeKind};
+use crate::{BackendError, JobSpec};
 
 /// An image without files: a container needs one.
 const EMPTY: &str = "fiber-auto/empty:1";
@@ -30,7 +30,7 @@ const DIRECTORY: u32 = 1 << 31;
 ///
 /// # Errors
 /// It does not exist, with the names of those that do.
-pub(super) async fn must_exist(engine: &Engine, claim: &str) -> Result<(), String> {
+pub(super) async fn must_exist(engine: &Engine, claim: &str) -> Result<(), BackendError> {
     match engine.api.inspect_volume(claim).await {
         Ok(_) => Ok(()),
         Err(error) if is_missing(&error) => {
@@ -43,7 +43,7 @@ pub(super) async fn must_exist(engine: &Engine, claim: &str) -> Result<(), Strin
             } else {
                 format!("there are: {}", names.join(", "))
             };
-            Err(format!(
+            Err(refused!(
                 "there is no volume `{claim}`: correct the name, or create it (`docker volume \
                  create {claim}`); {existing}"
             ))
@@ -66,18 +66,19 @@ impl<'a> Helper<'a> {
         current: Option<&CurrentContainer>,
         claim: &str,
         session: &str,
-    ) -> Result<Helper<'a>, String> {
+    ) -> Result<Helper<'a>, BackendError> {
         must_exist(engine, claim).await?;
         let image = empty_image(engine).await?;
         // This process owns it: if it is killed, the next sweep removes the container.
         let spec = JobSpec {
             name: format!("cp {claim}"),
             arguments: Vec::new(),
+            parent: None,
             environment: Vec::new(),
             secrets: Vec::new(),
             restarts: 0,
             meta: Meta::new(),
-            output: OutputMode::Null,
+            output: OutputMode::Null.into(),
             log_dir: Default::default(),
             machine: None,
             processes: 1,
@@ -160,7 +161,7 @@ impl Volume for Helper<'_> {
     }
 }
 
-async fn empty_image(engine: &Engine) -> Result<String, String> {
+async fn empty_image(engine: &Engine) -> Result<String, BackendError> {
     match engine.api.inspect_image(EMPTY).await {
         Ok(_) => return Ok(EMPTY.into()),
         Err(error) if is_missing(&error) => {}

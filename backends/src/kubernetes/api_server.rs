@@ -13,6 +13,7 @@ use kube::{Client, Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::BackendError;
 use crate::error_chain::{causes, chain, shortage_behind};
 
 /// The manifest that grants the rights of programs and their users, and its namespace.
@@ -47,17 +48,19 @@ impl ApiServer {
     ///
     /// # Errors
     /// The reason, with a remedy.
-    pub async fn connect(config: &Config) -> Result<ApiServer, String> {
+    pub async fn connect(config: &Config) -> Result<ApiServer, BackendError> {
         let mut access = kube::Config::infer().await.map_err(|error| {
             if let Some(problem) = shortage_behind(&error) {
-                return format!("the cluster's configuration can't be read: {problem}");
+                return BackendError::Shortage(format!(
+                    "the cluster's configuration can't be read: {problem}"
+                ));
             }
-            format!(
+            BackendError::NotAvailable(format!(
                 "no cluster is configured: {}. Set KUBECONFIG to a kubeconfig file (~/.kube/config \
                  is the default), or run this in a pod, or unset FIBER_BACKEND to use processes of \
                  this host",
                 chain(&error)
-            )
+            ))
         })?;
         access.connect_timeout = Some(CONNECT);
         let namespace =
@@ -76,7 +79,10 @@ impl ApiServer {
         match tokio::time::timeout(CONNECT, server.client.apiserver_version()).await {
             Ok(Ok(_)) => Ok(server),
             Ok(Err(error)) => Err(server.explain(&error)),
-            Err(_) => Err(server.unreachable(&format!("no answer within {CONNECT:?}"))),
+            Err(_) => {
+                let problem = server.unreachable(&format!("no answer within {CONNECT:?}"));
+                Err(BackendError::OutOfReach(problem))
+            }
         }
     }
 
@@ -202,24 +208,26 @@ impl ApiServer {
     }
 
     /// Formats an error, with a remedy.
-    pub fn explain(&self, error: &Error) -> String {
+    pub fn explain(&self, error: &Error) -> BackendError {
         let status = match error {
             Error::Api(status) => status,
             Error::Auth(error) => {
-                return format!(
+                return BackendError::NotAvailable(format!(
                     "the credentials for {} are not available: {}: log in again",
                     self.url,
                     chain(error)
-                );
+                ));
             }
             other => {
-                let problem = shortage_behind(other).unwrap_or_else(|| innermost(other));
-                return self.unreachable(&problem);
+                return match shortage_behind(other) {
+                    Some(problem) => BackendError::Shortage(self.unreachable(&problem)),
+                    None => BackendError::OutOfReach(self.unreachable(&innermost(other))),
+                };
             }
         };
         let message = &status.message;
         match status.code {
-            401 => format!(
+            401 => refused!(
                 "the API server at {} does not accept this user's credentials ({message}): they \
                  may have expired; log in again, or renew the kubeconfig",
                 self.url
@@ -231,21 +239,21 @@ impl ApiServer {
                         format!(", with the namespace `{MANIFEST_NAMESPACE}` changed to `{other}`")
                     }
                 };
-                format!(
+                refused!(
                     "{message}: this right has to be granted. {MANIFEST} has Roles with all rights \
                      that fiber needs, and a service account for pods (kubectl apply -f \
                      {MANIFEST}{changed})"
                 )
             }
-            404 if message.starts_with("namespaces ") => format!(
+            404 if message.starts_with("namespaces ") => refused!(
                 "there is no namespace `{0}`: create it (kubectl create namespace {0}), or correct \
                  `namespace` (FIBER_NAMESPACE)",
                 self.namespace
             ),
             _ if message.is_empty() => {
-                format!("the API server at {} refused: {}", self.url, status.reason)
+                refused!("the API server at {} refused: {}", self.url, status.reason)
             }
-            _ => format!("the API server at {} refused: {message}", self.url),
+            _ => refused!("the API server at {} refused: {message}", self.url),
         }
     }
 

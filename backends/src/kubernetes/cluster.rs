@@ -26,13 +26,40 @@ use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
 use crate::cluster::volume::Volume;
+use crate::cluster::{BackendOption, OptionKind, SessionBackend, Started};
 use crate::progress::Progress;
-use crate::{HEAD_END, docker};
+use crate::{BackendError, HEAD_END, docker};
 
 /// The service account of fiber's manifest.
 const ACCOUNT: &str = "fiber";
 /// The number of output chunks that may wait for the reader.
 const CHUNKS: usize = 16;
+
+/// Kubernetes, as the command sees it.
+pub(crate) static SESSIONS: SessionBackend = SessionBackend {
+    place_options: &[BackendOption::new(
+        "namespace",
+        OptionKind::Text,
+        "NAMESPACE",
+        "The namespace on Kubernetes [default: FIBER_NAMESPACE or fiber.toml, else the \
+         kubeconfig's]",
+    )],
+    place: |options, config| {
+        if let Some(namespace) = options.text("namespace") {
+            config.namespace = Some(namespace);
+        }
+    },
+    ..SessionBackend::new(
+        "kubernetes",
+        "Kubernetes",
+        "Pods of the Kubernetes cluster that the kubeconfig names",
+        |config| {
+            Box::pin(async {
+                Ok(Box::new(KubernetesCluster::connect(config).await?) as Box<dyn Cluster>)
+            })
+        },
+    )
+};
 
 /// The sessions of a namespace.
 #[derive(Debug)]
@@ -55,7 +82,7 @@ impl KubernetesCluster {
         Ok(KubernetesCluster { config: config.clone(), server, own })
     }
 
-    async fn launch(&self, run: &RunRequest, progress: &dyn Progress) -> Result<(), String> {
+    async fn launch(&self, run: &RunRequest, progress: &dyn Progress) -> Result<(), BackendError> {
         for volume in &run.volumes {
             volume::must_exist(&self.server, &volume.claim).await?;
         }
@@ -99,7 +126,7 @@ impl KubernetesCluster {
     }
 
     /// Creates the pod of a head, or the Job that makes its pods.
-    async fn create_head(&self, run: &RunRequest, pod: Pod) -> Result<(), String> {
+    async fn create_head(&self, run: &RunRequest, pod: Pod) -> Result<(), BackendError> {
         let server = &self.server;
         // Pods and Jobs have names of their own, but sessions need different ones.
         let taken = match run.restarts {
@@ -108,20 +135,24 @@ impl KubernetesCluster {
         };
         // A missing right is the error of the creation below.
         if taken.is_ok_and(|taken| taken) {
-            return Err(exists(&run.name));
+            return Err(exists(&run.name).into());
         }
         let created = match run.restarts {
             0 => server.create_new(&pod).await,
             restarts => server.create_new(&restarted::job(pod, restarts)).await,
         };
         created.map_err(|error| match &error {
-            kube::Error::Api(status) if status.is_already_exists() => exists(&run.name),
+            kube::Error::Api(status) if status.is_already_exists() => exists(&run.name).into(),
             error => server.explain(error),
         })
     }
 
     /// Waits until the head runs.
-    async fn wait_for_head(&self, run: &RunRequest, progress: &dyn Progress) -> Result<(), String> {
+    async fn wait_for_head(
+        &self,
+        run: &RunRequest,
+        progress: &dyn Progress,
+    ) -> Result<(), BackendError> {
         let (server, timeouts) = (&self.server, StartTimeouts::of(&self.config));
         let pod = match run.restarts {
             0 => run.name.clone(),
@@ -166,7 +197,7 @@ impl KubernetesCluster {
         &self,
         run: &RunRequest,
         progress: &dyn Progress,
-    ) -> Result<(PodImage, Vec<String>), String> {
+    ) -> Result<(PodImage, Vec<String>), BackendError> {
         if let ProgramSource::Image(name) = &run.source {
             let mut command = run.command.iter().cloned();
             return Ok((PodImage::named(name, command.next()), command.collect()));
@@ -211,14 +242,19 @@ impl Cluster for KubernetesCluster {
         "pod"
     }
 
+    fn includes(&self, backend: &str) -> bool {
+        backend == SESSIONS.name
+    }
+
     fn start<'a>(
         &'a self,
         run: &'a RunRequest,
         progress: &'a dyn Progress,
-    ) -> LocalBoxFuture<'a, Result<()>> {
+    ) -> LocalBoxFuture<'a, Result<Started>> {
         Box::pin(async move {
-            let failed = |problem: String| Error::not_started(&run.name, problem);
-            self.launch(run, progress).await.map_err(failed)
+            let failed = |error: BackendError| Error::not_started(&run.name, error);
+            self.launch(run, progress).await.map_err(failed)?;
+            Ok(Started::Elsewhere)
         })
     }
 

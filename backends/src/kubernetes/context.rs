@@ -12,9 +12,9 @@ use super::pod_template::PodTemplate;
 use super::secret::SecretStore;
 use super::watch::PodWatch;
 use super::{image, listen, sweep};
-use crate::ListenAddress;
 use crate::owner::{JobOwner, spawn_sweep};
 use crate::progress::StderrProgress;
+use crate::{BackendError, ListenAddress};
 
 /// The connection to the cluster, and the address at which pods reach this process.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl ClusterAccess {
     ///
     /// # Errors
     /// The reason, with a remedy.
-    pub(super) async fn find(config: &Config) -> Result<ClusterAccess, String> {
+    pub(super) async fn find(config: &Config) -> Result<ClusterAccess, BackendError> {
         let (server, own) = current_pod::connect(config).await?;
         let listen = listen::choose(config, server.host())?;
         Ok(ClusterAccess { server, own, listen })
@@ -55,7 +55,7 @@ impl PodContext {
         config: &Config,
         access: &ClusterAccess,
         session: &str,
-    ) -> Result<PodContext, String> {
+    ) -> Result<PodContext, BackendError> {
         let ClusterAccess { server, own, .. } = access;
         let image = image::find(config, own.as_ref(), &StderrProgress).await?;
         let template = PodTemplate::inheriting(config, image, own.as_ref())

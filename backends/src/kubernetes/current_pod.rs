@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::api_server::{ApiServer, is_missing};
 use super::names::CONTAINER;
+use crate::BackendError;
 use crate::owner::JobOwner;
 
 /// The mount path of a service account's token and namespace in a pod.
@@ -26,7 +27,9 @@ pub(super) struct CurrentPod {
 ///
 /// # Errors
 /// The reason why one of them is unavailable, with a remedy.
-pub(super) async fn connect(config: &Config) -> Result<(ApiServer, Option<CurrentPod>), String> {
+pub(super) async fn connect(
+    config: &Config,
+) -> Result<(ApiServer, Option<CurrentPod>), BackendError> {
     let server = ApiServer::connect(config).await?;
     let server = match CurrentPod::namespace()? {
         Some(namespace) if config.namespace.is_none() => server.in_namespace(&namespace),
@@ -38,7 +41,7 @@ pub(super) async fn connect(config: &Config) -> Result<(ApiServer, Option<Curren
 
 impl CurrentPod {
     /// Returns the namespace of this process's own pod.
-    fn namespace() -> Result<Option<String>, String> {
+    fn namespace() -> Result<Option<String>, BackendError> {
         let path = format!("{ACCOUNT}/namespace");
         match std::fs::read_to_string(&path) {
             Ok(namespace) => {
@@ -46,18 +49,18 @@ impl CurrentPod {
             }
             // The wrong answer "outside of the cluster" would be cached.
             Err(error) if shortage::is_shortage(&error) => {
-                Err(format!("{path} can't be read: {}", shortage::explain(&error)))
+                Err(BackendError::unreadable(path, &error))
             }
             Err(_) => Ok(None),
         }
     }
 
-    async fn find(server: &ApiServer) -> Result<Option<CurrentPod>, String> {
+    async fn find(server: &ApiServer) -> Result<Option<CurrentPod>, BackendError> {
         let Some(namespace) = CurrentPod::namespace()? else { return Ok(None) };
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = std::env::var(NAME).unwrap_or_else(|_| host());
         if namespace != server.namespace() {
-            return Err(format!(
+            return Err(refused!(
                 "`namespace` is `{}`, but this process's own pod is in `{namespace}`, and can own \
                  other pods only there: leave `namespace` out, or run the pod there",
                 server.namespace()
@@ -69,7 +72,7 @@ impl CurrentPod {
                 uid: pod.metadata.uid.unwrap_or_default(),
                 spec: pod.spec.unwrap_or_default(),
             })),
-            Err(error) if is_missing(&error) => Err(format!(
+            Err(error) if is_missing(&error) => Err(refused!(
                 "this process is in a pod, but `{namespace}` has no pod `{name}`: let the downward \
                  API set {NAME} to metadata.name"
             )),

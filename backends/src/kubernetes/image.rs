@@ -4,6 +4,7 @@
 use fiber_core::Config;
 
 use super::current_pod::CurrentPod;
+use crate::BackendError;
 use crate::docker;
 use crate::progress::Progress;
 
@@ -38,7 +39,7 @@ pub(super) async fn find(
     config: &Config,
     own: Option<&CurrentPod>,
     progress: &dyn Progress,
-) -> Result<PodImage, String> {
+) -> Result<PodImage, BackendError> {
     match (&config.image, own) {
         (Some(name), _) => Ok(PodImage::named(name, config.program.clone())),
         (None, Some(own)) => same_as_own(config, own),
@@ -46,7 +47,7 @@ pub(super) async fn find(
     }
 }
 
-fn same_as_own(config: &Config, own: &CurrentPod) -> Result<PodImage, String> {
+fn same_as_own(config: &Config, own: &CurrentPod) -> Result<PodImage, BackendError> {
     let missing =
         |what: &str| format!("the {what} of this process's own pod is unknown: set `image`");
     let container = own.container().ok_or_else(|| missing("container"))?;
@@ -67,7 +68,7 @@ fn same_as_own(config: &Config, own: &CurrentPod) -> Result<PodImage, String> {
 async fn built_of_this_program(
     config: &Config,
     progress: &dyn Progress,
-) -> Result<PodImage, String> {
+) -> Result<PodImage, BackendError> {
     let made = docker::image_of_this_program(config, progress).await.map_err(|problem| {
         format!(
             "no image of this program can be built for pods, and `image` (FIBER_IMAGE) names \

@@ -21,7 +21,7 @@ use super::watch::{PodEvent, PodSubscription, PodWatch};
 use super::{claims, events, logs, start_error};
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::output::{Log, OutputStream, OutputTarget, Tail, drain};
-use crate::{Job, JobSpec, JobState, WaitReason};
+use crate::{Job, JobPlace, JobSpec, JobState, WaitReason};
 
 /// Time limits for reading a pod's output after its end, and after it was killed.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -45,11 +45,12 @@ pub(super) fn start(
     shutdown_timeout: Duration,
 ) -> Arc<dyn Job> {
     let tail = Tail::default();
-    let (job, states, commands) = job_handle::new(format!("pod {name}"), tail.clone());
-    let output = match (spec.output, log) {
+    let (job, states, commands) =
+        job_handle::new(JobPlace::Pod { name: name.clone() }, tail.clone());
+    let output = match (spec.output.mode, log) {
         (OutputMode::Null, _) => None,
         (_, Some(log)) => Some(OutputTarget::File(Arc::new(log.file))),
-        (mode, None) => Some(OutputTarget::new(mode, OutputStream::Stdout, &spec.name)),
+        (_, None) => Some(OutputTarget::new(&spec.output, OutputStream::Stdout, &spec.name)),
     };
     let mut task = PodTask {
         server: context.server.clone(),
@@ -87,7 +88,7 @@ pub(super) fn start(
                     release(secrets, secret).await;
                     exit
                 }
-                Err(problem) => Exit::new(ExitReason::NotStarted(problem), Vec::new()),
+                Err(error) => Exit::new(ExitReason::NotStarted(error.into()), Vec::new()),
             }
         };
         states.send_replace(JobState::Ended(exit));
@@ -156,7 +157,7 @@ impl PodTask {
                 return Exit::new(ExitReason::Signal(9), Vec::new());
             }
             if let Err(error) = self.create(pod).await {
-                let problem = self.server.explain(&error);
+                let problem = self.server.explain(&error).into();
                 return Exit::new(ExitReason::NotStarted(problem), Vec::new());
             }
             subscription.created();
@@ -309,7 +310,7 @@ impl PodTask {
         };
         tokio::select! {
             deleted = deletion => {
-                deleted.map_err(|error| ExitReason::NotStarted(self.server.explain(&error)))
+                deleted.map_err(|error| ExitReason::NotStarted(self.server.explain(&error).into()))
             }
             command = self.commands.next() => Err(ExitReason::Signal(match command {
                 JobCommand::Terminate => 15,

@@ -18,6 +18,7 @@ use super::status::{PodState, pod_state};
 
 use super::watch::with_backoff;
 use super::{events, exit_watch};
+use crate::BackendError;
 use crate::progress::Progress;
 
 /// The label with the name of a pod's Job. Kubernetes sets it.
@@ -130,7 +131,7 @@ pub(super) async fn first_pod(
     session: &str,
     timeouts: StartTimeouts,
     progress: &dyn Progress,
-) -> Result<String, String> {
+) -> Result<String, BackendError> {
     let mut step = progress.begin(&format!("creating a pod for {session}"));
     let deadline = Instant::now() + timeouts.start;
     loop {
@@ -142,7 +143,7 @@ pub(super) async fn first_pod(
         let event = events::last(server, "Job", session).await;
         if Instant::now() > deadline {
             let problem = event.unwrap_or_else(|| "its Job has no pod".into());
-            return Err(format!(
+            return Err(refused!(
                 "no pod was created within {:?} (`start_timeout` sets the limit): {problem}",
                 timeouts.start
             ));

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 
 use super::api_server::ApiServer;
+use crate::BackendError;
 use crate::single_flight::SingleFlight;
 
 /// The values of secret variables, by name.
@@ -61,12 +62,15 @@ impl SecretStore {
     ///
     /// # Errors
     /// The reason why it can't be created, with a remedy.
-    pub(super) async fn acquire(&self, data: SecretData) -> Result<Arc<SharedSecret>, String> {
+    pub(super) async fn acquire(
+        &self,
+        data: SecretData,
+    ) -> Result<Arc<SharedSecret>, BackendError> {
         let current = || self.current.lock().upgrade().filter(|secret| secret.data == data);
         self.flight.share(current, async || self.create(&data).await).await
     }
 
-    async fn create(&self, data: &SecretData) -> Result<Arc<SharedSecret>, String> {
+    async fn create(&self, data: &SecretData) -> Result<Arc<SharedSecret>, BackendError> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", self.model.name.as_deref().unwrap_or("fiber"));
         let secret = Secret {

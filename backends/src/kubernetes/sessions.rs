@@ -15,9 +15,9 @@ use super::api_server::ApiServer;
 use super::names::{GPU, NAME, OWNER, RESTARTS, SESSION};
 use super::restarted::{self, job_of};
 use super::status::{PodState, pod_state};
-use crate::WaitReason;
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
 use crate::owner::JobOwner;
+use crate::{JobPlace, WaitReason};
 
 /// The component of a session's head, in the recommended labels.
 pub(super) const HEAD: &str = "head";
@@ -40,18 +40,27 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube
             Some(JobOwner::Pod { uid, .. }) if uids.contains_key(&uid) => uids.get(&uid).cloned(),
             Some(owner) => {
                 let head = external_head(server, &owner).await?;
-                let name = head.name.clone();
-                if !processes.iter().any(|other| other.name == name) {
+                let job = head.job.clone();
+                if !processes.iter().any(|other| other.job == job) {
                     processes.push(head);
                 }
-                Some(name)
+                Some(job)
             }
         };
+        let named = annotation(NAME).unwrap_or_default().to_string();
+        let (own, program) = match parent {
+            None => (name.clone(), Some(named)),
+            Some(_) => (named, None),
+        };
         processes.push(SessionProcess {
-            name,
-            role: annotation(NAME).unwrap_or_default().to_string(),
+            name: own,
+            place: JobPlace::Pod { name: name.clone() },
+            job: name,
+            program,
             parent,
+            machine: node(pod),
             location: Location::Cluster,
+            has_output: true,
             state: state(pod),
             restarts: annotation(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
             meta: meta(pod),
@@ -65,6 +74,11 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube
 /// Returns the name by which the command calls a pod's process: that of the pod, or of its Job.
 fn name(pod: &Pod) -> Option<&str> {
     job_of(pod).or(pod.metadata.name.as_deref())
+}
+
+/// Returns the name of the node on which a pod runs, once it has one.
+fn node(pod: &Pod) -> Option<String> {
+    pod.spec.as_ref()?.node_name.clone()
 }
 
 /// Returns the heads that Kubernetes starts again, from their Jobs and the pods of these.
@@ -82,13 +96,20 @@ fn restarted_heads(jobs: Vec<Job>, pods: Vec<Pod>) -> Vec<SessionProcess> {
         let newest = pods.last();
         let of_job = job.as_ref().map(|job| &job.metadata);
         let metadata = of_job.or(newest.map(|pod| &pod.metadata))?;
-        let role = metadata.annotations.as_ref().and_then(|annotations| annotations.get(NAME));
+        let program = metadata.annotations.as_ref().and_then(|annotations| annotations.get(NAME));
         let goes_on = job.as_ref().is_some_and(|job| !restarted::is_finished(job));
         Some(SessionProcess {
-            name,
-            role: role.cloned().unwrap_or_default(),
+            job: name.clone(),
+            program: program.cloned(),
             parent: None,
+            place: match newest.and_then(|pod| pod.metadata.name.as_deref()) {
+                Some(pod) => JobPlace::Pod { name: pod.to_string() },
+                None => JobPlace::Job { id: name.clone() },
+            },
+            name,
+            machine: newest.and_then(node),
             location: Location::Cluster,
+            has_output: true,
             state: match newest {
                 Some(pod) if goes_on && restarted::is_over(pod) => {
                     ProcessState::Starting(Some(match state(pod) {
@@ -149,29 +170,36 @@ async fn external_head(
     server: &ApiServer,
     owner: &JobOwner,
 ) -> Result<SessionProcess, kube::Error> {
-    let (name, role, location, state) = match owner {
+    let (name, program, place, machine, location, state) = match owner {
         JobOwner::Pod { name, uid } => {
             let found = server.api::<Pod>().get_opt(name).await?;
             let found = found.filter(|pod| pod.metadata.uid.as_ref() == Some(uid));
             (
                 name.clone(),
                 "program".into(),
+                JobPlace::Pod { name: name.clone() },
+                found.as_ref().and_then(node),
                 Location::Cluster,
                 found.as_ref().map_or(ProcessState::Gone, state),
             )
         }
         owner => {
-            let (name, role) = owner.on_host();
+            let (name, program) = owner.on_host();
             let state =
                 if owner.is_a_dead_process() { ProcessState::Gone } else { ProcessState::Running };
-            (name, role, Location::Host, state)
+            // A program on a host may be on any.
+            (name.clone(), program, JobPlace::Other { words: name }, None, Location::Host, state)
         }
     };
     Ok(SessionProcess {
+        job: name.clone(),
         name,
-        role,
+        program: Some(program),
         parent: None,
+        place,
+        machine,
         location,
+        has_output: location == Location::Cluster,
         state,
         restarts: 0,
         meta: Meta::new(),

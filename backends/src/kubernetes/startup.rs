@@ -14,8 +14,8 @@ use super::job::EVENT_POLL_INTERVAL;
 use super::start_error::{self, requested};
 use super::status::{PodState, pod_state, pull_problem};
 use super::{claims, events};
-use crate::WaitReason;
 use crate::progress::Progress;
+use crate::{BackendError, WaitReason};
 
 /// The time limits of a pod's start.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub(super) async fn wait_until_running(
     meta: &Meta,
     timeouts: StartTimeouts,
     progress: &dyn Progress,
-) -> Result<(), String> {
+) -> Result<(), BackendError> {
     let mut step = progress.begin(&format!("starting the pod {name}"));
     let mut events = Box::pin(watch_object(server.streams::<Pod>(), name));
     let mut seen = false;
@@ -61,8 +61,10 @@ pub(super) async fn wait_until_running(
         };
         let event = tokio::select! {
             biased;
-            problem = claims::stays_missing(server, missing_claim.as_ref()) => return Err(problem),
-            () = sleep_until(since + limit) => return Err(timed_out(waiting, limit, meta)),
+            problem = claims::stays_missing(server, missing_claim.as_ref()) => return Err(problem.into()),
+            () = sleep_until(since + limit) => {
+                return Err(BackendError::TimedOut(timed_out(waiting, limit, meta)));
+            }
             event = events.next() => event,
             () = sleep(EVENT_POLL_INTERVAL), if matches!(waiting, Some(WaitReason::Image(_))) => {
                 if let Some(message) = events::last(server, "Pod", name).await {
@@ -89,11 +91,11 @@ pub(super) async fn wait_until_running(
             PodState::Running => break,
             PodState::Ended(fiber_core::ExitReason::NotStarted(message))
             | PodState::CannotStart(message) => {
-                return Err(explain(&pod, &message, pull.as_deref()));
+                return Err(explain(&pod, &message, pull.as_deref()).into());
             }
             PodState::Ended(_) => break,
             PodState::Rejected(message) => {
-                return Err(format!(
+                return Err(refused!(
                     "{message}: try again, another node may have enough resources"
                 ));
             }

@@ -8,6 +8,7 @@ use super::api_server::{ApiServer, is_forbidden, is_missing};
 use super::current_pod::CurrentPod;
 use super::names::{OWNER, SESSION};
 use super::status::{PodState, pod_state};
+use crate::BackendError;
 use crate::owner::JobOwner;
 
 /// Removes pods and Secrets whose owners are dead, and returns their names.
@@ -17,7 +18,7 @@ use crate::owner::JobOwner;
 pub(super) async fn sweep(
     server: &ApiServer,
     own: Option<&CurrentPod>,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, BackendError> {
     let this = own.map_or_else(JobOwner::this_process, |own| Ok(own.owner()))?;
     let sessions = ListParams::default().labels(SESSION);
     let mut removed = Vec::new();

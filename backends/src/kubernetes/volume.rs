@@ -18,6 +18,7 @@ use super::image;
 use super::names::{self, CONTAINER, labels};
 use super::pod_template::{PodRequest, PodTemplate};
 use super::startup::{self, StartTimeouts};
+use crate::BackendError;
 use crate::cluster::volume::{Volume, VolumeKind};
 use crate::owner::JobOwner;
 use crate::progress::Progress;
@@ -33,7 +34,7 @@ const PIPE: usize = 256 << 10;
 ///
 /// # Errors
 /// It does not exist, with the names of those that do.
-pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), String> {
+pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), BackendError> {
     let claims = server.api::<PersistentVolumeClaim>();
     match claims.get(claim).await {
         Ok(_) => Ok(()),
@@ -50,7 +51,7 @@ pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), St
             } else {
                 format!("there are: {}", names.join(", "))
             };
-            Err(format!(
+            Err(refused!(
                 "there is no volume `{claim}`: the namespace `{}` has no persistent volume claim \
                  of this name; correct it, or create the claim (`kubectl get pvc` lists them); \
                  {existing}",
@@ -78,7 +79,7 @@ impl<'a> Helper<'a> {
         claim: &str,
         session: &str,
         progress: &dyn Progress,
-    ) -> Result<Helper<'a>, String> {
+    ) -> Result<Helper<'a>, BackendError> {
         must_exist(server, claim).await?;
         // The image of this very program: another program does not serve volumes.
         let mut plain = config.clone();

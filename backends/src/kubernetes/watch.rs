@@ -223,7 +223,7 @@ fn explain(server: &ApiServer, error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => server.explain(error),
+        | watcher::Error::WatchFailed(error) => server.explain(error).into(),
         other => other.to_string(),
     }
 }

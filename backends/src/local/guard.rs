@@ -55,6 +55,7 @@ struct Groups {
     table: Option<File>,
 }
 
+/// A process has one guard, which kills the groups of all its sessions.
 static GROUPS: Mutex<Groups> = Mutex::new(Groups { leaders: Vec::new(), table: None });
 
 impl Groups {

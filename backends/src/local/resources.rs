@@ -13,6 +13,7 @@ use std::num::NonZero;
 use fiber_core::Meta;
 use rustix::process::{Pid, Resource, Rlimit};
 
+use crate::BackendError;
 use crate::gpus::{GpuAllocation, GpuAllocator};
 
 /// The resources granted to a job.
@@ -27,11 +28,11 @@ pub(super) struct Grant {
 ///
 /// # Errors
 /// The resource that can't be granted, with a remedy.
-pub(super) fn grant(meta: &Meta, gpus: &GpuAllocator) -> Result<Grant, String> {
+pub(super) fn grant(meta: &Meta, gpus: &GpuAllocator) -> Result<Grant, BackendError> {
     if let Some(cores) = meta.cpu {
         let available = std::thread::available_parallelism().map_or(1, NonZero::get);
         if cores > available as f64 {
-            return Err(format!(
+            return Err(refused!(
                 "it asks for {cores} CPU cores, but this process may use {available}: ask for \
                  fewer, or run it on a larger host"
             ));
@@ -40,7 +41,7 @@ pub(super) fn grant(meta: &Meta, gpus: &GpuAllocator) -> Result<Grant, String> {
     if let Some(asked) = meta.memory
         && let Some(available) = memory_of_host().filter(|available| asked.as_u64() > *available)
     {
-        return Err(format!(
+        return Err(refused!(
             "it asks for {asked} of memory, but this host has {}: ask for less, or run it on a \
              larger host",
             bytesize::ByteSize(available)
@@ -54,7 +55,7 @@ pub(super) fn grant(meta: &Meta, gpus: &GpuAllocator) -> Result<Grant, String> {
 ///
 /// # Errors
 /// The system's error.
-pub(super) fn limit(pid: Pid, grant: &Grant) -> Result<(), String> {
+pub(super) fn limit(pid: Pid, grant: &Grant) -> Result<(), BackendError> {
     let Some(bytes) = grant.memory else { return Ok(()) };
     let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
     rustix::process::prlimit(Some(pid), Resource::Data, limit).map(drop).map_err(|error| {
@@ -65,7 +66,7 @@ pub(super) fn limit(pid: Pid, grant: &Grant) -> Result<(), String> {
             }
             _ => String::new(),
         };
-        format!("its memory can't be limited to {}: {error}{remedy}", bytesize::ByteSize(bytes))
+        refused!("its memory can't be limited to {}: {error}{remedy}", bytesize::ByteSize(bytes))
     })
 }
 

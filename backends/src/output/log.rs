@@ -21,7 +21,7 @@ pub(crate) struct Log {
 impl Log {
     /// Opens the log file of a job with [`OutputMode::File`].
     pub(crate) fn of(spec: &JobSpec) -> Result<Option<Log>> {
-        match spec.output {
+        match spec.output.mode {
             OutputMode::File => Log::open(spec).map(Some),
             _ => Ok(None),
         }

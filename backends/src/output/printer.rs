@@ -43,6 +43,7 @@ pub async fn print_message(line: String) {
 }
 
 /// Output of a child that this process has not written yet. [`flush`] waits for it.
+#[derive(Debug)]
 pub(super) struct PendingWrite;
 
 /// The number of [`PendingWrite`]s.

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytesize::ByteSize;
 
 use super::commands;
-use crate::Room;
 use crate::output::print_message;
+use crate::{BackendError, Room};
 
 /// The nodes that `sbatch` or `salloc` has given to this process.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Allocation {
     ///
     /// # Errors
     /// The environment is not Slurm's, or its commands fail.
-    pub(super) async fn find() -> Result<Option<Allocation>, String> {
+    pub(super) async fn find() -> Result<Option<Allocation>, BackendError> {
         let Some(job) = job() else { return Ok(None) };
         if let Some(warning) = several_heads(variable) {
             print_message(warning).await;
@@ -77,7 +77,7 @@ impl Allocation {
         let list = variable("SLURM_JOB_NODELIST")
             .or_else(|| variable("SLURM_NODELIST"))
             .ok_or("SLURM_JOB_ID is set, but not SLURM_JOB_NODELIST: this is no allocation")?;
-        let names = commands::host_names(&list).await.map_err(|error| error.to_string())?;
+        let names = commands::host_names(&list).await?;
         let memory = memory(&job).await;
         let nodes = nodes(names, variable, memory)?;
         let ends_at = match variable("SLURM_JOB_END_TIME").and_then(|time| time.parse().ok()) {
@@ -153,7 +153,7 @@ fn nodes(
     names: Vec<String>,
     variable: impl Fn(&str) -> Option<String>,
     memory: Memory,
-) -> Result<Vec<Node>, String> {
+) -> Result<Vec<Node>, BackendError> {
     let cores = variable("SLURM_JOB_CPUS_PER_NODE").unwrap_or_else(|| "1".into());
     let cores = repeated(&cores).filter(|cores| !cores.is_empty()).ok_or_else(|| {
         format!("SLURM_JOB_CPUS_PER_NODE is `{cores}`, which is no list of cores such as `4(x2),2`")

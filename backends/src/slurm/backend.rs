@@ -14,7 +14,7 @@ use super::{commands, launcher, listen, pilot, step};
 use crate::interface::bind_address;
 use crate::owner::{new_session, spawn_sweep};
 use crate::single_flight::SingleFlightCell;
-use crate::{Backend, Job, JobSpec, ListenAddress, Machine};
+use crate::{Backend, BackendError, Job, JobSpec, ListenAddress, Machine};
 
 const NO_ALLOCATION: &str = "this process is in no allocation of Slurm: start it in one (`sbatch`, \
     `salloc`, or `fiber run --backend slurm`), or let it submit jobs of its own (`slurm_pilots`)";
@@ -47,7 +47,7 @@ impl Slurm {
         }
     }
 
-    async fn allocation(&self) -> Result<Option<&Allocation>, String> {
+    async fn allocation(&self) -> Result<Option<&Allocation>, BackendError> {
         self.allocation.get_or_try_init(Allocation::find).await.map(Option::as_ref)
     }
 
@@ -55,7 +55,7 @@ impl Slurm {
     ///
     /// # Errors
     /// There are neither nodes nor pilots.
-    async fn nodes(&self) -> Result<&[Node], String> {
+    async fn nodes(&self) -> Result<&[Node], BackendError> {
         match self.allocation().await? {
             Some(allocation) => Ok(&allocation.nodes),
             None if self.config.slurm_pilots > 0 => Ok(&[]),
@@ -63,7 +63,7 @@ impl Slurm {
         }
     }
 
-    async fn listen(&self) -> Result<ListenAddress, String> {
+    async fn listen(&self) -> Result<ListenAddress, BackendError> {
         let nodes = self.nodes().await?;
         let own = own_node(nodes);
         let other = nodes.iter().find(|node| Some(&node.name) != own.as_ref());
@@ -72,7 +72,7 @@ impl Slurm {
             None
         } else {
             let name = other.map(|node| node.name.as_str());
-            let address = commands::node_address(name).await.map_err(|error| error.to_string())?;
+            let address = commands::node_address(name).await?;
             address.or_else(|| name.map(String::from))
         };
         listen::choose(&self.config, address.as_deref())
@@ -84,7 +84,7 @@ impl Slurm {
 
     async fn start(&self, mut spec: JobSpec) -> Result<Arc<dyn Job>> {
         let name = spec.name.clone();
-        let failed = |problem: String| Error::not_started(&name, problem);
+        let failed = |error: BackendError| Error::not_started(&name, error);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("fiber-{}-{number}", self.session);
         if spec.machine.as_ref().is_some_and(|machine| machine.starts_with(PILOT)) {
@@ -96,7 +96,7 @@ impl Slurm {
         }
         let allocation = self.allocation().await.map_err(failed)?;
         let allocation = allocation.ok_or_else(|| failed(NO_ALLOCATION.into()))?;
-        let arguments = self.arguments(allocation, &id, &mut spec).map_err(failed)?;
+        let arguments = self.arguments(allocation, number, &mut spec).map_err(failed)?;
         step::start(&spec, arguments)
     }
 
@@ -104,13 +104,14 @@ impl Slurm {
     fn arguments(
         &self,
         allocation: &Allocation,
-        id: &str,
+        number: u64,
         spec: &mut JobSpec,
-    ) -> Result<Vec<OsString>, String> {
+    ) -> Result<Vec<OsString>, BackendError> {
         let size = StepSize::of(allocation, spec)?;
         let mut options = vec![
             format!("--jobid={}", allocation.job),
-            format!("--job-name={id}"),
+            // By this name, `fiber ps` lists the step.
+            format!("--job-name={}", spec.name),
             // Beside the batch script and other steps, on no more cores than asked for.
             "--overlap".into(),
             "--exact".into(),
@@ -131,7 +132,7 @@ impl Slurm {
         }));
         let mut arguments: Vec<OsString> = options.into_iter().map(OsString::from).collect();
         if self.config.slurm_copy {
-            let copy = format!("/tmp/{id}-of-{}", allocation.job);
+            let copy = format!("/tmp/fiber-{}-{number}-of-{}", self.session, allocation.job);
             arguments.push(format!("--bcast={copy}").into());
             spec.environment.push((launcher::COPY, copy));
         }
@@ -155,7 +156,7 @@ impl StepSize {
     ///
     /// # Errors
     /// The allocation has no such node. `srun` would wait for it for ever.
-    fn of(allocation: &Allocation, spec: &JobSpec) -> Result<StepSize, String> {
+    fn of(allocation: &Allocation, spec: &JobSpec) -> Result<StepSize, BackendError> {
         if let Some(name) = &spec.machine {
             let node =
                 allocation.nodes.iter().find(|node| node.name == *name).ok_or_else(|| {
@@ -169,7 +170,7 @@ impl StepSize {
         let gpus = gpu.unwrap_or(0);
         let largest = |of: fn(&Node) -> u64| allocation.nodes.iter().map(of).max().unwrap_or(0);
         let lacks = |asked: String, had: String| {
-            Err(format!(
+            Err(refused!(
                 "it asks for {asked}, but no node of the job {} has more than {had}: ask for less, \
                  or for larger nodes",
                 allocation.job
@@ -246,8 +247,8 @@ impl Backend for Slurm {
         self.allocation.get().and_then(Option::as_ref).and_then(|allocation| allocation.ends_at)
     }
 
-    /// Cancels the pilots of processes that are gone, and removes their files. Steps end with their `srun`, and that with this
-    /// process.
+    /// Cancels the pilots of processes that are gone, and removes their files. Steps end with their
+    /// `srun`, and that with this process.
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
             if !self.has_pilots() {

@@ -4,13 +4,13 @@
 //! comment by which it is found. Its output goes to a file in a folder of the user, which also is
 //! the record of the session: Slurm forgets jobs some minutes after their end.
 
-mod commands;
+mod batch;
 mod inspect;
+mod job_options;
 mod jobs;
 mod output;
 mod partitions;
 mod records;
-mod script;
 mod status;
 mod submission;
 
@@ -22,13 +22,18 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
 use tokio::time::{Instant, sleep};
 
-use self::jobs::Job;
+use self::job_options::DRY_RUN;
+use self::jobs::SessionJob;
 use self::records::Records;
-use super::pilot;
+use super::jobs::is_step;
+use super::states::State;
+use super::{commands, pilot};
+use crate::BackendError;
 use crate::cluster::session::{
-    ByteStream, Cluster, ExitStatus, OutputChunk, ProcessState, RunRequest, SessionProcess,
+    ByteStream, Cluster, ExitStatus, OutputChunk, RunRequest, SessionProcess,
 };
 use crate::cluster::volume::Volume;
+use crate::cluster::{SessionBackend, Started};
 use crate::progress::Progress;
 
 /// How long a job may be unknown, or the controller silent, before the job counts as gone.
@@ -37,6 +42,25 @@ const UNKNOWN: Duration = Duration::from_secs(120);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// Time for the end of a job after SIGKILL.
 const KILLED: Duration = Duration::from_secs(60);
+
+/// Slurm, as the command sees it.
+pub(crate) static SESSIONS: SessionBackend = SessionBackend {
+    run_options: job_options::OPTIONS,
+    refused: (
+        &["image", "dockerfile", "bundle", "volume"],
+        "Slurm runs the program from the file system that its nodes share: leave it out",
+    ),
+    ..SessionBackend::new(
+        "slurm",
+        "Slurm",
+        "Jobs of the Slurm cluster that this host belongs to",
+        |config| {
+            Box::pin(async {
+                Ok(Box::new(SlurmCluster::connect(config).await?) as Box<dyn Cluster>)
+            })
+        },
+    )
+};
 
 /// The sessions of this user on a Slurm cluster.
 #[derive(Debug)]
@@ -61,19 +85,23 @@ impl SlurmCluster {
         Ok(SlurmCluster { records, pilots: config.slurm_dir.clone() })
     }
 
-    /// Returns the batch script with which [`Cluster::start`] starts a session.
-    ///
-    /// # Errors
-    /// [`Error::Start`] for a request that Slurm can't be asked for.
-    pub fn batch_script(&self, run: &RunRequest) -> Result<String> {
-        let script = submission::script(&self.records, run);
-        let (_, text) = script.map_err(|problem| Error::not_started(&run.name, problem))?;
-        Ok(text)
+    /// Submits the job of a session, or describes it.
+    async fn submit(
+        &self,
+        run: &RunRequest,
+        progress: &dyn Progress,
+    ) -> Result<Started, BackendError> {
+        if run.options.has(DRY_RUN) {
+            let script = submission::script(&self.records, run)?;
+            return Ok(Started::Described(script.to_string()));
+        }
+        submission::submit(&self.records, run, progress).await?;
+        Ok(Started::Elsewhere)
     }
 
     /// Returns the newest job of each session of which anything is left.
-    async fn sessions(&self) -> Result<Vec<Job>, String> {
-        let mut sessions: Vec<Job> = Vec::new();
+    async fn sessions(&self) -> Result<Vec<SessionJob>, BackendError> {
+        let mut sessions: Vec<SessionJob> = Vec::new();
         for job in jobs::all().await? {
             let is_left = !job.has_ended() || self.records.has(&job.name, &job.id);
             if !is_left || sessions.iter().any(|newer| newer.name == job.name) {
@@ -85,32 +113,33 @@ impl SlurmCluster {
     }
 
     /// Returns the job of a session, if Slurm still knows it.
-    async fn job(&self, name: &str) -> Result<Option<Job>, String> {
+    async fn job(&self, name: &str) -> Result<Option<SessionJob>, BackendError> {
         Ok(self.sessions().await?.into_iter().find(|job| job.name == name))
     }
 
-    /// Waits until the job of a session fulfils a condition, or is unknown for a while. Bears a
+    /// Waits until the job of a session fulfils a condition, or is unknown for a while. Tolerates a
     /// controller that does not answer.
     async fn watch(
         &self,
         name: &str,
-        mut reached: impl FnMut(&Job) -> bool,
-    ) -> Result<Option<Job>, String> {
+        mut reached: impl FnMut(&SessionJob) -> bool,
+    ) -> Result<Option<SessionJob>, BackendError> {
         let mut pause = PAUSE.0;
         let mut known = Instant::now();
         let mut seen: Option<String> = None;
         loop {
             let job = match &seen {
                 None => self.job(name).await,
-                // Who ends a session also removes its record.
+                // Ending a session removes its record.
                 Some(id) => {
-                    jobs::all().await.map(|jobs| jobs.into_iter().find(|job| job.id == *id))
+                    let jobs = jobs::all().await.map_err(BackendError::from);
+                    jobs.map(|jobs| jobs.into_iter().find(|job| job.id == *id))
                 }
             };
             let problem = match job {
                 Ok(Some(job)) if reached(&job) => return Ok(Some(job)),
                 Ok(Some(job)) => {
-                    (known, seen) = (Instant::now(), Some(job.id));
+                    (known, seen) = (Instant::now(), Some(job.id.clone()));
                     None
                 }
                 // It has ended before this command has looked for it.
@@ -128,49 +157,58 @@ impl SlurmCluster {
         }
     }
 
-    async fn end(&self, name: &str, grace: u32) -> Result<(), String> {
+    async fn end(&self, name: &str, grace: u32) -> Result<(), BackendError> {
         let Some(job) = self.job(name).await?.filter(|job| !job.has_ended()) else {
             return Ok(());
         };
         if job.is_pending() {
-            commands::scancel(&[&job.id]).await?;
+            commands::cancel(&[&job.id]).await?;
         } else {
             // A job that ends now is not to be queued again.
             jobs::forbid_requeue(&job.id).await;
             if grace > 0 {
-                let whole = if job.is_restarted { "--full" } else { "--batch" };
-                commands::scancel(&["--signal=TERM", whole, &job.id]).await?;
-                let ended = self.watch(name, Job::has_ended);
+                let ask = format!("--signal={}", batch::ASK_TO_END);
+                commands::cancel(&[&ask, "--batch", &job.id]).await?;
+                let ended = self.watch(name, |job| job.has_ended());
                 let limit = Duration::from_secs(grace.into());
                 if let Ok(ended) = tokio::time::timeout(limit, ended).await {
                     return ended.map(drop);
                 }
             }
-            commands::scancel(&["--signal=KILL", "--full", &job.id]).await?;
-            commands::scancel(&[&job.id]).await?;
+            commands::cancel(&["--signal=KILL", "--full", &job.id]).await?;
+            commands::cancel(&[&job.id]).await?;
         }
-        match tokio::time::timeout(KILLED, self.watch(name, Job::has_ended)).await {
+        match tokio::time::timeout(KILLED, self.watch(name, |job| job.has_ended())).await {
             Ok(ended) => ended.map(drop),
-            Err(_) => Err(format!(
+            Err(_) => Err(BackendError::TimedOut(format!(
                 "job {} does not end: its node may not answer (`scontrol show job {}`)",
                 job.id, job.id
-            )),
+            ))),
         }
     }
 
+    /// Removes the copies of programs whose sessions have ended.
+    fn remove_programs(&self, jobs: &[SessionJob]) -> Result<(), BackendError> {
+        for job in jobs.iter().filter(|job| job.has_ended()) {
+            self.records.remove_program(&job.session)?;
+        }
+        let is_needed = |session: &str| jobs.iter().any(|job| job.session == session);
+        self.records.remove_programs(UNKNOWN, is_needed)
+    }
+
     /// Ends a step: a host of a session.
-    async fn end_step(step: &str, grace: u32) -> Result<(), String> {
+    async fn end_step(step: &str, grace: u32) -> Result<(), BackendError> {
         if grace > 0 {
-            commands::scancel(&["--signal=TERM", step]).await?;
+            commands::cancel(&["--signal=TERM", step]).await?;
             let deadline = Instant::now() + Duration::from_secs(grace.into());
             while Instant::now() < deadline {
-                if !jobs::steps().await?.iter().any(|other| other.id == step) {
+                if !jobs::hosts().await?.iter().any(|other| other.id == step) {
                     return Ok(());
                 }
                 sleep(PAUSE.0).await;
             }
         }
-        commands::scancel(&["--signal=KILL", step]).await.map(drop)
+        Ok(commands::cancel(&["--signal=KILL", step]).await?)
     }
 }
 
@@ -179,13 +217,17 @@ impl Cluster for SlurmCluster {
         "job"
     }
 
+    fn includes(&self, backend: &str) -> bool {
+        backend == SESSIONS.name
+    }
+
     fn start<'a>(
         &'a self,
         run: &'a RunRequest,
         progress: &'a dyn Progress,
-    ) -> LocalBoxFuture<'a, Result<()>> {
+    ) -> LocalBoxFuture<'a, Result<Started>> {
         Box::pin(async move {
-            let started = submission::submit(&self.records, run, progress).await;
+            let started = self.submit(run, progress).await;
             started.map_err(|problem| Error::not_started(&run.name, problem))
         })
     }
@@ -195,13 +237,13 @@ impl Cluster for SlurmCluster {
             let remove = async {
                 for job in jobs::all().await?.iter().filter(|job| job.session == session) {
                     if !job.has_ended() {
-                        commands::scancel(&[&job.id]).await?;
+                        commands::cancel(&[&job.id]).await?;
                     }
                     self.records.remove(&job.name, &job.id)?;
                 }
-                Ok(())
+                self.records.remove_program(session)
             };
-            let removed: Result<(), String> = remove.await;
+            let removed: Result<(), BackendError> = remove.await;
             removed.map_err(|problem| {
                 Error::system(format!("the job of session {session} can't be removed"), problem)
             })
@@ -212,20 +254,20 @@ impl Cluster for SlurmCluster {
         Box::pin(async move {
             let list = async {
                 let sessions = self.sessions().await?;
-                let steps = jobs::steps().await?;
+                let steps = jobs::hosts().await?;
                 let mut processes: Vec<SessionProcess> =
-                    sessions.iter().map(Job::process).collect();
+                    sessions.iter().map(SessionJob::process).collect();
                 for step in steps {
                     if let Some(job) = sessions.iter().find(|job| job.id == step.job) {
-                        processes.push(step.process(job));
+                        processes.push(job.host(step));
                     }
                 }
                 let known = |name: &str| sessions.iter().any(|job| job.name == name);
                 for record in self.records.all()?.into_iter().filter(|record| !known(&record.name))
                 {
-                    processes.push(status::forgotten(&record).await);
+                    processes.push(status::forgotten(&self.records, &record).await);
                 }
-                Ok::<_, String>(processes)
+                Ok::<_, BackendError>(processes)
             };
             let listed = list.await;
             listed.map_err(|problem| Error::system("the jobs can't be listed", problem))
@@ -247,17 +289,18 @@ impl Cluster for SlurmCluster {
     fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>> {
         Box::pin(async move {
             let wait = async {
-                if let Some(job) = self.watch(name, Job::has_ended).await? {
-                    return Ok(job.exit_status());
+                let job = self.watch(name, |job| job.has_ended()).await?;
+                if let Some(status) = job.and_then(|job| job.exit_status()) {
+                    return Ok(status);
                 }
                 let record = self.records.all()?.into_iter().find(|record| record.name == name);
                 let known = match record {
-                    Some(record) => status::accounted(&record.id).await,
+                    Some(record) => status::remembered(&self.records, &record).await,
                     None => None,
                 };
-                known.ok_or_else(|| "Slurm does not know its job any more".to_string())
+                known.ok_or_else(|| "Slurm does not know its job any more".into())
             };
-            let ended: Result<ExitStatus, String> = wait.await;
+            let ended: Result<ExitStatus, BackendError> = wait.await;
             ended.map_err(|problem| {
                 Error::system(format!("the exit status of {name} is unknown"), problem)
             })
@@ -266,7 +309,7 @@ impl Cluster for SlurmCluster {
 
     fn stop<'a>(&'a self, name: &'a str, grace: u32) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let ended = match jobs::is_step(name) {
+            let ended = match is_step(name) {
                 true => SlurmCluster::end_step(name, grace).await,
                 false => self.end(name, grace).await,
             };
@@ -277,17 +320,43 @@ impl Cluster for SlurmCluster {
     fn remove<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let remove = async {
-                if jobs::is_step(name) {
+                if is_step(name) {
                     return SlurmCluster::end_step(name, 0).await;
                 }
                 self.end(name, 0).await?;
                 for record in self.records.all()?.iter().filter(|record| record.name == name) {
                     self.records.remove(name, &record.id)?;
                 }
-                Ok(())
+                let jobs = jobs::all().await?;
+                self.remove_programs(&jobs)
             };
-            let removed: Result<(), String> = remove.await;
+            let removed: Result<(), BackendError> = remove.await;
             removed.map_err(|problem| Error::system(format!("{name} can't be removed"), problem))
+        })
+    }
+
+    fn keep_output<'a>(
+        &'a self,
+        name: &'a str,
+        code: i32,
+    ) -> LocalBoxFuture<'a, Result<Vec<PathBuf>>> {
+        Box::pin(async move {
+            let keep = async {
+                let jobs = jobs::all().await?;
+                self.remove_programs(&jobs)?;
+                let Some(job) = jobs.iter().find(|job| job.name == name) else {
+                    return Ok(Vec::new());
+                };
+                let output = PathBuf::from(&job.output);
+                let hosts = self.records.hosts(&job.name, &job.id);
+                Ok(match (output.is_file() && code != 0, hosts.is_dir()) {
+                    (true, false) => vec![output],
+                    (_, true) => vec![output, hosts],
+                    (false, false) => Vec::new(),
+                })
+            };
+            let kept: Result<Vec<PathBuf>, BackendError> = keep.await;
+            kept.map_err(|problem| output::unreadable(name, problem))
         })
     }
 
@@ -307,10 +376,11 @@ impl Cluster for SlurmCluster {
                         removed.push(record.name);
                     }
                 }
+                self.remove_programs(&jobs)?;
                 removed.extend(pilot::sweep(&self.pilots).await?);
                 Ok(removed)
             };
-            let swept: Result<Vec<String>, String> = sweep.await;
+            let swept: Result<Vec<String>, BackendError> = sweep.await;
             swept.map_err(|problem| {
                 Error::system("leftovers of dead sessions can't be removed", problem)
             })
@@ -321,7 +391,7 @@ impl Cluster for SlurmCluster {
         Box::pin(async move {
             let job = self.job(name).await;
             match job.map_err(|problem| Error::system(format!("{name} can't be asked"), problem))? {
-                Some(job) if job.state() == ProcessState::Running => inspect::connect(&job).await,
+                Some(job) if job.state() == State::Running => inspect::connect(&job).await,
                 _ => crate::cluster::bridge::failed(name, "it does not run"),
             }
         })

@@ -10,6 +10,8 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
+use crate::BackendError;
+
 /// The variable that makes a process a launcher. Its value is the pid of the parent.
 pub(super) const VARIABLE: &str = "FIBER_SLURM_LAUNCHER";
 /// The variable that names the copy of the program that a process runs from. Names that begin with
@@ -17,7 +19,7 @@ pub(super) const VARIABLE: &str = "FIBER_SLURM_LAUNCHER";
 pub(super) const COPY: &str = "COPIED_BY_FIBER";
 
 /// Becomes the command that the arguments name, and never returns, if this process is a launcher.
-pub(crate) fn run_if_launcher() {
+pub(super) fn run_if_launcher() {
     let parent = std::env::var(VARIABLE).ok().and_then(|pid| Pid::from_raw(pid.parse().ok()?));
     let Some(parent) = parent else { return };
     let mut arguments = std::env::args_os().skip(1);
@@ -34,7 +36,7 @@ pub(crate) fn run_if_launcher() {
 
 /// Removes the file of this program, if it is a copy for this process alone. The kernel keeps the
 /// running program.
-pub(crate) fn remove_copy() {
+pub(super) fn remove_copy() {
     let Some(copy) = std::env::var_os(COPY) else { return };
     if std::fs::read_link("/proc/self/exe").is_ok_and(|own| own == Path::new(&copy)) {
         let _ = std::fs::remove_file(&copy);
@@ -45,13 +47,13 @@ pub(crate) fn remove_copy() {
 ///
 /// # Errors
 /// The file was replaced or deleted.
-pub(super) fn program() -> Result<OsString, String> {
+pub(super) fn program() -> Result<OsString, BackendError> {
     let path = std::fs::read_link("/proc/self/exe")
         .map_err(|error| format!("the path of this program is not known: {error}"))?;
     if path.exists() {
         return Ok(path.into());
     }
-    Err(format!(
+    Err(refused!(
         "the file of this program, `{}`, was replaced or deleted while it runs: other nodes can't \
          start it; start the program again",
         path.display()

@@ -13,6 +13,10 @@ const OUT_OF_MEMORY: u32 = 0xfd;
 /// The exit code of `srun` for a task killed by a signal, minus the signal.
 const SIGNAL_BASE: i32 = 128;
 
+/// What to do if a node has no program.
+pub(super) const COPY_HINT: &str = "the program's file has to exist on all nodes, for example on a \
+    shared file system, or set `slurm_copy = true`";
+
 /// A change of the step that a line tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -20,6 +24,8 @@ pub(super) enum Change {
     Waits(String),
     /// Its process runs.
     Runs,
+    /// Its node lacks the working directory, and uses another one.
+    Elsewhere(String),
 }
 
 /// What Slurm has said about a step.
@@ -36,6 +42,8 @@ pub(super) struct Notices {
     evicted: Option<String>,
     cancelled: Option<String>,
     not_executed: Option<String>,
+    /// Slurm says more than once that its process is in another working directory.
+    is_elsewhere: bool,
     errors: Vec<String>,
 }
 
@@ -71,6 +79,9 @@ impl Notices {
             self.cancelled = Some(plain(words));
         } else if has("execve") {
             self.not_executed = problem.map(plain);
+        } else if has("couldn't chdir") {
+            let is_news = !std::mem::replace(&mut self.is_elsewhere, true);
+            return is_news.then(|| Change::Elsewhere(plain(words)));
         } else if has("temporarily disabled") || has("nodes are busy") {
             return Some(Change::Waits(plain(words)));
         } else if has("tasks started") || has("step created") {
@@ -103,10 +114,7 @@ impl Notices {
             return ExitReason::Cancelled(words.clone());
         }
         if let Some(problem) = &self.not_executed {
-            return ExitReason::NotStarted(format!(
-                "{problem}: the program's file has to exist on all nodes, for example on a shared \
-                 file system, or set `slurm_copy = true`"
-            ));
+            return ExitReason::NotStarted(format!("{problem}: {COPY_HINT}"));
         }
         let ended = status.unwrap_or(srun);
         match (ended.code(), ended.signal()) {
@@ -218,6 +226,15 @@ mod tests {
         assert!(matches!(ended("", false, false), ExitReason::Cancelled(_)));
         assert_eq!(ended("", true, false), ExitReason::Signal(9));
         assert_eq!(ended("", false, true), ExitReason::Signal(9));
+    }
+
+    #[test]
+    fn another_working_directory_is_news_once() {
+        let mut notices = Notices::default();
+        let line =
+            "error: couldn't chdir to `/x': No such file or directory: going to /tmp instead";
+        let news = Change::Elsewhere(line.trim_start_matches("error: ").into());
+        assert_eq!((notices.add(line), notices.add(line)), (Some(news), None));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! prefix, letters in bundles, values attached to either.
 
 /// The letters that have a long name which fiber looks for.
-const LETTERS: [(char, &str); 6] = [
+const LETTERS: [(char, &str); 7] = [
+    ('D', "chdir"),
     ('J', "job-name"),
     ('W', "wait"),
     ('a', "array"),
@@ -12,6 +13,17 @@ const LETTERS: [(char, &str); 6] = [
 ];
 /// The letters without a value: another letter may follow.
 const FLAGS: &str = "HIOQVWhksuv";
+
+/// Returns the value that a word gives the option with this long name.
+pub(super) fn value<'a>(word: &'a str, name: &str) -> Option<&'a str> {
+    if !sets(word, name) {
+        return None;
+    }
+    match word.strip_prefix("--") {
+        Some(long) => long.split_once('=').map(|(_, value)| value),
+        None => word[1..].split_once(|letter| !FLAGS.contains(letter)).map(|(_, value)| value),
+    }
+}
 
 /// Returns whether a word may set the option with this long name. A prefix that several options
 /// share, which `sbatch` refuses, counts for each of them.
@@ -34,7 +46,7 @@ pub(super) fn find<'a, T>(word: &str, names: &'a [(&'a str, T)]) -> Option<&'a (
 
 #[cfg(test)]
 mod tests {
-    use super::sets;
+    use super::{sets, value};
 
     #[test]
     fn an_option_is_found_in_each_form() {
@@ -51,6 +63,16 @@ mod tests {
         {
             assert!(sets(word, name), "{word}");
         }
+    }
+
+    #[test]
+    fn a_value_is_found_in_each_form() {
+        for word in ["--chdir=/a b", "--chd=/a b", "-D/a b", "-QD/a b"] {
+            assert_eq!(value(word, "chdir"), Some("/a b"), "{word}");
+        }
+        assert_eq!(value("--constraint=D", "chdir"), None);
+        assert_eq!(value("-CD", "chdir"), None);
+        assert_eq!(value("--chdir", "chdir"), None);
     }
 
     #[test]

@@ -2,8 +2,7 @@
 //! the configured options say otherwise.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,13 +15,15 @@ use fiber_core::{Config, Exit, ExitReason};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::commands::{self, QueuedJob};
+use super::jobs::{self, Job as SlurmJob};
 use super::queue::Queue;
-use super::{launcher, options};
+use super::script::{BatchScript, named, quoted};
+use super::states::{self, Ending, ScriptExit, State};
+use super::{commands, launcher, options};
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::output::{Tail, print_message};
 use crate::owner::JobOwner;
-use crate::{Job, JobSpec, JobState, WaitReason};
+use crate::{BackendError, Job, JobPlace, JobSpec, JobState, WaitReason};
 
 /// The begin of a pilot's comment, before its id and its owner.
 const COMMENT: &str = "fiber-pilot ";
@@ -43,104 +44,58 @@ const UNKNOWN: Duration = Duration::from_secs(120);
 const GRACE: Duration = Duration::from_secs(30);
 /// The pause before `scancel` is tried again.
 const RETRY: Duration = Duration::from_secs(2);
-/// Reasons of pending jobs that never start.
-const HOPELESS: &[&str] = &[
-    "AccountNotAllowed",
-    "BadConstraints",
-    "InvalidAccount",
-    "InvalidQOS",
-    "JobHeldAdmin",
-    "PartitionConfig",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
-    "QOSNotAllowed",
-    "account not known",
-];
 
-/// The script of a pilot, as its [`Display`](fmt::Display) shows it.
-#[derive(Debug)]
-pub(super) struct PilotScript {
-    options: Vec<String>,
-    command: String,
-}
-
-impl PilotScript {
-    /// Writes the script of the pilot called `id`, which finds the secrets of its host in `key`.
-    ///
-    /// # Errors
-    /// The program's path or the owner is not known, or a configured option can't be passed on.
-    pub(super) fn new(
-        config: &Config,
-        id: &str,
-        key: &Path,
-        spec: &JobSpec,
-    ) -> Result<PilotScript, String> {
-        for option in &config.slurm_options {
-            if let Some((_, why)) = options::find(option, &RESERVED) {
-                return Err(format!(
-                    "`slurm_options` has `{option}`, which can't be passed on: {why}"
-                ));
-            }
+/// Returns the script of the pilot called `id`, which finds the secrets of its host in `key`.
+///
+/// # Errors
+/// The program's path or the owner is not known, or a configured option can't be passed on.
+fn script(
+    config: &Config,
+    id: &str,
+    key: &Path,
+    spec: &JobSpec,
+) -> Result<BatchScript, BackendError> {
+    for option in &config.slurm_options {
+        if let Some((_, why)) = options::find(option, &RESERVED) {
+            return Err(refused!(
+                "`slurm_options` has `{option}`, which can't be passed on: {why}"
+            ));
         }
-        let mut options = vec![
-            format!("--job-name={id}"),
-            format!("--comment={COMMENT}{id} {}", JobOwner::this_process()?.to_text()),
-            "--nodes=1".into(),
-            "--ntasks=1".into(),
-            "--exclusive".into(),
-            "--mem=0".into(),
-            // The key of its host is gone by then, and this process submits another one.
-            "--no-requeue".into(),
-            "--export=ALL".into(),
-            format!("--output={}", key.with_extension("out").display()),
-            format!("--time={}", minutes(config.slurm_time)),
-        ];
-        let named = [
-            ("partition", &config.slurm_partition),
-            ("account", &config.slurm_account),
-            ("qos", &config.slurm_qos),
-        ];
-        options.extend(
-            named
-                .into_iter()
-                .filter_map(|(option, value)| Some(format!("--{option}={}", value.as_ref()?))),
-        );
-        // Later options win.
-        options.extend(config.slurm_options.iter().cloned());
-        let key = quoted(&key.display().to_string());
-        let mut command = format!("exec <{key} && rm -f {key} && exec env");
-        let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
-        for (name, value) in spec.environment.iter().cloned().chain(secrets) {
-            let _ = write!(command, " {name}={}", quoted(&value));
-        }
-        let arguments = spec.arguments.iter().map(|argument| argument.to_string_lossy());
-        for word in std::iter::once(launcher::program()?.to_string_lossy()).chain(arguments) {
-            let _ = write!(command, " {}", quoted(&word));
-        }
-        Ok(PilotScript { options, command })
     }
-}
-
-impl fmt::Display for PilotScript {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "#!/bin/sh")?;
-        self.options.iter().try_for_each(|option| writeln!(f, "#SBATCH {}", quoted(option)))?;
-        writeln!(f, "{}", self.command)
+    let mut options = vec![
+        format!("--job-name={id}"),
+        format!("--comment={COMMENT}{id} {}", JobOwner::this_process()?.to_text()),
+        "--nodes=1".into(),
+        "--ntasks=1".into(),
+        "--exclusive".into(),
+        "--mem=0".into(),
+        // The key of its host is gone by then, and this process submits another one.
+        "--no-requeue".into(),
+        "--export=ALL".into(),
+        format!("--output={}", key.with_extension("out").display()),
+        format!("--time={}", minutes(config.slurm_time)),
+    ];
+    let Config { slurm_partition, slurm_account, slurm_qos, .. } = config;
+    options.extend(named(slurm_partition.as_ref(), slurm_account.as_ref(), slurm_qos.as_ref()));
+    // Later options win.
+    options.extend(config.slurm_options.iter().cloned());
+    let key = quoted(&key.display().to_string());
+    let mut command = format!("exec <{key} && rm -f {key} && exec env");
+    let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
+    for (name, value) in spec.variables().chain(secrets) {
+        let _ = write!(command, " {name}={}", quoted(&value));
     }
+    let arguments = spec.arguments.iter().map(|argument| argument.to_string_lossy());
+    for word in std::iter::once(launcher::program()?.to_string_lossy()).chain(arguments) {
+        let _ = write!(command, " {}", quoted(&word));
+    }
+    command.push('\n');
+    BatchScript::new(options, command)
 }
 
 /// Returns a time limit as Slurm takes it: minutes, rounded up.
 fn minutes(time: Duration) -> u64 {
     time.as_secs().div_ceil(60).max(1)
-}
-
-/// Quotes a word for a shell, unless it needs no quotes.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_string();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// The files of a pilot on the shared file system, which are removed with this.
@@ -152,7 +107,7 @@ struct PilotFiles {
 
 impl PilotFiles {
     /// Writes the secrets of a pilot's host, for this user alone.
-    fn create(key: &Path, spec: &JobSpec) -> Result<PilotFiles, String> {
+    fn create(key: &Path, spec: &JobSpec) -> Result<PilotFiles, BackendError> {
         let create = || {
             fs::create_dir_all(key.parent().unwrap_or(Path::new(".")))?;
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(key)?;
@@ -161,7 +116,7 @@ impl PilotFiles {
         let files = PilotFiles { key: key.to_path_buf(), out: key.with_extension("out") };
         match create() {
             Ok(()) => Ok(files),
-            Err(error) => Err(format!(
+            Err(error) => Err(refused!(
                 "the file `{}` can't be written: {error} (set `slurm_dir` to a directory that all \
                  nodes share)",
                 key.display()
@@ -191,11 +146,12 @@ pub(super) async fn submit(
     queue: &Arc<Queue>,
     id: &str,
     spec: &JobSpec,
-) -> Result<Arc<dyn Job>, String> {
+) -> Result<Arc<dyn Job>, BackendError> {
     let directory = std::path::absolute(&config.slurm_dir).map_err(|error| error.to_string())?;
     let key = directory.join(format!("{id}.key"));
-    let script = PilotScript::new(config, id, &key, spec)?;
+    let script = script(config, id, &key, spec)?;
     if config.slurm_dry_run {
+        // A person reads it once.
         static PRINTED: AtomicBool = AtomicBool::new(false);
         if !PRINTED.swap(true, Ordering::Relaxed) {
             print_message(script.to_string()).await;
@@ -205,19 +161,19 @@ pub(super) async fn submit(
             .into());
     }
     let files = PilotFiles::create(&key, spec)?;
-    let mut arguments: Vec<OsString> = script.options.iter().map(OsString::from).collect();
-    arguments.push(format!("--wrap={}", script.command).into());
     tracing::debug!("submitting a pilot:\n{script}");
-    let number = commands::submit(arguments).await.map_err(|error| error.to_string())?;
+    let id = script.submit().await?;
     let tail = Tail::default();
-    let (job, states, commands) = job_handle::new(format!("job {number}"), tail.clone());
-    let pilot = Pilot { number, queue: Arc::clone(queue), files, tail };
+    let (job, states, commands) =
+        job_handle::new(JobPlace::Job { id: id.to_string() }, tail.clone());
+    let pilot = Pilot { id, queue: Arc::clone(queue), files, tail };
     tokio::task::spawn_local(pilot.watch(states, commands));
     Ok(job)
 }
 
 struct Pilot {
-    number: u32,
+    /// The id of its job.
+    id: String,
     queue: Arc<Queue>,
     files: PilotFiles,
     tail: Tail,
@@ -238,12 +194,11 @@ impl Pilot {
                 }
                 answer = answers.recv() => {
                     let Ok(jobs) = answer else { continue };
-                    match jobs.iter().find(|job| job.id == self.number) {
+                    match jobs.iter().find(|job| job.id == self.id) {
                         Some(job) => {
                             missing_since = None;
                             match progress(job, killed) {
                                 Progress::Ended(reason) => break reason,
-                                Progress::Failed => break self.exit_code().await,
                                 Progress::Hopeless(problem) => {
                                     self.carry_out(JobCommand::Kill).await;
                                     break ExitReason::NotStarted(problem);
@@ -276,14 +231,12 @@ impl Pilot {
 
     /// Tries until Slurm answers: a pilot that is left pending takes a node later.
     async fn carry_out(&self, command: JobCommand) {
-        let job = self.number.to_string();
+        let job = &self.id;
         loop {
             let done = match command {
-                JobCommand::Kill => commands::cancel(&[&job]).await,
+                JobCommand::Kill => commands::cancel(&[job]).await,
                 // Its batch script has become the host.
-                JobCommand::Terminate => {
-                    commands::cancel(&["--batch", "--signal=TERM", &job]).await
-                }
+                JobCommand::Terminate => commands::cancel(&["--batch", "--signal=TERM", job]).await,
             };
             match done {
                 Err(error) if error.is_passing() => {
@@ -295,25 +248,6 @@ impl Pilot {
             }
         }
     }
-
-    async fn exit_code(&self) -> ExitReason {
-        let fields = commands::job_fields(&self.number.to_string()).await.unwrap_or_default();
-        let status = fields.iter().find(|(name, _)| name == "ExitCode");
-        match status.and_then(|(_, status)| exit_code(status)) {
-            Some(reason) => reason,
-            None => ExitReason::Code(1),
-        }
-    }
-}
-
-/// Parses `CODE:SIGNAL`.
-fn exit_code(status: &str) -> Option<ExitReason> {
-    let (code, signal) = status.split_once(':')?;
-    match (code.parse().ok()?, signal.parse().ok()?) {
-        (0, 0) => Some(ExitReason::Normal),
-        (_, signal @ 1..) => Some(ExitReason::Signal(signal)),
-        (code, _) => Some(ExitReason::Code(code)),
-    }
 }
 
 /// What Slurm's answer means for a pilot.
@@ -323,37 +257,45 @@ enum Progress {
     /// It never starts.
     Hopeless(String),
     Ended(ExitReason),
-    /// It ended with an exit code that another command knows.
-    Failed,
 }
 
-fn progress(job: &QueuedJob, killed: bool) -> Progress {
-    let QueuedJob { state, reason, .. } = job;
-    let why = || format!("its job is {state} ({reason})");
-    match state.as_str() {
-        "PENDING" | "REQUEUED" | "SUSPENDED" | "STOPPED" if killed => {
-            Progress::In(JobState::Running)
-        }
-        "PENDING" if HOPELESS.iter().any(|hopeless| reason.contains(hopeless)) => {
-            Progress::Hopeless(format!(
-                "Slurm never starts it: {reason}; see `slurm_partition`, `slurm_account`, \
-                 `slurm_time` and `slurm_options`"
-            ))
-        }
-        "PENDING" | "CONFIGURING" => {
+fn progress(job: &SlurmJob, killed: bool) -> Progress {
+    let reason = &job.reason;
+    match job.state() {
+        // It ends soon.
+        State::Pending if killed => Progress::In(JobState::Running),
+        State::Pending if states::is_hopeless(reason) => Progress::Hopeless(format!(
+            "Slurm never starts it: {}; see `slurm_partition`, `slurm_account`, `slurm_time` and \
+             `slurm_options`",
+            states::explained(reason)
+        )),
+        State::Pending => {
             Progress::In(JobState::Waiting(WaitReason::Resources(format!("Slurm: {reason}"))))
         }
-        "COMPLETED" => Progress::Ended(ExitReason::Normal),
-        "FAILED" if killed => Progress::Ended(ExitReason::Signal(9)),
-        "FAILED" => Progress::Failed,
-        "CANCELLED" if killed => Progress::Ended(ExitReason::Signal(9)),
-        "OUT_OF_MEMORY" => Progress::Ended(ExitReason::OutOfMemory),
-        "PREEMPTED" => Progress::Ended(ExitReason::Preempted(why())),
-        "CANCELLED" => Progress::Ended(ExitReason::Cancelled(why())),
-        "TIMEOUT" | "DEADLINE" | "NODE_FAIL" | "BOOT_FAIL" | "REVOKED" => {
-            Progress::Ended(ExitReason::Evicted(why()))
-        }
-        _ => Progress::In(JobState::Running),
+        State::Running | State::Suspended => Progress::In(JobState::Running),
+        State::Ended(ending) => Progress::Ended(exit_reason(job, ending, killed)),
+    }
+}
+
+fn exit_reason(job: &SlurmJob, ending: Ending, killed: bool) -> ExitReason {
+    let why = || format!("its job is {} ({})", job.word, job.reason);
+    match ending {
+        Ending::Completed => ExitReason::Normal,
+        Ending::Failed | Ending::Cancelled if killed => ExitReason::Signal(9),
+        Ending::Failed => match job.exit {
+            ScriptExit { signal: signal @ 1.., .. } => ExitReason::Signal(signal),
+            // It has failed all the same.
+            ScriptExit { code, .. } => ExitReason::Code(code.max(1)),
+        },
+        Ending::OutOfMemory => ExitReason::OutOfMemory,
+        Ending::Preempted => ExitReason::Preempted(why()),
+        Ending::Cancelled => ExitReason::Cancelled(why()),
+        Ending::TimeLimit
+        | Ending::Deadline
+        | Ending::NodeFailed
+        | Ending::BootFailed
+        | Ending::LaunchFailed
+        | Ending::Revoked => ExitReason::Evicted(why()),
     }
 }
 
@@ -362,15 +304,14 @@ fn progress(job: &QueuedJob, killed: bool) -> Progress {
 ///
 /// # Errors
 /// Slurm's commands fail, or a file can't be removed.
-pub(crate) async fn sweep(directory: &Path) -> Result<Vec<String>, String> {
+pub(crate) async fn sweep(directory: &Path) -> Result<Vec<String>, BackendError> {
     // Before Slurm is asked: the job of a file that is younger may be missing in its answer.
     let files = files(directory)?;
-    let jobs = commands::jobs_of_this_user().await.map_err(|error| error.to_string())?;
+    let jobs = jobs::of_this_user().await?;
     let mut removed = BTreeSet::new();
     for job in &jobs {
-        if !has_ended(job) && mark(job).is_some_and(|(_, owner)| owner.is_a_dead_process()) {
-            let cancelled = commands::cancel(&[&job.id.to_string()]).await;
-            cancelled.map_err(|error| error.to_string())?;
+        if !job.has_ended() && mark(job).is_some_and(|(_, owner)| owner.is_a_dead_process()) {
+            commands::cancel(&[&job.id]).await?;
             removed.insert(job.name.clone());
         }
     }
@@ -378,7 +319,7 @@ pub(crate) async fn sweep(directory: &Path) -> Result<Vec<String>, String> {
         if is_left_over(&file, &jobs) {
             match fs::remove_file(&file.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(format!("{} can't be removed: {error}", file.path.display()));
+                    return Err(refused!("{} can't be removed: {error}", file.path.display()));
                 }
                 _ => removed.insert(file.id),
             };
@@ -395,7 +336,7 @@ struct PilotFile {
     written: SystemTime,
 }
 
-fn files(directory: &Path) -> Result<Vec<PilotFile>, String> {
+fn files(directory: &Path) -> Result<Vec<PilotFile>, BackendError> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => {
@@ -414,51 +355,42 @@ fn files(directory: &Path) -> Result<Vec<PilotFile>, String> {
 }
 
 /// Returns whether nobody needs a file any more.
-fn is_left_over(file: &PilotFile, jobs: &[QueuedJob]) -> bool {
+fn is_left_over(file: &PilotFile, jobs: &[SlurmJob]) -> bool {
     let is_old = || file.written.elapsed().is_ok_and(|age| age > UNKNOWN);
-    let of_file = |job: &&QueuedJob| mark(job).is_some_and(|(id, _)| id == file.id);
+    let of_file = |job: &&SlurmJob| mark(job).is_some_and(|(id, _)| id == file.id);
     match jobs.iter().find(of_file) {
         Some(job) => {
             mark(job).is_some_and(|(_, owner)| owner.is_a_dead_process())
-                || has_ended(job) && is_old()
+                || job.has_ended() && is_old()
         }
         None => is_old(),
     }
 }
 
 /// Returns a pilot's id and its owner.
-fn mark(job: &QueuedJob) -> Option<(&str, JobOwner)> {
+fn mark(job: &SlurmJob) -> Option<(&str, JobOwner)> {
     let (id, owner) = job.comment.strip_prefix(COMMENT)?.split_once(' ')?;
     Some((id, JobOwner::from_text(owner)?))
-}
-
-fn has_ended(job: &QueuedJob) -> bool {
-    matches!(progress(job, false), Progress::Ended(_) | Progress::Failed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn job(state: &str, reason: &str) -> QueuedJob {
-        QueuedJob {
-            id: 1,
-            state: state.into(),
-            reason: reason.into(),
-            name: "fiber".into(),
-            comment: String::new(),
-        }
+    fn job(state: &str, reason: &str) -> SlurmJob {
+        SlurmJob { reason: reason.into(), ..SlurmJob::sample("1", state) }
     }
 
     fn spec() -> JobSpec {
         JobSpec {
             name: "host-1".into(),
             arguments: vec!["a b".into()],
-            environment: vec![("FIBER_PARENT", "tcp://10.0.0.1".into())],
+            parent: None,
+            environment: Vec::new(),
             secrets: vec![("FIBER_KEY", "hush".into())],
             restarts: 0,
             meta: fiber_core::Meta::new(),
-            output: fiber_core::OutputMode::Null,
+            output: fiber_core::OutputMode::Null.into(),
             log_dir: "logs".into(),
             machine: Some("pilot-1".into()),
             processes: 1,
@@ -470,21 +402,31 @@ mod tests {
         let waits = progress(&job("PENDING", "Priority"), false);
         let reason = WaitReason::Resources("Slurm: Priority".into());
         assert_eq!(waits, Progress::In(JobState::Waiting(reason)));
-        assert!(matches!(
-            progress(&job("PENDING", "PartitionTimeLimit"), false),
-            Progress::Hopeless(_)
-        ));
+        for reason in ["PartitionTimeLimit", "JobHeldAdmin"] {
+            let progress = progress(&job("PENDING", reason), false);
+            assert!(matches!(progress, Progress::Hopeless(_)), "{reason}: {progress:?}");
+        }
         let ended = |state: &str, killed| match progress(&job(state, "None"), killed) {
             Progress::Ended(reason) => reason,
             other => panic!("{other:?}"),
         };
         assert_eq!(ended("CANCELLED", true), ExitReason::Signal(9));
-        assert!(ended("CANCELLED", false).is_displacement());
-        assert!(ended("PREEMPTED", false).is_displacement());
-        assert!(ended("NODE_FAIL", false).is_displacement());
         assert_eq!(ended("OUT_OF_MEMORY", false), ExitReason::OutOfMemory);
-        assert_eq!(exit_code("3:0"), Some(ExitReason::Code(3)));
-        assert_eq!(exit_code("0:9"), Some(ExitReason::Signal(9)));
+        for state in ["CANCELLED", "PREEMPTED", "NODE_FAIL", "LAUNCH_FAILED"] {
+            assert!(ended(state, false).is_displacement(), "{state}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_fails_has_an_exit_code_or_a_signal() {
+        let ended = |exit: &str| {
+            let exit = ScriptExit::parse(exit);
+            let failed = SlurmJob { exit, ..job("FAILED", "NonZeroExitCode") };
+            exit_reason(&failed, Ending::Failed, false)
+        };
+        assert_eq!(ended("3:0"), ExitReason::Code(3));
+        assert_eq!(ended("0:9"), ExitReason::Signal(9));
+        assert_eq!(ended("0:0"), ExitReason::Code(1));
     }
 
     #[test]
@@ -495,7 +437,7 @@ mod tests {
             written: SystemTime::now() - Duration::from_secs(seconds),
         };
         let own = JobOwner::this_process().unwrap();
-        let of = |state: &str, owner: &JobOwner| QueuedJob {
+        let of = |state: &str, owner: &JobOwner| SlurmJob {
             comment: format!("{COMMENT}fiber-1 {}", owner.to_text()),
             ..job(state, "None")
         };
@@ -519,8 +461,8 @@ mod tests {
         let mut config = Config::default();
         for option in ["--comment=x", "-a1-3", "-QW", "--wrap=true"] {
             config.slurm_options = vec![option.into()];
-            let refused = PilotScript::new(&config, "fiber-1", Path::new("/x.key"), &spec());
-            let problem = refused.unwrap_err();
+            let refused = script(&config, "fiber-1", Path::new("/x.key"), &spec());
+            let problem = refused.unwrap_err().to_string();
             assert!(problem.contains("`slurm_options`") && problem.contains(option), "{problem}");
         }
     }
@@ -530,12 +472,11 @@ mod tests {
         let mut config = Config::default();
         config.slurm_partition = Some("long".into());
         config.slurm_options = vec!["--constraint=a&b|c d".into(), "--licenses=it's".into()];
-        let script =
-            PilotScript::new(&config, "fiber-1", Path::new("/shared/x.key"), &spec()).unwrap();
+        let script = script(&config, "fiber-1", Path::new("/shared/x.key"), &spec()).unwrap();
         let text = script.to_string();
         for line in [
             "#SBATCH --partition=long\n",
-            "#SBATCH '--constraint=a&b|c d'\n",
+            "#SBATCH --constraint=\"a&b|c d\"\n",
             "#SBATCH --time=60\n",
         ] {
             assert!(text.contains(line), "{text}");
@@ -543,6 +484,5 @@ mod tests {
         assert!(text.contains("exec </shared/x.key && rm -f /shared/x.key && exec env"), "{text}");
         assert!(text.contains(" FIBER_KEY=- ") && text.ends_with(" 'a b'\n"), "{text}");
         assert!(!text.contains("hush"), "{text}");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::sleep;
 
-use super::commands::{self, QueuedJob};
+use super::jobs::{self, Job};
 
 /// The pause between two questions after a change; it doubles while nothing changes. Many users ask
 /// the same slurmctld.
@@ -16,7 +16,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// The jobs of this user. It is asked for while somebody is interested.
 #[derive(Debug)]
 pub(super) struct Queue {
-    answers: broadcast::Sender<Arc<Vec<QueuedJob>>>,
+    answers: broadcast::Sender<Arc<Vec<Job>>>,
     look: Notify,
     is_asked: AtomicBool,
 }
@@ -28,7 +28,7 @@ impl Queue {
     }
 
     /// Returns a receiver of all answers from now on.
-    pub(super) fn subscribe(self: &Arc<Self>) -> broadcast::Receiver<Arc<Vec<QueuedJob>>> {
+    pub(super) fn subscribe(self: &Arc<Self>) -> broadcast::Receiver<Arc<Vec<Job>>> {
         let receiver = self.answers.subscribe();
         self.look_soon();
         if !self.is_asked.swap(true, Ordering::AcqRel) {
@@ -46,7 +46,7 @@ impl Queue {
         let mut last = Arc::new(Vec::new());
         let mut pause = PAUSES.0;
         while self.answers.receiver_count() > 0 {
-            match commands::jobs_of_this_user().await {
+            match jobs::of_this_user().await {
                 Ok(jobs) => {
                     pause = if jobs == *last { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
                     last = Arc::new(jobs);
@@ -55,7 +55,7 @@ impl Queue {
                 }
                 // An unknown state is no new state.
                 Err(error) => {
-                    tracing::warn!("Slurm does not tell the states of its jobs: {error}");
+                    tracing::warn!("the states of Slurm's jobs are not known: {error}");
                     pause = (pause * 2).min(PAUSES.1);
                 }
             }

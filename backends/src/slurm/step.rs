@@ -1,14 +1,14 @@
 //! One job step: `srun` as a child process of this one, watched to its end.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{PipeWriter, Write};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fiber_core::{Error, Exit, ExitReason, Result};
-use futures_util::future::join;
+use futures_util::future::{OptionFuture, join};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -16,10 +16,11 @@ use tokio::process::{Child, Command};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
+use super::end_mark::MarkedOutput;
 use super::notices::{self, Change, Notices};
-use super::{commands, launcher};
-use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain};
-use crate::{Job, JobSpec, JobState};
+use super::{commands, end_mark, launcher};
+use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain, print_message};
+use crate::{Job, JobPlace, JobSpec, JobState};
 
 /// Time limit for reading the output of an `srun` that has ended.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -30,7 +31,7 @@ const MAX_LINE: usize = 64 << 10;
 
 #[derive(Debug)]
 struct StepJob {
-    place: String,
+    node: Option<String>,
     srun: Pid,
     reaped: AtomicBool,
     killed: AtomicBool,
@@ -39,14 +40,17 @@ struct StepJob {
     news: Notify,
     notices: Mutex<Notices>,
     tail: Tail,
+    /// The process's standard input, which takes the answers to its marks.
+    answers: PipeWriter,
     states: watch::Sender<JobState>,
 }
 
 impl Job for StepJob {
-    fn place(&self) -> String {
-        match &self.notices.lock().step {
-            Some(step) => format!("step {step}, {}", self.place),
-            None => self.place.clone(),
+    fn place(&self) -> JobPlace {
+        JobPlace::Step {
+            id: self.notices.lock().step.clone(),
+            node: self.node.clone(),
+            client: Some(format!("srun pid {}", self.srun.as_raw_nonzero())),
         }
     }
 
@@ -88,7 +92,8 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
         .arg("srun")
         .args(arguments)
         .env(launcher::VARIABLE, std::process::id().to_string())
-        .envs(spec.environment.iter().cloned().chain(secrets))
+        .env(end_mark::VARIABLE, "1")
+        .envs(spec.variables().chain(secrets))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -99,15 +104,13 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
     let (reader, mut writer) = std::io::pipe().map_err(explain)?;
     // A pipe has room for some pages, so this does not wait for `srun`.
     spec.secrets.iter().try_for_each(|(_, value)| writeln!(writer, "{value}")).map_err(explain)?;
-    drop(writer);
     let mut child = command.stdin(reader).spawn().map_err(explain)?;
     let srun = child
         .id()
         .and_then(|pid| Pid::from_raw(pid.cast_signed()))
         .ok_or_else(|| failed("`srun` has no pid".into()))?;
-    let node = spec.machine.as_ref().map_or("a node".into(), |name| format!("node {name}"));
     let job = Arc::new(StepJob {
-        place: format!("{node}, srun pid {}", srun.as_raw_nonzero()),
+        node: spec.machine.clone(),
         srun,
         reaped: AtomicBool::new(false),
         killed: AtomicBool::new(false),
@@ -115,27 +118,27 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
         news: Notify::new(),
         notices: Mutex::default(),
         tail: Tail::default(),
+        answers: writer,
         states: watch::Sender::new(JobState::Starting),
     });
     let file = log.map(|log| Arc::new(log.file));
     let forwarder = |stream| {
         let target = match &file {
             Some(file) => OutputTarget::File(Arc::clone(file)),
-            None => OutputTarget::new(spec.output, stream, &spec.name),
+            None => OutputTarget::new(&spec.output, stream, &spec.name),
         };
-        LineForwarder::new(target, job.tail.clone())
+        MarkedOutput::new(LineForwarder::new(target, job.tail.clone()))
     };
-    let out = child.stdout.take().map(|pipe| forward(pipe, forwarder(OutputStream::Stdout), None));
-    let own = Some(Arc::clone(&job));
-    let errors =
-        child.stderr.take().map(|pipe| forward(pipe, forwarder(OutputStream::Stderr), own));
+    let out = child.stdout.take().map(|pipe| {
+        let output = forwarder(OutputStream::Stdout);
+        forward(pipe, output, Arc::clone(&job))
+    });
+    let errors = child.stderr.take().map(|pipe| {
+        let output = forwarder(OutputStream::Stderr);
+        forward_beside_notices(pipe, output, Arc::clone(&job))
+    });
     let forwarding = tokio::task::spawn_local(async {
-        join(futures_util::future::OptionFuture::from(out), async {
-            if let Some(errors) = errors {
-                errors.await;
-            }
-        })
-        .await;
+        join(OptionFuture::from(out), OptionFuture::from(errors)).await;
     });
     let watched = Arc::clone(&job);
     tokio::task::spawn_local(async move {
@@ -223,9 +226,25 @@ impl StepJob {
         sleep(KILL_LIMIT).await;
     }
 
+    /// Passes output of the process on, and answers its mark.
+    async fn pass(&self, output: &mut MarkedOutput, bytes: &[u8]) {
+        if output.push(bytes).await {
+            // Without a reader, the process has ended.
+            let _ = (&self.answers).write_all(b"\n");
+        }
+    }
+
+    async fn hear_or_pass(&self, output: &mut MarkedOutput, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        match notices::words(text.trim_end()) {
+            Some(words) => self.hear(words),
+            None => self.pass(output, line).await,
+        }
+    }
+
     /// Takes in what Slurm says.
     fn hear(&self, words: &str) {
-        tracing::debug!("{}: {words}", self.place);
+        tracing::debug!("{}: {words}", self.place());
         let change = self.notices.lock().add(words);
         match change {
             Some(Change::Waits(why)) => {
@@ -236,43 +255,44 @@ impl StepJob {
                 self.states.send_replace(JobState::Running);
                 self.news.notify_one();
             }
+            Some(Change::Elsewhere(problem)) => {
+                let place = self.place();
+                tokio::task::spawn_local(print_message(format!(
+                    "fiber: warning: {place}: {problem}: all nodes need the working directory\n"
+                )));
+            }
             None => {}
         }
     }
 }
 
-/// Forwards a stream of `srun` to its end; the lines of Slurm itself go to the job.
-async fn forward(
+/// Forwards the output of a step to its end.
+async fn forward(mut pipe: impl AsyncRead + Unpin, mut output: MarkedOutput, job: Arc<StepJob>) {
+    let mut pending = Vec::with_capacity(4 << 10);
+    while pipe.read_buf(&mut pending).await.unwrap_or(0) > 0 {
+        job.pass(&mut output, &pending).await;
+        pending.clear();
+    }
+    output.finish().await;
+}
+
+/// Forwards the errors of a step to their end; the lines of Slurm itself go to the job.
+async fn forward_beside_notices(
     mut pipe: impl AsyncRead + Unpin,
-    mut forwarder: LineForwarder,
-    job: Option<Arc<StepJob>>,
+    mut output: MarkedOutput,
+    job: Arc<StepJob>,
 ) {
     let mut pending = Vec::with_capacity(4 << 10);
     while pipe.read_buf(&mut pending).await.unwrap_or(0) > 0 {
-        let Some(job) = &job else {
-            forwarder.push(&pending).await;
-            pending.clear();
-            continue;
-        };
         while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = pending.drain(..=end).collect();
-            pass(job, &mut forwarder, &line).await;
+            job.hear_or_pass(&mut output, &line).await;
         }
         if pending.len() >= MAX_LINE {
-            forwarder.push(&pending).await;
+            job.pass(&mut output, &pending).await;
             pending.clear();
         }
     }
-    if let Some(job) = &job {
-        pass(job, &mut forwarder, &pending).await;
-    }
-    forwarder.finish().await;
-}
-
-async fn pass(job: &StepJob, forwarder: &mut LineForwarder, line: &[u8]) {
-    let text = String::from_utf8_lossy(line);
-    match notices::words(text.trim_end()) {
-        Some(words) => job.hear(words),
-        None => forwarder.push(line).await,
-    }
+    job.hear_or_pass(&mut output, &pending).await;
+    output.finish().await;
 }

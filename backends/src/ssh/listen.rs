@@ -4,12 +4,12 @@
 //! this process listens at all of its addresses, and each host gets the one on its own route.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use fiber_core::{Config, LinkKind, on_a_thread, shortage, variables};
+use fiber_core::{Address, Config, on_a_thread};
 use futures_util::StreamExt;
 use futures_util::stream;
 use tokio::time::timeout;
@@ -17,9 +17,12 @@ use tokio::time::timeout;
 use super::machines::SshMachine;
 use super::{problem, ssh};
 use crate::interface::bind_address;
+use crate::listen::Peers;
 use crate::route::{UNASSIGNED, local_address_towards};
-use crate::{ListenAddress, Locality};
+use crate::{BackendError, ListenAddress};
 
+/// The name of the peers in errors.
+const MACHINES: Peers = Peers("machines");
 /// How many machines are looked up at once.
 const AT_ONCE: usize = 16;
 /// Time limit for looking up one.
@@ -34,25 +37,14 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// Puts the address of this process by which a machine reaches it into the environment of a
-    /// child there.
-    pub(super) fn set_parent(&self, machine: &str, environment: &mut [(&'static str, String)]) {
-        let (Some(own), Some(advertised)) = (self.own.get(machine), &self.listen.advertised) else {
-            return;
-        };
-        let parent = environment.iter_mut().find(|(name, _)| *name == variables::PARENT);
-        if let Some((_, value)) = parent {
-            let advertised = advertised.parse().map_or(advertised.clone(), in_url);
-            *value = value.replace(&format!("//{advertised}:"), &format!("//{}:", in_url(*own)));
+    /// Returns the address of a parent as a machine reaches it, which differs from the advertised
+    /// one if this process is the parent and the machine is on another network.
+    pub(super) fn address_for(&self, machine: &str, address: Address) -> Address {
+        let is_advertised = address.far().map(|far| &far.host) == self.listen.advertised.as_ref();
+        match self.own.get(machine) {
+            Some(own) if is_advertised => address.with_host(own.to_string()),
+            _ => address,
         }
-    }
-}
-
-/// Writes an address as URLs have it.
-fn in_url(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => format!("[{address}]"),
     }
 }
 
@@ -60,10 +52,10 @@ fn in_url(address: IpAddr) -> String {
 ///
 /// # Errors
 /// The reason why machines can't reach this process, with a remedy.
-pub(super) async fn find(config: &Config, machines: &[SshMachine]) -> Result<Routes, String> {
+pub(super) async fn find(config: &Config, machines: &[SshMachine]) -> Result<Routes, BackendError> {
     let lookups = machines.iter().map(|machine| async move {
         let own = own_address_towards(config.ssh_config.as_deref(), &machine.name).await?;
-        Ok::<_, String>((machine.name.clone(), own))
+        Ok::<_, BackendError>((machine.name.clone(), own))
     });
     let mut found = HashMap::new();
     let mut lookups = stream::iter(lookups).buffer_unordered(AT_ONCE);
@@ -79,7 +71,7 @@ pub(super) async fn find(config: &Config, machines: &[SshMachine]) -> Result<Rou
     choose(config, found)
 }
 
-fn choose(config: &Config, mut found: HashMap<String, IpAddr>) -> Result<Routes, String> {
+fn choose(config: &Config, mut found: HashMap<String, IpAddr>) -> Result<Routes, BackendError> {
     let mut machines_of: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for own in found.values() {
         *machines_of.entry(*own).or_default() += 1;
@@ -91,35 +83,17 @@ fn choose(config: &Config, mut found: HashMap<String, IpAddr>) -> Result<Routes,
         (None, Some(_)) if machines_of.keys().any(IpAddr::is_ipv6) => Ipv6Addr::UNSPECIFIED.into(),
         (None, Some(_)) => Ipv4Addr::UNSPECIFIED.into(),
         (None, None) => {
-            return Err("found no address of this host at which machines can reach this process: \
-                        set `bind_host` (and `advertised_host`, if machines connect to another \
-                        address)"
-                .into());
+            return Err(MACHINES.no_address());
         }
     };
-    // Binding works for addresses of this host only.
-    UdpSocket::bind((bind, 0)).map_err(|error| {
-        format!(
-            "machines would connect to {bind}, which is no address of this host ({}): correct \
-             `bind_host`, and set `advertised_host` to the address by which machines reach it",
-            shortage::explain(&error)
-        )
-    })?;
-    let advertised = match (&config.advertised_host, first) {
-        (Some(advertised), _) => Some(advertised.clone()),
-        (None, Some(first)) if bind.is_unspecified() => Some(first.to_string()),
-        (None, None) if bind.is_unspecified() => {
-            return Err(format!(
-                "bind_host is {bind}, which machines can't connect to: set `advertised_host` too"
-            ));
-        }
-        _ => None,
-    };
+    MACHINES.must_be_own(bind)?;
+    let found_name = first.filter(|_| bind.is_unspecified()).map(|first| first.to_string());
+    let advertised = config.advertised_host.clone().or(found_name);
     if config.advertised_host.is_some() || advertised.is_none() {
         found.clear();
     }
-    let listen =
-        ListenAddress { link: LinkKind::Nng, bind, advertised, locality: Locality::Remote };
+    let listen = ListenAddress::remote(bind, advertised);
+    MACHINES.must_be_named(&listen)?;
     Ok(Routes { listen, own: found })
 }
 
@@ -130,7 +104,7 @@ fn choose(config: &Config, mut found: HashMap<String, IpAddr>) -> Result<Routes,
 async fn own_address_towards(
     config: Option<&Path>,
     machine: &str,
-) -> Result<Option<IpAddr>, String> {
+) -> Result<Option<IpAddr>, BackendError> {
     // What ssh's configuration makes of the name.
     let output =
         ssh(config).args(["-G", "--", machine]).stdin(Stdio::null()).kill_on_drop(true).output();
@@ -182,28 +156,26 @@ mod tests {
         let routes = choose(&Config::default(), found(&own)).unwrap();
         assert!(routes.listen.bind.is_unspecified());
         assert_eq!(routes.listen.advertised.as_deref(), Some("10.1.0.1"));
-        let parent = |machine: &str| {
-            let value = "id,parent,nng:tcp://10.1.0.1:7000".to_string();
-            let mut environment = [(variables::PARENT, value)];
-            routes.set_parent(machine, &mut environment);
-            environment[0].1.clone()
+        let of = |machine: &str, address: &str| {
+            routes.address_for(machine, address.parse().unwrap()).to_string()
         };
-        assert!(parent("a").ends_with("//10.1.0.1:7000"), "{}", parent("a"));
-        assert!(parent("c").ends_with("//10.2.0.1:7000"), "{}", parent("c"));
+        assert_eq!(of("a", "nng:tcp://10.1.0.1:7000"), "nng:tcp://10.1.0.1:7000");
+        assert_eq!(of("c", "nng:tcp://10.1.0.1:7000"), "nng:tcp://10.2.0.1:7000");
+        assert_eq!(of("c", "nng:tcp://10.9.0.1:7000"), "nng:tcp://10.9.0.1:7000");
     }
 
     #[test]
     fn the_configuration_has_the_last_word() {
         let mut config = Config::default();
         config.bind_host = Some([0, 0, 0, 0].into());
-        let problem = choose(&config, HashMap::new()).unwrap_err();
+        let problem = choose(&config, HashMap::new()).unwrap_err().to_string();
         assert!(problem.contains("`advertised_host`"), "{problem}");
         config.advertised_host = Some("head.example".into());
         let routes = choose(&config, found(&[("a", [10, 1, 0, 1])])).unwrap();
         assert_eq!(routes.listen.advertised.as_deref(), Some("head.example"));
         assert!(routes.own.is_empty());
         config.bind_host = Some([192, 0, 2, 7].into());
-        let problem = choose(&config, HashMap::new()).unwrap_err();
+        let problem = choose(&config, HashMap::new()).unwrap_err().to_string();
         assert!(problem.contains("no address of this host"), "{problem}");
     }
 

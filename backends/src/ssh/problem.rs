@@ -5,14 +5,20 @@ use std::io;
 use fiber_core::shortage;
 
 use super::program::Program;
+use crate::BackendError;
 
 /// Explains why `ssh` can't be run here.
-pub(super) fn of_command(error: &io::Error) -> String {
+pub(super) fn of_command(error: &io::Error) -> BackendError {
     match error.kind() {
-        io::ErrorKind::NotFound => "the command `ssh` was not found: install an OpenSSH client \
-                                    (Debian: apt-get install openssh-client)"
-            .into(),
-        _ => format!("the command `ssh` can't be run: {}", shortage::explain(error)),
+        io::ErrorKind::NotFound => BackendError::NotAvailable(
+            "the command `ssh` was not found: install an OpenSSH client (Debian: apt-get install \
+             openssh-client)"
+                .into(),
+        ),
+        _ => {
+            let problem = format!("the command `ssh` can't be run: {}", shortage::explain(error));
+            BackendError::of_system(error, problem)
+        }
     }
 }
 
@@ -123,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_missing_command_has_a_package() {
-        let problem = of_command(&io::ErrorKind::NotFound.into());
+        let problem = of_command(&io::ErrorKind::NotFound.into()).to_string();
         assert!(problem.contains("apt-get install openssh-client"), "{problem}");
     }
 

@@ -8,6 +8,8 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
 
+use crate::BackendError;
+
 pub(super) const EXECUTABLE: &str = "/proc/self/exe";
 
 /// This program, and what it needs from a machine.
@@ -31,7 +33,7 @@ impl Program {
     ///
     /// # Errors
     /// Its file can't be read, with a remedy.
-    pub(super) fn current() -> Result<Program, String> {
+    pub(super) fn current() -> Result<Program, BackendError> {
         let unreadable =
             |error: std::io::Error| format!("{EXECUTABLE}: {}", shortage::explain(&error));
         let path = std::fs::read_link(EXECUTABLE).map_err(unreadable)?;

@@ -44,7 +44,7 @@ pub(super) fn line(config: &Config, program: &Program, spec: &JobSpec) -> Vec<u8
         quote(value, &mut line);
         line.extend_from_slice(b"; ");
     }
-    let own = spec.environment.iter().map(|(name, value)| (name.to_string(), value.clone()));
+    let own = spec.variables().map(|(name, value)| (name.to_string(), value));
     let secret = spec.secrets.iter().map(|(name, _)| (name.to_string(), "-".to_string()));
     for (name, value) in configured_environment(config).chain(own).chain(secret) {
         line.extend_from_slice(format!("export {name}=").as_bytes());

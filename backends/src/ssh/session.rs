@@ -21,7 +21,7 @@ use super::{problem, ssh};
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::local::guard::Group;
 use crate::output::{Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
-use crate::{Job, JobSpec, JobState, WaitReason};
+use crate::{BackendError, Job, JobPlace, JobSpec, JobState, WaitReason};
 
 /// Time that a machine has at least to answer.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -50,11 +50,11 @@ pub(super) fn start(
     machine: SshMachine,
     program: &Program,
     spec: JobSpec,
-) -> Result<Arc<dyn Job>, String> {
+) -> Result<Arc<dyn Job>, BackendError> {
     let log = Log::of(&spec).map_err(|error| error.to_string())?;
     let tail = Tail::default();
-    let (job, states, commands) =
-        job_handle::new(format!("machine {}", machine.name), tail.clone());
+    let place = JobPlace::Machine { name: machine.name.clone() };
+    let (job, states, commands) = job_handle::new(place, tail.clone());
     let session = Session {
         command: command(config, &machine),
         line: script::line(config, program, &spec),
@@ -67,7 +67,7 @@ pub(super) fn start(
         let file = log.map(|log| Arc::new(log.file));
         let target = |stream| match &file {
             Some(file) => OutputTarget::File(Arc::clone(file)),
-            None => OutputTarget::new(spec.output, stream, &spec.name),
+            None => OutputTarget::new(&spec.output, stream, &spec.name),
         };
         let targets = (target(OutputStream::Stdout), target(OutputStream::Stderr));
         let exit = session.run(targets, &states).await;
@@ -127,7 +127,7 @@ impl Session {
         }
         let mut child = match self.command.spawn() {
             Ok(child) => child,
-            Err(error) => return not_started(problem::of_command(&error)),
+            Err(error) => return not_started(problem::of_command(&error).into()),
         };
         // Its end, also when this process is killed, ends all on the machine.
         let group = child.id().and_then(|pid| Pid::from_raw(pid as i32)).map(Group::of);
@@ -330,7 +330,7 @@ async fn forward_errors(
 }
 
 /// Sends the sum of this program and the program.
-async fn send_program(input: &mut ChildStdin) -> Result<(), String> {
+async fn send_program(input: &mut ChildStdin) -> Result<(), BackendError> {
     let unreadable = |error: std::io::Error| format!("{EXECUTABLE}: {}", shortage::explain(&error));
     let mut file = File::open(EXECUTABLE).map_err(unreadable)?;
     let sum = Command::new("cksum")

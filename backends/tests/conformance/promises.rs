@@ -88,11 +88,12 @@ impl Subject {
         JobSpec {
             name: "pool-1/worker-1".into(),
             arguments: [JOB].iter().chain(what).map(OsString::from).collect(),
+            parent: None,
             environment: vec![("GREETING", "hello = \"you\" $HOME 'ö'".into())],
             secrets: vec![("WORD", "hush = $HOME".into())],
             restarts: 0,
             meta: Meta::new(),
-            output: OutputMode::Null,
+            output: OutputMode::Null.into(),
             log_dir: self.logs.path().to_path_buf(),
             machine: None,
             processes: 1,
@@ -168,7 +169,7 @@ async fn signals_are_reported(subject: Subject) {
 
 async fn output_goes_to_the_log_and_the_tail(subject: Subject) {
     let mut spec = subject.spec(&["print"]);
-    spec.output = OutputMode::File;
+    spec.output = OutputMode::File.into();
     let exit = subject.run(spec).await;
     let mut tail = exit.tail.clone();
     tail.sort_unstable();
@@ -182,7 +183,7 @@ async fn output_goes_to_the_log_and_the_tail(subject: Subject) {
 
 async fn all_output_comes_before_the_end(subject: Subject) {
     let mut spec = subject.spec(&["flood", "20000"]);
-    spec.output = OutputMode::File;
+    spec.output = OutputMode::File.into();
     let exit = subject.run(spec).await;
     assert_eq!(exit.tail.last().map(String::as_str), Some("line 19999"));
     let log = std::fs::read_to_string(subject.logs.path().join("pool-1-worker-1.log"))
@@ -253,6 +254,9 @@ async fn terminating_is_a_signal(subject: Subject) {
     let (listener, address) = subject.listen().await;
     let job = subject.start(&["call", &address]).await;
     let _caller = caller(&listener).await;
+    // The program may call before its backend knows that it runs. A job that has not started does
+    // not start then.
+    job.states().wait_for(|state| *state == JobState::Running).await.expect("it runs");
     job.terminate();
     assert_eq!(ended(&*job).await.reason, ExitReason::Signal(15));
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::args::ClusterArgs;
-use crate::inspect::sessions::{Head, Observed, Sessions};
+use crate::inspect::sessions::{Observed, Sessions};
 use crate::top::format::{percent, span, whole};
 
 /// The interval of asking the head.
@@ -18,7 +18,7 @@ pub(crate) struct Progress(mpsc::Receiver<String>);
 
 impl Progress {
     /// Begins to ask a head, beside whatever else this command does.
-    pub(crate) async fn of_head(args: &ClusterArgs, head: Head) -> anyhow::Result<Progress> {
+    pub(crate) async fn of_head(args: &ClusterArgs, head: &str) -> anyhow::Result<Progress> {
         let mut sessions = Sessions::connect(args).await?;
         sessions.limit_to(head);
         let (sender, receiver) = mpsc::channel(1);

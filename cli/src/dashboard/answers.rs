@@ -20,6 +20,7 @@ use super::connections::Place;
 use super::view;
 use crate::flamegraph;
 use crate::inspect::sessions::{Head, Observed, Sessions};
+use crate::inspect::{Inspector, Samples};
 
 const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/dashboard.js");
@@ -138,10 +139,7 @@ impl Dashboard {
     }
 
     /// Connects to the head that the query names.
-    async fn inspector(
-        &self,
-        query: &HashMap<String, String>,
-    ) -> anyhow::Result<crate::inspect::Inspector> {
+    async fn inspector(&self, query: &HashMap<String, String>) -> anyhow::Result<Inspector> {
         let name = query.get("head").map(String::as_str).unwrap_or_default();
         let observed = self.observed().await?;
         let session = observed.iter().find(|one| one.head.name() == name);
@@ -150,7 +148,7 @@ impl Dashboard {
     }
 
     async fn stack(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {
-        Ok(self.inspector(query).await?.stack(process(query)?).await?)
+        Ok(self.inspector(query).await?.stack(process(query)?, false).await?)
     }
 
     async fn timeline(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {
@@ -168,9 +166,10 @@ impl Dashboard {
             );
         }
         let (id, idle) = (process(query)?, query.get("idle").is_some_and(|idle| idle == "1"));
-        let folded = self.inspector(query).await?.profile(id, seconds, HERTZ, idle).await?;
+        let samples = Samples { seconds, hertz: HERTZ, idle, all: false };
+        let profile = self.inspector(query).await?.profile(id, &samples).await?;
         let name = query.get("name").map_or("profile", String::as_str);
-        Ok(String::from_utf8(flamegraph::svg(&folded, &format!("{name}, {seconds} s"))?)?)
+        Ok(String::from_utf8(flamegraph::svg(&profile, &format!("{name}, {seconds} s"))?)?)
     }
 }
 

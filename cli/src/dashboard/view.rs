@@ -87,7 +87,7 @@ mod tests {
     fn ids_are_exact_and_times_are_quantiles() {
         let mut figures = stats("squares", 2);
         figures.report.processes[1].id = ProcessId(u64::MAX - 1);
-        let head = Head::Engine("fiber-1".into());
+        let head = Head::elsewhere("fiber-1");
         let observed = Observed { head, stats: Ok(Arc::new(figures)) };
         let shown = session(&observed, Some(ProcessId(3)));
         assert_eq!(shown["head"], "fiber-1");

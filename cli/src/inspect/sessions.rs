@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_backends::cluster::{self, Cluster, Location, ProcessState};
+use fiber_backends::cluster::{self, Cluster, SessionHead};
 use fiber_core::stats::SessionStats;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::local::{self, LocalHead};
 use super::{InspectError, Inspector};
-use crate::args::{Backend, ClusterArgs};
+use crate::args::ClusterArgs;
 
 /// The interval of listing the heads of an engine.
 const LISTING: Duration = Duration::from_secs(5);
@@ -22,20 +21,40 @@ const LONG_PAUSE: Duration = Duration::from_secs(60);
 
 /// A head that has an inspector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Head {
-    /// It runs on this host.
-    Local(LocalHead),
-    /// It runs in the container or pod of this name.
-    Engine(String),
-}
+pub(crate) struct Head(SessionHead);
 
 impl Head {
     /// Returns its name, as `fiber ps` shows it.
     pub(crate) fn name(&self) -> String {
-        match self {
-            Head::Local(head) => head.name(),
-            Head::Engine(name) => name.clone(),
-        }
+        self.0.name.clone()
+    }
+
+    /// Returns its pid, if it is a process of this host.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.0.pid
+    }
+
+    /// Returns what stands for a head that can't be named.
+    fn unnamed() -> Head {
+        Head(SessionHead { name: String::new(), inspector: String::new(), pid: None })
+    }
+
+    /// Returns a process of this host.
+    #[cfg(test)]
+    pub(crate) fn here(pid: u32) -> Head {
+        Head(SessionHead { name: format!("pid {pid}"), inspector: String::new(), pid: Some(pid) })
+    }
+
+    /// Returns a head that an engine runs.
+    #[cfg(test)]
+    pub(crate) fn elsewhere(name: &str) -> Head {
+        Head(SessionHead { name: name.into(), inspector: name.into(), pid: None })
+    }
+
+    /// Returns a head in this process.
+    #[cfg(test)]
+    pub(crate) fn own(socket: String) -> Head {
+        Head(SessionHead { inspector: socket, ..Head::here(std::process::id()).0 })
     }
 }
 
@@ -50,62 +69,80 @@ pub(crate) struct Observed {
 /// The sessions that a command is to see, and the connections to their heads.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// The backend that the command line names.
-    backend: Option<Backend>,
-    cluster: Option<Box<dyn Cluster>>,
-    /// The only head that is asked.
-    only: Option<Head>,
-    /// Heads in the cluster, and when they were listed.
-    listed: Option<(Instant, Vec<String>)>,
+    /// The programs of this host.
+    host: Box<dyn Cluster>,
+    /// The engine that the command line or the configuration names, if any.
+    engine: Option<Box<dyn Cluster>>,
+    /// Whether the command line names the backend, and so asks for no sessions of others.
+    is_named: bool,
+    /// The name of the only head that is asked.
+    only: Option<String>,
+    /// Heads in the engine, and when they were listed.
+    listed: Option<(Instant, Vec<SessionHead>)>,
+    /// Connections by their inspectors.
     connections: HashMap<String, Inspector>,
-    /// Heads that did not answer, with the time when they are asked again.
+    /// Inspectors that did not answer, with the time when they are asked again.
     failed: HashMap<String, (Instant, InspectError)>,
 }
 
 impl Sessions {
-    /// Connects to the engine that the command line or the configuration names, if any.
+    /// Connects to the cluster that the command line or the configuration names.
     pub(crate) async fn connect(args: &ClusterArgs) -> anyhow::Result<Sessions> {
-        let config = args.config()?;
-        let engine = !Backend::has_heads_here(&config.backend);
-        let cluster = if engine { Some(cluster::connect(&config).await?) } else { None };
-        Ok(Sessions {
-            backend: args.backend,
-            cluster,
+        let chosen = cluster::connect(&args.config()?).await?;
+        let (host, engine) = match chosen.lists_children() {
+            true => (cluster::host(), Some(chosen)),
+            false => (chosen, None),
+        };
+        Ok(Sessions { engine, is_named: args.backend.is_some(), ..Sessions::on(host) })
+    }
+
+    /// Returns all programs of this host.
+    pub(crate) fn of_host() -> Sessions {
+        Sessions::on(cluster::host())
+    }
+
+    fn on(host: Box<dyn Cluster>) -> Sessions {
+        Sessions {
+            host,
+            engine: None,
+            is_named: false,
             only: None,
             listed: None,
             connections: HashMap::new(),
             failed: HashMap::new(),
-        })
+        }
     }
 
     /// Asks all heads for their figures.
     pub(crate) async fn look(&mut self) -> anyhow::Result<Vec<Observed>> {
         let (mut heads, mut unnamed) = self.heads().await?;
         if let Some(only) = &self.only {
-            heads.retain(|head| head == only);
+            heads.retain(|head| head.0.name == *only);
             unnamed.clear();
         }
-        let names: Vec<String> = heads.iter().map(Head::name).collect();
-        self.connections.retain(|name, _| names.contains(name));
-        self.failed.retain(|name, _| names.contains(name));
+        let known = |inspector: &String| heads.iter().any(|head| head.0.inspector == *inspector);
+        self.connections.retain(|inspector, _| known(inspector));
+        self.failed.retain(|inspector, _| known(inspector));
         let mut asked = Vec::new();
         for head in heads {
-            let connection = self.connections.remove(&head.name());
-            let pause = self.failed.get(&head.name()).filter(|(until, _)| *until > Instant::now());
+            let connection = self.connections.remove(&head.0.inspector);
+            let pause = self.failed.get(&head.0.inspector);
+            let pause = pause.filter(|(until, _)| *until > Instant::now());
             asked.push((head, connection, pause.map(|(_, error)| error.clone())));
         }
-        let cluster = self.cluster.as_deref();
+        let sessions = &*self;
         let answers = join_all(asked.into_iter().map(|(head, connection, paused)| async move {
             let (connection, stats) = match paused {
                 Some(error) => (None, Err(error)),
-                None => ask(cluster, &head, connection).await,
+                None => sessions.ask(&head, connection).await,
             };
             (head, connection, stats)
         }));
         let mut observed = Vec::new();
         for (head, connection, stats) in answers.await {
+            let inspector = head.0.inspector.clone();
             if let Some(connection) = connection {
-                self.connections.insert(head.name(), connection);
+                self.connections.insert(inspector.clone(), connection);
             }
             let pause = match &stats {
                 Err(InspectError::Silent(_)) => Some(PAUSE),
@@ -115,120 +152,152 @@ impl Sessions {
             match (&stats, pause) {
                 (Err(error), Some(pause)) => {
                     let now = Instant::now();
-                    let paused = self.failed.get(&head.name()).is_some_and(|(end, _)| *end > now);
+                    let paused = self.failed.get(&inspector).is_some_and(|(end, _)| *end > now);
                     if !paused {
-                        self.failed.insert(head.name(), (now + pause, error.clone()));
+                        self.failed.insert(inspector, (now + pause, error.clone()));
                     }
                 }
-                _ => drop(self.failed.remove(&head.name())),
+                _ => drop(self.failed.remove(&inspector)),
             }
             let excluded = stats.as_ref().is_ok_and(|stats| self.is_excluded(&head, stats));
             if !excluded && !matches!(stats, Err(InspectError::Ended(_))) {
                 observed.push(Observed { head, stats: stats.map(Arc::new) });
             }
         }
+        remove_twins(&mut observed);
         observed.append(&mut unnamed);
         Ok(observed)
     }
 
-    /// Asks only this head from now on: others that don't answer shall not delay it.
-    pub(crate) fn limit_to(&mut self, head: Head) {
-        self.only = Some(head);
+    /// Asks only the heads of this name from now on: others that don't answer shall not delay it.
+    pub(crate) fn limit_to(&mut self, head: &str) {
+        self.only = Some(head.to_string());
     }
 
     /// Connects to the inspector of a head.
     pub(crate) async fn open(&self, head: &Head) -> Result<Inspector, InspectError> {
-        open(self.cluster.as_deref(), head).await
+        let cluster = match (head.pid(), &self.engine) {
+            (None, Some(engine)) => engine,
+            _ => &self.host,
+        };
+        open(&**cluster, &head.0).await
     }
 
-    /// Returns whether the command line asks for the sessions of an engine, which this is not.
+    /// Asks a head for its figures. Returns the connection unless it is broken.
+    async fn ask(
+        &self,
+        head: &Head,
+        connection: Option<Inspector>,
+    ) -> (Option<Inspector>, Result<SessionStats, InspectError>) {
+        let opened = match connection {
+            Some(connection) => Ok(connection),
+            None => self.open(head).await,
+        };
+        match opened {
+            Ok(mut connection) => {
+                let stats = connection.stats().await;
+                let usable = matches!(stats, Ok(_) | Err(InspectError::Refused(_)));
+                (usable.then_some(connection), stats)
+            }
+            Err(error) => (None, Err(error)),
+        }
+    }
+
+    /// Returns whether the command line asks for the sessions of a backend, which this is not.
     fn is_excluded(&self, head: &Head, stats: &SessionStats) -> bool {
-        let other =
-            |backend: Backend| backend != Backend::Local && backend.to_string() != stats.backend;
-        matches!(head, Head::Local(_)) && self.backend.is_some_and(other)
+        let asked = self.engine.as_ref().unwrap_or(&self.host);
+        self.is_named && head.pid().is_some() && !asked.includes(&stats.backend)
     }
 
     /// Returns all heads, and those that can't even be named.
-    async fn heads(&mut self) -> anyhow::Result<(Vec<Head>, Vec<Observed>)> {
+    pub(super) async fn heads(&mut self) -> anyhow::Result<(Vec<Head>, Vec<Observed>)> {
+        let mut found = self.host.heads().await?;
+        if let Some(engine) = &self.engine {
+            if self.listed.as_ref().is_none_or(|(at, _)| at.elapsed() > LISTING) {
+                let heads = engine.heads().await?.into_iter().flatten().collect();
+                self.listed = Some((Instant::now(), heads));
+            }
+            let listed = self.listed.iter().flat_map(|(_, heads)| heads);
+            found.extend(listed.cloned().map(Ok));
+        }
         let (mut heads, mut unnamed) = (Vec::new(), Vec::new());
-        for found in local::heads().await? {
-            match found {
-                Ok(head) => heads.push(Head::Local(head)),
+        for head in found {
+            match head {
+                Ok(head) => heads.push(Head(head)),
                 Err(problem) => {
                     let stats = Err(InspectError::Silent(problem));
-                    unnamed.push(Observed { head: Head::Engine(String::new()), stats });
+                    unnamed.push(Observed { head: Head::unnamed(), stats });
                 }
             }
-        }
-        if let Some(cluster) = &self.cluster {
-            if self.listed.as_ref().is_none_or(|(at, _)| at.elapsed() > LISTING) {
-                let processes = cluster.processes().await?.into_iter();
-                let heads = processes.filter(|process| {
-                    process.parent.is_none()
-                        && process.location == Location::Cluster
-                        && process.state == ProcessState::Running
-                });
-                let names = heads.map(|head| head.name).collect();
-                self.listed = Some((Instant::now(), names));
-            }
-            let listed = self.listed.iter().flat_map(|(_, names)| names);
-            heads.extend(listed.cloned().map(Head::Engine));
         }
         Ok((heads, unnamed))
     }
 }
 
-async fn open(cluster: Option<&dyn Cluster>, head: &Head) -> Result<Inspector, InspectError> {
-    match (head, cluster) {
-        (Head::Local(head), _) => head.connect().await,
-        (Head::Engine(name), Some(cluster)) => {
-            Ok(Inspector::new(name.clone(), cluster.inspect(name).await?))
-        }
-        (Head::Engine(name), None) => {
-            Err(InspectError::Unknown(format!("{name} can't be asked: no engine is connected")))
-        }
+async fn open(cluster: &dyn Cluster, head: &SessionHead) -> Result<Inspector, InspectError> {
+    match cluster.inspect(&head.inspector).await {
+        Ok(stream) => Ok(Inspector::new(head.name.clone(), stream)),
+        Err(error) => Err(InspectError::of_connecting(&head.name, error)),
     }
 }
 
-/// Asks a head for its figures. Returns the connection unless it is broken.
-async fn ask(
-    cluster: Option<&dyn Cluster>,
-    head: &Head,
-    connection: Option<Inspector>,
-) -> (Option<Inspector>, Result<SessionStats, InspectError>) {
-    let opened = match connection {
-        Some(connection) => Ok(connection),
-        None => open(cluster, head).await,
-    };
-    match opened {
-        Ok(mut connection) => {
-            let stats = connection.stats().await;
-            let usable = matches!(stats, Ok(_) | Err(InspectError::Refused(_)));
-            (usable.then_some(connection), stats)
-        }
-        Err(error) => (None, Err(error)),
-    }
+/// Returns the numbers of the sessions of a cluster, as far as their heads answer.
+pub(crate) async fn numbers(cluster: &dyn Cluster) -> Vec<String> {
+    let heads = cluster.heads().await.unwrap_or_default().into_iter().flatten();
+    let asked = heads.map(|head| async move {
+        let mut inspector = open(cluster, &head).await.ok()?;
+        Some(inspector.stats().await.ok()?.session)
+    });
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// Removes the heads on this host that an engine lists, too, such as that of a Slurm job on this
+/// machine. The session is called by the engine's name.
+fn remove_twins(observed: &mut Vec<Observed>) {
+    let number =
+        |session: &Observed| session.stats.as_ref().ok().map(|stats| stats.session.clone());
+    let is_here = |session: &Observed| session.head.pid().is_some();
+    let listed: Vec<_> =
+        observed.iter().filter(|session| !is_here(session)).filter_map(number).collect();
+    observed.retain(|session| {
+        !is_here(session) || number(session).is_none_or(|number| !listed.contains(&number))
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::testing::FakeHead;
+    use crate::inspect::testing::{FakeHead, stats};
+
+    #[test]
+    fn a_head_that_an_engine_lists_is_one_session() {
+        let observed = |head, number: &str| {
+            let mut stats = stats("program", 1);
+            stats.session = number.into();
+            Observed { head, stats: Ok(Arc::new(stats)) }
+        };
+        let (local, other) = (Head::here(1), Head::here(2));
+        let engine = Head::elsewhere("fiber-1");
+        let mut all =
+            vec![observed(local, "a"), observed(other.clone(), "b"), observed(engine.clone(), "a")];
+        remove_twins(&mut all);
+        let heads: Vec<_> = all.into_iter().map(|session| session.head).collect();
+        assert_eq!(heads, [other, engine]);
+    }
 
     #[tokio::test]
     async fn a_head_that_fails_is_asked_again_after_a_pause_each_time() {
         let head = FakeHead::answering("nonsense\n");
-        let args = ClusterArgs { backend: Some(Backend::Local), namespace: None };
-        let mut sessions = Sessions::connect(&args).await.unwrap();
-        sessions.limit_to(Head::Local(LocalHead::own(head.socket())));
-        let name = format!("pid {}", std::process::id());
-        let pause = |sessions: &Sessions| sessions.failed.get(&name).map(|(until, _)| *until);
+        let mut sessions = Sessions::of_host();
+        sessions.limit_to(&Head::own(head.socket()).name());
+        let pause =
+            |sessions: &Sessions| sessions.failed.get(&head.socket()).map(|(until, _)| *until);
         sessions.look().await.unwrap();
         let first = pause(&sessions).expect("it has failed");
         // It is not asked meanwhile.
         sessions.look().await.unwrap();
         assert_eq!(pause(&sessions), Some(first));
-        sessions.failed.get_mut(&name).unwrap().0 = Instant::now();
+        sessions.failed.get_mut(&head.socket()).unwrap().0 = Instant::now();
         sessions.look().await.unwrap();
         assert!(pause(&sessions).expect("it has failed again") > first);
     }

@@ -2,10 +2,10 @@
 
 use anyhow::bail;
 use fiber_core::ProcessId;
-use fiber_core::stats::{ProcessRole, ProcessStats, SessionStats};
+use fiber_core::stats::{JobPlace, ProcessRole, ProcessStats, SessionStats};
 
 use super::sessions::{Head, Observed};
-use crate::names::closest;
+use crate::names::{self, Entry, Unnamed};
 
 /// A process of a session whose head can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,76 +19,52 @@ pub(crate) struct Target {
     pub(crate) role: ProcessRole,
 }
 
-/// A name by which users may call a process.
-struct Alias {
-    text: String,
-    target: Target,
-    /// The name for messages, which no other process has.
-    shown: String,
-}
-
-/// Returns the process that `name` means. A session means its head.
+/// Returns the process that `name` means. A session means its head. See [`names`].
 ///
-/// A session is called `pid 4711`, `4711`, by its program or by its number; a process by its full
-/// name, by `SESSION/NAME`, by its pid, or by its container or pod. The beginning is enough if it
-/// is the beginning of one only; sessions take precedence.
+/// A session is called `pid 4711`, `4711`, by its program or by its number.
 pub(crate) fn find(observed: &[Observed], name: &str) -> anyhow::Result<Target> {
-    let (mut heads, mut others) = (Vec::new(), Vec::new());
+    let mut entries = Vec::new();
     for session in observed {
         let Ok(stats) = &session.stats else { continue };
         for process in &stats.report.processes {
-            let aliases = aliases(&session.head, stats, process);
-            if process.role == ProcessRole::Head { &mut heads } else { &mut others }
-                .extend(aliases);
+            entries.push(entry(&session.head, stats, process));
         }
     }
-    let exact = |alias: &Alias| alias.text == name;
-    let begins = |alias: &Alias| !name.is_empty() && alias.text.starts_with(name);
-    for (aliases, fits) in [
-        (&heads, &exact as &dyn Fn(&Alias) -> bool),
-        (&others, &exact),
-        (&heads, &begins),
-        (&others, &begins),
-    ] {
-        let mut found: Vec<&Alias> = aliases.iter().filter(|alias| fits(alias)).collect();
-        found.dedup_by(|a, b| a.target == b.target);
-        match found.as_slice() {
-            [] => {}
-            [one] => return Ok(one.target.clone()),
-            [first, second, ..] => bail!(
-                "`{name}` may be any of {}, among them {} and {}: type more of it, or the pid",
-                found.len(),
-                first.shown,
-                second.shown
-            ),
-        }
+    let unnamed = match names::choose(&entries, name) {
+        Ok(target) => return Ok(target.clone()),
+        Err(unnamed) => unnamed,
+    };
+    if let Unnamed::Ambiguous(_) = unnamed {
+        return Err(unnamed.explain(name, ""));
     }
-    for session in observed {
-        if let Err(problem) = &session.stats
-            && (session.head.name() == name || session.head.name() == format!("pid {name}"))
-        {
+    must_answer(observed, name)?;
+    Err(unnamed.explain(name, &silent(observed)))
+}
+
+/// Fails if a head of this name does not answer.
+pub(crate) fn must_answer(observed: &[Observed], name: &str) -> anyhow::Result<()> {
+    let is_meant =
+        |head: &Head| head.name() == name || head.pid().is_some_and(|pid| pid.to_string() == name);
+    for session in observed.iter().filter(|session| is_meant(&session.head)) {
+        if let Err(problem) = &session.stats {
             bail!("{problem}");
         }
     }
-    let silent: Vec<String> = observed
-        .iter()
-        .filter_map(|session| session.stats.as_ref().err())
-        .map(|problem| format!("; {problem}"))
-        .collect();
-    let silent = silent.concat();
-    let known = heads.iter().chain(&others).map(|alias| alias.text.as_str());
-    match closest(name, known) {
-        Some(other) => bail!("there is no session or process `{name}`: did you mean `{other}`?"),
-        None => bail!("there is no session or process `{name}`: `fiber ps` lists all{silent}"),
-    }
+    Ok(())
 }
 
-fn aliases(head: &Head, stats: &SessionStats, process: &ProcessStats) -> Vec<Alias> {
-    let is_head = process.role == ProcessRole::Head;
-    let pid = process.pid.map(|pid| pid.to_string());
+/// Returns a note about the heads that did not answer, for messages about unknown names.
+pub(crate) fn silent(observed: &[Observed]) -> String {
+    let problems = observed.iter().filter_map(|session| session.stats.as_ref().err());
+    problems.map(|problem| format!("; {problem}")).collect()
+}
+
+/// Returns the names of a process.
+pub(crate) fn entry(head: &Head, stats: &SessionStats, process: &ProcessStats) -> Entry<Target> {
     let mut sessions = vec![head.name(), stats.program.clone(), stats.session.clone()];
-    if let Head::Local(head) = head {
-        sessions.push(head.pid.to_string());
+    if let Some(pid) = head.pid() {
+        // Shells take it without quotes.
+        sessions.insert(0, pid.to_string());
     }
     let target = Target {
         head: head.clone(),
@@ -97,60 +73,57 @@ fn aliases(head: &Head, stats: &SessionStats, process: &ProcessStats) -> Vec<Ali
         name: process.name.clone(),
         role: process.role,
     };
-    let shown = match (is_head, head) {
-        (true, head) => format!("{} ({})", head.name(), stats.program),
-        (false, Head::Local(head)) => format!("{}/{}", head.pid, process.name),
-        (false, Head::Engine(name)) => format!("{name}/{}", process.name),
-    };
-    let names = if is_head {
-        sessions
-    } else {
-        let mut names = vec![process.name.clone()];
-        names.extend(sessions.iter().map(|session| format!("{session}/{}", process.name)));
-        match (&pid, head, place_name(&process.place)) {
-            (_, _, Some(place)) => names.push(place.to_string()),
-            (Some(pid), Head::Local(_), None) if is_beside_head(stats, process) => {
-                names.extend([pid.clone(), format!("pid {pid}")]);
-            }
-            _ => names.push(process.place.clone()),
+    if process.role == ProcessRole::Head {
+        let shown = format!("{} ({})", head.name(), stats.program);
+        return Entry::session(&sessions, shown, target);
+    }
+    let job = match (process.pid, head.pid(), process.job.as_ref().and_then(JobPlace::name)) {
+        (_, _, Some(name)) => vec![name.to_string()],
+        (Some(pid), Some(_), None) if is_beside_head(stats, process) => {
+            vec![pid.to_string(), format!("pid {pid}")]
         }
-        names
+        _ => vec![process.place.clone()],
     };
-    let alias = |text| Alias { text, target: target.clone(), shown: shown.clone() };
-    names.into_iter().map(alias).collect()
+    Entry::process(&sessions, &process.name, job, target)
 }
 
-/// Returns the name of the container or pod in which a process runs, from `container fiber-…`.
-pub(crate) fn place_name(place: &str) -> Option<&str> {
-    let (kind, name) = place.split_once(' ')?;
-    (kind != "pid").then_some(name)
-}
-
-/// Returns the name of the host in which a process runs, from `pid 7 in pool-1/host-1`.
-pub(crate) fn host_name(place: &str) -> Option<&str> {
-    place.split_once(" in ").map(|(_, host)| host)
+/// Returns the machine on which a process runs; `None` if only its engine knows that.
+pub(crate) fn machine<'a>(stats: &SessionStats, process: &'a ProcessStats) -> Option<&'a str> {
+    let is_known = !process.host.is_empty() && !is_in_container(stats, process);
+    is_known.then_some(process.host.as_str())
 }
 
 /// Returns whether a process runs on the machine of its head, in no container or pod, so that its
 /// pid is one of that machine.
 pub(crate) fn is_beside_head(stats: &SessionStats, process: &ProcessStats) -> bool {
+    stats.report.processes.first().is_some_and(|head| head.host == process.host)
+        && !is_below(stats, process, |place| !place.is_process())
+}
+
+/// Returns whether a process or one above it, up to the head, runs in a container or pod.
+fn is_in_container(stats: &SessionStats, process: &ProcessStats) -> bool {
+    is_below(stats, process, JobPlace::is_container)
+}
+
+/// Returns whether a process, its host or one above it has a place of this kind.
+fn is_below(
+    stats: &SessionStats,
+    process: &ProcessStats,
+    fits: impl Fn(&JobPlace) -> bool,
+) -> bool {
     let report = &stats.report;
     let host = |process: &ProcessStats| {
-        let name = host_name(&process.place)?;
+        let name = process.job.as_ref()?.host()?;
         report.processes.iter().find(|host| {
             host.role == ProcessRole::Host
                 && host.parent == process.parent
                 && host.name.ends_with(name)
         })
     };
-    let is_job_of_engine = |process: &ProcessStats| {
-        place_name(&process.place).is_some()
-            || host(process).is_some_and(|host| place_name(&host.place).is_some())
-    };
     let above =
         std::iter::successors(Some(process), |process| report.process(process.parent?)).take(64);
-    report.processes.first().is_some_and(|head| head.host == process.host)
-        && !above.into_iter().any(is_job_of_engine)
+    let fits = |process: &ProcessStats| process.job.as_ref().is_some_and(&fits);
+    above.into_iter().any(|process| fits(process) || host(process).is_some_and(fits))
 }
 
 #[cfg(test)]
@@ -159,7 +132,6 @@ mod tests {
 
     use super::*;
     use crate::inspect::InspectError;
-    use crate::inspect::local::LocalHead;
     use crate::inspect::testing::stats;
 
     fn session(pid: u32, program: &str) -> Observed {
@@ -168,9 +140,9 @@ mod tests {
         stats.report.processes[0].pid = Some(pid);
         for process in &mut stats.report.processes[1..] {
             process.pid = process.pid.map(|number| number - 4000 + pid);
-            process.place = format!("pid {}", process.pid.unwrap());
+            process.set_job(JobPlace::Process { pid: process.pid.unwrap() });
         }
-        Observed { head: Head::Local(LocalHead::of(pid)), stats: Ok(Arc::new(stats)) }
+        Observed { head: Head::here(pid), stats: Ok(Arc::new(stats)) }
     }
 
     fn named(observed: &[Observed], name: &str) -> String {
@@ -216,9 +188,32 @@ mod tests {
     #[test]
     fn a_head_that_does_not_answer_is_named() {
         let problem = InspectError::Silent("pid 300 does not answer".into());
-        let silent = Observed { head: Head::Local(LocalHead::of(300)), stats: Err(problem) };
+        let silent = Observed { head: Head::here(300), stats: Err(problem) };
         let observed = [session(100, "simulate"), silent];
         assert_eq!(named(&observed, "300"), "pid 300 does not answer");
         assert!(named(&observed, "zzz").contains("pid 300 does not answer"));
+    }
+
+    #[test]
+    fn a_pid_in_a_container_is_none_of_this_machine() {
+        let mut stats = stats("simulate", 3);
+        let [_, host, hosted, nested] = &mut stats.report.processes[..] else { panic!() };
+        (host.role, host.name) = (ProcessRole::Host, "squares/host-1".into());
+        host.set_job(JobPlace::Container { name: "fiber-1".into() });
+        let place = Box::new(JobPlace::Process { pid: 1 });
+        hosted.pid = Some(1);
+        hosted.set_job(JobPlace::Hosted { place, host: "squares/host-1".into() });
+        (nested.parent, nested.pid) = (Some(hosted.id), Some(2));
+        nested.set_job(JobPlace::Process { pid: 2 });
+        let here = |stats: &SessionStats| {
+            let processes = stats.report.processes.iter();
+            processes.map(|process| is_beside_head(stats, process)).collect::<Vec<_>>()
+        };
+        assert_eq!(here(&stats), [true, false, false, false]);
+        // With the local backend, a host and its processes are here.
+        stats.report.processes[1].set_job(JobPlace::Process { pid: 4002 });
+        assert_eq!(here(&stats), [true; 4]);
+        stats.report.processes[2].host = "elsewhere".into();
+        assert!(!here(&stats)[2]);
     }
 }

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fiber_core::ProcessId;
-use fiber_core::inspect::{Answer, PREFIX, Request};
+use fiber_core::inspect::{Answer, PREFIX, ProfileText, Request};
 use fiber_core::stats::{
-    CallStats, Event, EventKind, FunctionStats, PoolPhase, PoolStats, ProcessFigures, ProcessRole,
-    ProcessStats, Report, RunningTask, SessionStats, TaskName, WorkerStats,
+    CallStats, Event, EventKind, FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessFigures,
+    ProcessRole, ProcessStats, Report, RunningTask, SessionStats, TaskName, WorkerStats,
 };
 use fiber_core::{Exit, ExitReason};
 
@@ -30,7 +30,7 @@ pub(crate) fn stats(program: &str, workers: u64) -> SessionStats {
     let process = |id, name: String, role| {
         let mut process = ProcessStats::new(id, name, role, since);
         process.pid = Some(4000 + id.0 as u32);
-        process.place = format!("pid {}", 4000 + id.0);
+        process.set_job(JobPlace::Process { pid: 4000 + id.0 as u32 });
         process.host = "host".into();
         let mut figures = ProcessFigures::new(now());
         figures.cpu = Duration::from_secs(60 + id.0);
@@ -167,13 +167,18 @@ fn answer_all(stats: &SessionStats, stream: &UnixStream, constant: Option<&str>)
         let answer = match (constant, serde_json::from_str(&line).unwrap()) {
             (Some(constant), _) => constant.to_string(),
             (None, Request::Stats) => text(&Answer::Ok(stats)),
-            (None, Request::Stack { process }) if stats.report.process(process).is_none() => {
+            (None, Request::Stack { process, .. }) if stats.report.process(process).is_none() => {
                 text(&Answer::<()>::Error("there is no such process".into()))
             }
-            (None, Request::Stack { process }) => {
+            (None, Request::Stack { process, .. }) => {
                 text(&Answer::Ok(format!("the stack of {process}\n")))
             }
-            (None, Request::Profile { .. }) => text(&Answer::Ok("main;work 30\nmain;rest 10\n")),
+            (None, Request::Kill { .. }) => text(&Answer::Ok(())),
+            (None, Request::Profile { .. }) => {
+                let folded = "main;work 30\nmain;rest 10\n".into();
+                let (waits, share, fiber_share, problem) = (false, 0.5, 0.0, None);
+                text(&Answer::Ok(ProfileText { folded, waits, share, fiber_share, problem }))
+            }
             (None, Request::Timeline { .. }) => text(&Answer::Ok(Vec::<u8>::new())),
         };
         if (&mut &*stream).write_all(answer.as_bytes()).is_err() {

@@ -69,7 +69,12 @@ pub(crate) struct App {
     pub(crate) detail: Pane,
     pub(crate) help: bool,
     pub(crate) paused: bool,
+    /// The filter of a session's panes.
     pub(crate) filter: Filter,
+    /// The filter of the list of sessions.
+    sessions_filter: Filter,
+    /// The filter of the lines of a process's output, and of its threads.
+    pub(crate) text_filter: Filter,
     /// Whether keys go to the filter.
     pub(crate) typing: bool,
     pub(crate) orders: [Order; 6],
@@ -101,6 +106,8 @@ impl App {
             help: false,
             paused: false,
             filter: Filter::default(),
+            sessions_filter: Filter::default(),
+            text_filter: Filter::default(),
             typing: false,
             orders: [Order::Natural; 6],
             cursors: [0; 6],
@@ -156,6 +163,38 @@ impl App {
     ) -> impl Iterator<Item = (&'a Observed, &'a Arc<SessionStats>)> {
         let answered = |session: &'a Observed| Some((session, session.stats.as_ref().ok()?));
         self.observed.iter().filter_map(answered)
+    }
+
+    /// Returns the sessions of the list, without those that its filter hides.
+    pub(crate) fn listed_sessions(&self) -> Vec<(&Observed, &Arc<SessionStats>)> {
+        let name = |session: &Observed| session.head.name();
+        let fits = |(session, stats): &(&Observed, &Arc<SessionStats>)| {
+            let filter = &self.sessions_filter;
+            filter.passes(&name(session)) || filter.passes(&stats.program)
+        };
+        self.sessions().filter(fits).collect()
+    }
+
+    /// Returns the filter of what is shown.
+    pub(crate) fn current_filter(&self) -> &Filter {
+        match self.screen {
+            Screen::Sessions => &self.sessions_filter,
+            Screen::Session => &self.filter,
+            Screen::Process(_) | Screen::Stack(_) => &self.text_filter,
+        }
+    }
+
+    fn current_filter_mut(&mut self) -> &mut Filter {
+        match self.screen {
+            Screen::Sessions => &mut self.sessions_filter,
+            Screen::Session => &mut self.filter,
+            Screen::Process(_) | Screen::Stack(_) => &mut self.text_filter,
+        }
+    }
+
+    /// Shows something else, from its beginning and without a filter of its text.
+    fn show(&mut self, screen: Screen) {
+        (self.screen, self.scroll, self.text_filter) = (screen, 0, Filter::default());
     }
 
     /// Returns the figures of the session that is shown.
@@ -233,7 +272,7 @@ impl App {
             KeyCode::Char('p') => self.paused = !self.paused,
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Char('s') => return self.ask_for_stack(),
-            KeyCode::Char('o') => {
+            KeyCode::Char('o') if self.screen == Screen::Session => {
                 let order = &mut self.orders[self.pane as usize];
                 *order = order.next();
             }
@@ -255,20 +294,30 @@ impl App {
     }
 
     fn type_filter(&mut self, key: KeyCode) {
+        let filter = self.current_filter_mut();
         match key {
             KeyCode::Enter => self.typing = false,
-            KeyCode::Esc => (self.typing, self.filter) = (false, Filter::default()),
-            KeyCode::Backspace => drop(self.filter.0.pop()),
-            KeyCode::Char(c) => self.filter.0.push(c),
+            KeyCode::Esc => {
+                *filter = Filter::default();
+                self.typing = false;
+            }
+            KeyCode::Backspace => drop(filter.0.pop()),
+            KeyCode::Char(c) => filter.0.push(c),
             _ => {}
         }
-        (self.zoom, self.cursors[Pane::Workers as usize]) = (None, 0);
+        self.scroll = 0;
+        if self.screen == Screen::Session {
+            (self.zoom, self.cursors[Pane::Workers as usize]) = (None, 0);
+        }
     }
 
     fn back(&mut self) {
         match self.screen {
-            Screen::Stack(process) => (self.screen, self.scroll) = (Screen::Process(process), 0),
-            Screen::Process(_) => (self.screen, self.scroll) = (Screen::Session, 0),
+            Screen::Process(_) | Screen::Stack(_) if !self.text_filter.0.is_empty() => {
+                (self.text_filter, self.scroll) = (Filter::default(), 0);
+            }
+            Screen::Stack(process) => self.show(Screen::Process(process)),
+            Screen::Process(_) => self.show(Screen::Session),
             Screen::Session if self.zoom.is_some() => {
                 let (first, _) = self.zoom.take().unwrap_or_default();
                 let each = self.grid.map_or(1, |(_, each)| each);
@@ -276,14 +325,16 @@ impl App {
             }
             Screen::Session if !self.filter.0.is_empty() => self.filter = Filter::default(),
             Screen::Session if !self.only => (self.screen, self.session) = (Screen::Sessions, None),
-            Screen::Session | Screen::Sessions => {}
+            Screen::Session => {}
+            Screen::Sessions => self.sessions_filter = Filter::default(),
         }
     }
 
     fn open(&mut self) {
         match self.screen {
             Screen::Sessions => {
-                let chosen = self.sessions().nth(self.session_cursor);
+                let listed = self.listed_sessions();
+                let chosen = listed.get(self.session_cursor);
                 if let Some(session) = chosen.map(|(_, stats)| stats.session.clone()) {
                     (self.session, self.screen) = (Some(session), Screen::Session);
                     (self.cursors, self.zoom, self.pane) = ([0; 6], None, Pane::Pools);
@@ -299,7 +350,7 @@ impl App {
                     self.zoom = Some((self.cursor(Pane::Workers) * each, each));
                     self.cursors[Pane::Workers as usize] = 0;
                 } else if let Some(process) = self.chosen_process(&stats) {
-                    (self.screen, self.scroll) = (Screen::Process(process), 0);
+                    self.show(Screen::Process(process));
                 }
             }
             Screen::Process(_) | Screen::Stack(_) => {}
@@ -335,7 +386,8 @@ impl App {
             Screen::Sessions => None,
         };
         let (Some(process), Some(head)) = (process, self.head()) else { return Effect::None };
-        (self.screen, self.stack, self.scroll) = (Screen::Stack(process), None, 0);
+        self.stack = None;
+        self.show(Screen::Stack(process));
         Effect::Stack(head, process)
     }
 
@@ -355,7 +407,7 @@ impl App {
         };
         match self.screen {
             Screen::Sessions => {
-                self.session_cursor = moved(self.session_cursor, by, self.sessions().count());
+                self.session_cursor = moved(self.session_cursor, by, self.listed_sessions().len());
             }
             // The drawing limits it to the length of the text.
             Screen::Process(_) | Screen::Stack(_) => {
@@ -380,7 +432,8 @@ impl App {
 
     /// Keeps all cursors on rows that exist.
     pub(crate) fn clamp(&mut self) {
-        self.session_cursor = self.session_cursor.min(self.sessions().count().saturating_sub(1));
+        self.session_cursor =
+            self.session_cursor.min(self.listed_sessions().len().saturating_sub(1));
         let Some(stats) = self.stats() else { return };
         for pane in Pane::ALL {
             let last = self.length(&stats, pane).saturating_sub(1);

@@ -1,5 +1,7 @@
 //! One look at sessions as plain text, for scripts and terminals that can't be drawn on.
 
+use std::cmp::Reverse;
+
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use fiber_core::stats::SessionStats;
@@ -7,6 +9,7 @@ use fiber_core::stats::SessionStats;
 use super::format::{age, bytes, count, plural, span, whole};
 use super::rows::{self, Filter, Order, activity};
 use super::theme::Activity;
+use super::values;
 
 /// The number of tasks and of events that are listed.
 const MOST: usize = 20;
@@ -24,6 +27,9 @@ pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
         count(rows::rate(stats)),
         bytes(rows::memory(stats)),
     );
+    if let Some(warning) = values::warning(report) {
+        text += &format!("{warning}\n");
+    }
     let all = Filter::default();
     let pools = report.pools.iter().map(|pool| {
         let running = pool.workers.iter().filter(|worker| activity(worker) >= Activity::Running);
@@ -80,6 +86,21 @@ pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
         ]
     });
     text += &table(&["FUNCTION", "POOL", "DONE", "FAILED", "P50", "P99", "MAX"], functions);
+    let mut queues: Vec<_> = report.queues.iter().collect();
+    queues.sort_by_key(|queue| Reverse(queue.bytes));
+    let queues = queues.into_iter().take(MOST).map(|queue| {
+        vec![
+            values::name(queue),
+            whole(queue.length),
+            bytes(queue.bytes),
+            whole(queue.blocked),
+            whole(queue.waiting),
+            whole(queue.put),
+            whole(queue.taken),
+        ]
+    });
+    let columns = ["QUEUE", "ELEMENTS", "BYTES", "WAIT FOR ROOM", "CONSUMERS WAIT", "PUT", "TAKEN"];
+    text += &table(&columns, queues);
     let processes = rows::processes(stats, &all, Order::Natural);
     let processes = processes.iter().map(|(depth, process)| {
         let figures = process.figures.as_ref();

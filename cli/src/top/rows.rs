@@ -48,7 +48,7 @@ impl Order {
 pub(crate) struct Filter(pub(crate) String);
 
 impl Filter {
-    fn passes(&self, text: &str) -> bool {
+    pub(crate) fn passes(&self, text: &str) -> bool {
         self.0.is_empty() || text.to_lowercase().contains(&self.0.to_lowercase())
     }
 }

@@ -122,7 +122,7 @@ async fn ask(
                 let (opened, answers) = (sessions.open(&head).await, answers.clone());
                 tokio::task::spawn_local(async move {
                     let text = match opened {
-                        Ok(mut inspector) => inspector.stack(process).await,
+                        Ok(mut inspector) => inspector.stack(process, false).await,
                         Err(problem) => Err(problem),
                     };
                     let text = text.unwrap_or_else(|problem| message(&problem.into()));

@@ -1,8 +1,11 @@
 //! Draws the screen.
 
+mod columns;
 mod panes;
 mod process;
 mod sessions;
+mod table;
+mod text;
 mod workers;
 
 use fiber_core::stats::SessionStats;
@@ -12,23 +15,28 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
+use self::text::fit;
 use super::app::{App, Pane, Screen};
 use super::format::{age, bytes, count, plural, span};
-use super::rows;
+use super::{rows, values};
 
 /// The smallest terminal on which the panes are readable.
 const SMALLEST: (u16, u16) = (60, 16);
+/// The height of a session's panes with a line of trends' bars and one row at least in each pane.
+const COMPLETE: u16 = 14;
 /// The height from which all details are shown at once.
 const TALL: u16 = 21;
 
+/// The width of the column of keys.
+const HELP_KEYS: usize = 17;
 const HELP: &[(&str, &str)] = &[
-    ("arrows, h j k l", "move; in a grid of workers in all directions"),
+    ("arrows, h j k l", "move; in a grid, in all directions"),
     ("Tab, Shift-Tab", "the next pane, the one before"),
-    ("Enter", "open: a session, the workers of a pool, a worker"),
+    ("Enter", "open a session, a pool, a worker"),
     ("Esc", "back; drops a filter"),
     ("s", "the stacks of the worker's threads"),
-    ("/", "show only rows with a text"),
-    ("o", "sort the pane: by name, time, amount, failures"),
+    ("/", "show only what contains a text"),
+    ("o", "sort by name, time, amount, failures"),
     ("p", "pause, and go on"),
     ("q, Ctrl-C", "leave"),
 ];
@@ -72,6 +80,9 @@ fn too_small(frame: &mut Frame, area: Rect) {
 
 fn header(frame: &mut Frame, area: Rect, app: &App, stats: Option<&SessionStats>) {
     let mut spans = vec![Span::styled("fiber top", app.theme.bold())];
+    if app.paused {
+        spans.push(Span::styled("  PAUSED", app.theme.bad()));
+    }
     if let Some(stats) = stats.filter(|_| app.screen != Screen::Sessions) {
         let processes = &stats.report.processes;
         let up = processes.first().map(|head| span(age(head.since, stats.taken_at)));
@@ -91,31 +102,41 @@ fn header(frame: &mut Frame, area: Rect, app: &App, stats: Option<&SessionStats>
             app.theme.dim(),
         ));
     }
-    if app.paused {
-        spans.push(Span::styled("  PAUSED", app.theme.bad()));
-    }
     frame.render_widget(Line::from(spans), area);
 }
 
 fn footer(frame: &mut Frame, area: Rect, app: &App) {
     let line = if app.typing {
-        Line::from(format!("/{}_  (Enter keeps it, Esc drops it)", app.filter.0))
+        Line::from(format!("/{}_  (Enter keeps it, Esc drops it)", app.current_filter().0))
     } else if let Some(notice) = &app.notice {
         Line::styled(notice.clone(), app.theme.bold())
     } else {
-        let keys = match app.screen {
-            Screen::Sessions => "Enter open  up/down  p pause  ? help  q leave",
-            Screen::Session => "Tab pane  Enter open  / filter  o sort  p pause  ? help  q leave",
-            Screen::Process(_) => "s stacks  Esc back  p pause  ? help  q leave",
-            Screen::Stack(_) => "s again  up/down  Esc back  q leave",
+        let width = usize::from(area.width);
+        let filter = match app.current_filter().0.as_str() {
+            "" => String::new(),
+            filter => format!(
+                "{}  ",
+                fit(&format!("filter: {filter} (Esc drops it)"), width / 2).trim_end()
+            ),
         };
-        let mut text = keys.to_string();
-        if !app.filter.0.is_empty() {
-            text = format!("filter: {} (Esc drops it)  {text}", app.filter.0);
-        }
-        Line::styled(text, app.theme.dim())
+        let keys = hints(&app.screen, width.saturating_sub(filter.chars().count()));
+        Line::styled(filter + &keys, app.theme.dim())
     };
     frame.render_widget(line, area);
+}
+
+/// Returns the keys that matter on a screen, as many as fit. The last two, how to get help and how
+/// to leave, stay.
+fn hints(screen: &Screen, width: usize) -> String {
+    let mut hints = match screen {
+        Screen::Sessions => vec!["Enter open", "/ filter", "up/down", "p pause"],
+        Screen::Session => vec!["Tab pane", "Enter open", "/ filter", "o sort", "p pause"],
+        Screen::Process(_) => vec!["s stacks", "Esc back", "/ filter", "p pause"],
+        Screen::Stack(_) => vec!["Esc back", "s again", "/ filter", "up/down"],
+    };
+    let text = |hints: &[&str]| [hints, &["? help", "q leave"]].concat().join("  ");
+    while text(&hints).len() > width && hints.pop().is_some() {}
+    text(&hints)
 }
 
 fn waiting(frame: &mut Frame, area: Rect, app: &App) {
@@ -128,16 +149,23 @@ fn waiting(frame: &mut Frame, area: Rect, app: &App) {
 }
 
 fn session(frame: &mut Frame, area: Rect, app: &mut App, stats: &SessionStats) {
+    let warning = values::warning(&stats.report);
+    let warning_height = u16::from(warning.is_some());
     let pools = u16::try_from(stats.report.pools.len()).unwrap_or(u16::MAX);
     // A line more than pools for the head of the table, and two for the border.
     let most = (area.height / 3).saturating_sub(1).max(4);
-    let [trends, top, middle, bottom] = Layout::vertical([
-        Constraint::Length(2),
+    let [notice, trends, top, middle, bottom] = Layout::vertical([
+        Constraint::Length(warning_height),
+        Constraint::Length(if area.height < COMPLETE + warning_height { 1 } else { 2 }),
         Constraint::Length(pools.saturating_add(3).min(most)),
         Constraint::Min(5),
-        Constraint::Length((area.height / 4).clamp(4, 10)),
+        Constraint::Length((area.height / 4).clamp(3, 10)),
     ])
     .areas(area);
+    if let Some(warning) = warning {
+        let text = fit(&warning, usize::from(area.width));
+        frame.render_widget(Line::styled(text, app.theme.bad()), notice);
+    }
     sparks(frame, trends, app, stats);
     panes::pools(frame, top, app, stats);
     let [left, right] =
@@ -179,7 +207,9 @@ fn sparks(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
 
 fn help(frame: &mut Frame, area: Rect, app: &App) {
     let height = (HELP.len() as u16 + 2).min(area.height);
-    let width = 64.min(area.width);
+    let longest = HELP.iter().map(|(_, what)| what.len()).max().unwrap_or(0);
+    // The keys, the text, a space on both sides, and the border.
+    let width = (HELP_KEYS as u16 + longest as u16 + 4).min(area.width);
     let place = Rect {
         x: area.x + (area.width - width) / 2,
         y: area.y + (area.height - height) / 2,
@@ -190,7 +220,7 @@ fn help(frame: &mut Frame, area: Rect, app: &App) {
         .iter()
         .map(|(keys, what)| {
             Line::from(vec![
-                Span::styled(format!(" {keys:<16}"), app.theme.bold()),
+                Span::styled(format!(" {keys:<HELP_KEYS$}"), app.theme.bold()),
                 Span::raw(*what),
             ])
         })
@@ -222,26 +252,6 @@ fn title(app: &App, pane: Pane, name: &str, rows: usize) -> String {
 fn first_row(cursor: usize, height: usize, rows: usize) -> usize {
     let last = rows.saturating_sub(height);
     (cursor + 1).saturating_sub(height).min(last)
-}
-
-/// Cuts or fills text to a width in characters.
-fn fit(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width {
-        return format!("{text:<width$}");
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    if width == 0 { String::new() } else { format!("{kept}~") }
-}
-
-/// Cuts a path of modules from its beginning, where it says least.
-fn fit_path(text: &str, width: usize) -> String {
-    let length = text.chars().count();
-    if length <= width || width == 0 {
-        return fit(text, width);
-    }
-    let kept: String = text.chars().skip(length - width + 1).collect();
-    format!("~{kept}")
 }
 
 fn marked(selected: bool, focused: bool, app: &App) -> Style {

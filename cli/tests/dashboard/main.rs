@@ -8,21 +8,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Trial};
+use fiber_test_support::{Test, run_tests, trial};
 
 use self::browser::Browser;
 use self::sessions::{Dashboard, FakeSession, Program};
-
-/// A test and its name.
-type Test = (&'static str, fn());
-
-const TESTS: [Test; 5] = [
-    ("the_page_shows_what_the_program_did", the_page_shows_what_the_program_did),
-    ("a_page_without_the_token_shows_nothing", a_page_without_the_token_shows_nothing),
-    ("half_requests_of_strangers_give_way", half_requests_of_strangers_give_way),
-    ("a_thousand_workers_are_readable", a_thousand_workers_are_readable),
-    ("an_ended_session_is_told", an_ended_session_is_told),
-];
 
 fn main() -> ExitCode {
     if std::env::var_os(sessions::SCENARIO).is_some() {
@@ -32,15 +21,7 @@ fn main() -> ExitCode {
     if missing {
         eprintln!("skipped: there is no chromium (scripts/setup.sh observability)");
     }
-    let trial = |(name, test): Test| {
-        let run = move || {
-            test();
-            Ok(())
-        };
-        Trial::test(name, run).with_ignored_flag(missing)
-    };
-    let trials = TESTS.map(trial).into();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run_tests(|_| missing)
 }
 
 /// Sends a request without a cookie, and returns the whole answer.
@@ -52,6 +33,7 @@ fn request(port: u16, path: &str, headers: &str) -> String {
     answer
 }
 
+#[trial]
 fn the_page_shows_what_the_program_did() {
     let program = Program::start();
     let dashboard = Dashboard::start(&program.pid().to_string());
@@ -106,6 +88,7 @@ fn the_page_shows_what_the_program_did() {
     program.end();
 }
 
+#[trial]
 fn a_page_without_the_token_shows_nothing() {
     let head = FakeSession::start(3);
     let dashboard = Dashboard::start(&head.pid());
@@ -128,6 +111,23 @@ fn a_page_without_the_token_shows_nothing() {
     page.wait_for("document.body.innerText.includes('needs the token in its link')");
 }
 
+#[trial]
+fn a_program_whose_queue_spills_is_visible() {
+    let head = FakeSession::start(5);
+    let dashboard = Dashboard::start(&head.pid());
+    let mut page = Browser::open(&dashboard.link);
+    let summary = "document.getElementById('summary').innerText";
+    page.wait_for(&format!("{summary}.includes('values of simulate: ')"));
+    let shown = page.text(summary);
+    assert!(shown.ends_with(" in a file"), "{shown}");
+    let row = "[...document.querySelectorAll('[aria-label=\"Queues and pipes\"] tbody tr')]\
+               .find((row) => row.innerText.includes('queue jobs'))?.innerText ?? ''";
+    let row = page.text(row);
+    assert!(row.split_whitespace().last() == Some("99"), "{row}");
+    assert_eq!(page.problems(), Vec::<String>::new());
+}
+
+#[trial]
 fn half_requests_of_strangers_give_way() {
     let head = FakeSession::start(7);
     let dashboard = Dashboard::start(&head.pid());
@@ -150,6 +150,7 @@ fn half_requests_of_strangers_give_way() {
     drop(strangers);
 }
 
+#[trial]
 fn a_thousand_workers_are_readable() {
     let head = FakeSession::start(1024);
     let dashboard = Dashboard::start(&head.pid());
@@ -177,6 +178,7 @@ fn a_thousand_workers_are_readable() {
     assert_eq!(page.problems(), Vec::<String>::new());
 }
 
+#[trial]
 fn an_ended_session_is_told() {
     let head = FakeSession::start(2);
     let dashboard = Dashboard::start(&head.pid());

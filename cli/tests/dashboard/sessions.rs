@@ -11,8 +11,8 @@ use fiber::Pool;
 use fiber_core::ProcessId;
 use fiber_core::inspect::{PREFIX, Request};
 use fiber_core::stats::{
-    FunctionStats, PoolPhase, PoolStats, ProcessFigures, ProcessRole, ProcessStats, Report,
-    RunningTask, SessionStats, WorkerStats,
+    FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessFigures, ProcessRole, ProcessStats,
+    QueueStats, Report, RunningTask, SessionStats, WorkerStats,
 };
 
 /// The variable that makes this binary the program under test.
@@ -210,7 +210,7 @@ fn figures(session: u64, workers: u64) -> SessionStats {
     let process = |id: u64, name: String, role| {
         let mut process = ProcessStats::new(ProcessId(id), name, role, since);
         process.pid = Some(4_000 + id as u32);
-        process.place = format!("pid {}", 4_000 + id);
+        process.set_job(JobPlace::Process { pid: 4_000 + id as u32 });
         let mut figures = ProcessFigures::new(SystemTime::now());
         (figures.memory, figures.cpu) = ((30 + id % 9) << 20, Duration::from_secs(id));
         process.figures = Some(figures);
@@ -219,6 +219,12 @@ fn figures(session: u64, workers: u64) -> SessionStats {
     let mut report = Report::default();
     report.processes.push(process(1, "simulate".into(), ProcessRole::Head));
     report.processes[0].pid = Some(std::process::id());
+    if let Some(figures) = &mut report.processes[0].figures {
+        (figures.stored, figures.value_limit, figures.spilled) = (1 << 20, 1 << 20, 300 << 20);
+    }
+    let mut queue = QueueStats::new(ProcessId(1), 1, "jobs".into());
+    (queue.length, queue.put, queue.taken) = (300, 399, 99);
+    report.queues.push(queue);
     let mut pool = PoolStats::new(ProcessId(1), "squares".into(), PoolPhase::Open);
     (pool.wanted, pool.ready, pool.rate) = (workers as usize, workers as usize, 123_456.0);
     pool.history = (0..60).map(|second| 100_000 + 400 * second * (second % 7)).collect();

@@ -5,10 +5,9 @@ pub(crate) mod kubernetes;
 
 use std::path::Path;
 
+use fiber_test_support::program::{SCENARIO, Setup};
+use fiber_test_support::wait::wait_until;
 use serde_json::Value;
-
-use crate::program::{SCENARIO, Setup};
-use crate::wait::wait_until;
 
 pub(crate) const ALL: [&dyn Engine; 2] = [&docker::Docker, &kubernetes::Kubernetes];
 

@@ -1,13 +1,9 @@
 //! The sources of the image.
 
-use crate::docker::docker;
-use crate::engine::{Engine, fiber, own_name, run};
+use fiber_test_support::docker::docker;
+use fiber_test_support::trial;
 
-crate::tests![
-    an_image_is_named,
-    an_image_is_built_from_a_dockerfile,
-    a_dockerfile_that_can_not_be_built
-];
+use crate::engine::{Engine, fiber, own_name, run};
 
 /// Returns the name of the image built from this program.
 pub(crate) fn own(engine: &dyn Engine) -> String {
@@ -27,6 +23,7 @@ pub(crate) fn path() -> String {
     format!("/fiber/bin/{}", own.file_name().expect("it has a name").to_string_lossy())
 }
 
+#[trial]
 fn an_image_is_named(engine: &'static dyn Engine) {
     let image = own(engine);
     let (path, libraries) = (path(), "LD_LIBRARY_PATH=/fiber/lib");
@@ -35,6 +32,7 @@ fn an_image_is_named(engine: &'static dyn Engine) {
     fiber(engine, &options).run().code(0).says(&["pi: 3.14"]);
 }
 
+#[trial]
 fn an_image_is_built_from_a_dockerfile(engine: &'static dyn Engine) {
     let text = format!(
         "FROM {}\nENV LD_LIBRARY_PATH=/fiber/lib\nENTRYPOINT [\"{}\"]\n",
@@ -68,6 +66,7 @@ fn an_image_is_built_from_a_dockerfile(engine: &'static dyn Engine) {
         .says(&["pi: 3.14"]);
 }
 
+#[trial]
 fn a_dockerfile_that_can_not_be_built(engine: &'static dyn Engine) {
     let ending = fiber(engine, &["run", "-a"])
         .file("Dockerfile", "FROM scratch\nCOPY no-such-file /\n")

@@ -4,27 +4,11 @@ use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 
-use crate::engine::{Engine, StartedSession, TestVolume, fiber, own_name, run};
-use crate::kubectl::own_address;
-use crate::program::Setup;
+use fiber_test_support::kubectl::own_address;
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 
-crate::tests![
-    no_engine,
-    a_claim_that_does_not_exist,
-    a_volume_specification_that_does_not_parse,
-    two_volumes_in_one_place,
-    a_name_that_is_taken,
-    more_resources_than_exist,
-    a_program_of_another_architecture,
-    a_script,
-    a_program_that_the_image_does_not_have,
-    an_image_that_cannot_be_pulled,
-    an_image_that_takes_too_long,
-    a_claim_that_stays_pending,
-    a_namespace_that_does_not_exist,
-    a_registry_that_refuses,
-    a_variable_that_is_not_set,
-];
+use crate::engine::{Engine, StartedSession, TestVolume, fiber, own_name, run};
 
 #[track_caller]
 fn fails(setup: Setup, code: i32, words: &[&str]) {
@@ -35,6 +19,7 @@ fn fails(setup: Setup, code: i32, words: &[&str]) {
     }
 }
 
+#[trial]
 fn no_engine(engine: &'static dyn Engine) {
     let (variables, words) = engine.absence();
     let without =
@@ -44,6 +29,7 @@ fn no_engine(engine: &'static dyn Engine) {
     fails(without(fiber(engine, &["cp", "a:/b", "c"])), 1, words);
 }
 
+#[trial]
 fn a_claim_that_does_not_exist(engine: &'static dyn Engine) {
     let claim = TestVolume::new(engine);
     let wrong = format!("{}-not", claim.name);
@@ -59,12 +45,14 @@ fn a_claim_that_does_not_exist(engine: &'static dyn Engine) {
     );
 }
 
+#[trial]
 fn a_volume_specification_that_does_not_parse(engine: &'static dyn Engine) {
     for wrong in ["a b", "nfs:data", "nfs:/a:often", ":/data"] {
         fails(run(engine, &["-v", wrong], "pi"), 2, &[&format!("`{wrong}`"), "CLAIM:/PATH"]);
     }
 }
 
+#[trial]
 fn two_volumes_in_one_place(engine: &'static dyn Engine) {
     fails(
         run(engine, &["-v", "a", "-v", "b"], "pi"),
@@ -73,6 +61,7 @@ fn two_volumes_in_one_place(engine: &'static dyn Engine) {
     );
 }
 
+#[trial]
 fn a_name_that_is_taken(engine: &'static dyn Engine) {
     let _none_cleans = crate::sessions::NO_CLEANING.read();
     let started = StartedSession::new(engine, &[], "ready");
@@ -82,6 +71,7 @@ fn a_name_that_is_taken(engine: &'static dyn Engine) {
     assert_eq!(started.listed()["state"], "running");
 }
 
+#[trial]
 fn more_resources_than_exist(engine: &'static dyn Engine) {
     let impatient =
         |options: &[&str]| run(engine, options, "pi").env("FIBER_SCHEDULE_TIMEOUT", "1s");
@@ -100,6 +90,7 @@ fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
     (directory, path)
 }
 
+#[trial]
 fn a_program_of_another_architecture(engine: &'static dyn Engine) {
     let mut bytes = fs::read("/proc/self/exe").expect("it can be read");
     // e_machine of a SPARC.
@@ -108,11 +99,13 @@ fn a_program_of_another_architecture(engine: &'static dyn Engine) {
     fails(fiber(engine, &["run", &path]), 125, &[&path, "another architecture"]);
 }
 
+#[trial]
 fn a_script(engine: &'static dyn Engine) {
     let (_directory, path) = file("script", b"#!/bin/sh\n");
     fails(fiber(engine, &["run", &path]), 125, &[&path, "is a script", "image"]);
 }
 
+#[trial]
 fn a_program_that_the_image_does_not_have(engine: &'static dyn Engine) {
     let image = crate::images::own(engine);
     let ending = fiber(engine, &["run", "-a", "--image", &image, "/no/such/program"]).run();
@@ -125,11 +118,13 @@ fn a_program_that_the_image_does_not_have(engine: &'static dyn Engine) {
     ending.code(if engine.name() == "docker" { 127 } else { 125 });
 }
 
+#[trial]
 fn an_image_that_cannot_be_pulled(engine: &'static dyn Engine) {
     let name = "localhost:1/fiber-test/no-such-image:1";
     fails(fiber(engine, &["run", "--image", name]), 125, &[name, "can't "]);
 }
 
+#[trial]
 fn an_image_that_takes_too_long(engine: &'static dyn Engine) {
     // A registry that accepts connections and never answers.
     let host =
@@ -158,6 +153,7 @@ fn an_image_that_takes_too_long(engine: &'static dyn Engine) {
     assert!(engine.units_of(&name).is_empty());
 }
 
+#[trial]
 fn a_claim_that_stays_pending(engine: &'static dyn Engine) {
     let Some(claim) = engine.create_pending_volume() else { return };
     let setup = run(engine, &["-v", &claim], "pi").env("FIBER_SCHEDULE_TIMEOUT", "2s");
@@ -169,6 +165,7 @@ fn a_claim_that_stays_pending(engine: &'static dyn Engine) {
     assert!(engine.users_of(&claim).is_empty());
 }
 
+#[trial]
 fn a_namespace_that_does_not_exist(engine: &'static dyn Engine) {
     let setup = run(engine, &["--namespace", "fiber-test-nowhere"], "pi");
     if engine.name() == "kubernetes" {
@@ -178,6 +175,7 @@ fn a_namespace_that_does_not_exist(engine: &'static dyn Engine) {
     }
 }
 
+#[trial]
 fn a_registry_that_refuses(engine: &'static dyn Engine) {
     let setup = run(engine, &[], "pi").env("FIBER_REGISTRY", "localhost:1/some/where");
     fails(
@@ -189,6 +187,7 @@ fn a_registry_that_refuses(engine: &'static dyn Engine) {
     fails(setup, 125, &["`registry` is `no registry`"]);
 }
 
+#[trial]
 fn a_variable_that_is_not_set(engine: &'static dyn Engine) {
     fails(run(engine, &["--env", "FIBER_TEST_NOT_SET"], "pi"), 125, &["FIBER_TEST_NOT_SET=VALUE"]);
     fails(run(engine, &["--env", "=x"], "pi"), 125, &["NAME=VALUE"]);

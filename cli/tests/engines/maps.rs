@@ -1,11 +1,11 @@
 //! `fiber map`.
 
+use fiber_test_support::trial;
 use serde_json::{Value, json};
 
 use crate::engine::{Engine, fiber};
 
-crate::tests![a_command_runs_in_an_image_of_fiber_and_its_program];
-
+#[trial]
 fn a_command_runs_in_an_image_of_fiber_and_its_program(engine: &'static dyn Engine) {
     let arguments = ["map", "-p", "1", "--json", "ls", "-d", ":::", "/fiber/bin", "/home"];
     let ending = fiber(engine, &arguments).run().code(1);

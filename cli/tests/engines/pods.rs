@@ -2,23 +2,16 @@
 
 use std::path::PathBuf;
 
+use fiber_test_support::gpus::Gpus;
+use fiber_test_support::kubeconfig;
+use fiber_test_support::kubectl::{kubectl, try_kubectl, try_send};
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use tempfile::TempDir;
 
 use crate::engine::kubernetes::{namespace, pod_of_job};
 use crate::engine::{Engine, StartedSession, TestVolume, fiber, own_name, run};
-use crate::gpus::Gpus;
-use crate::kubeconfig;
-use crate::kubectl::{kubectl, try_kubectl, try_send};
-use crate::program::Setup;
-use crate::wait::wait_until;
-
-crate::tests![
-    credentials_that_have_expired,
-    a_right_that_is_missing,
-    the_rights_of_the_manifest_are_enough,
-    a_head_whose_pod_is_drained_or_deleted_is_started_again,
-    a_graphics_processor_is_waited_for,
-];
 
 #[track_caller]
 fn fails(setup: Setup, code: i32, words: &[&str]) {
@@ -28,6 +21,7 @@ fn fails(setup: Setup, code: i32, words: &[&str]) {
     }
 }
 
+#[trial]
 fn credentials_that_have_expired(engine: &'static dyn Engine) {
     let directory = TempDir::new().expect("there is room");
     let file = kubeconfig::expired(directory.path());
@@ -40,6 +34,7 @@ fn credentials_that_have_expired(engine: &'static dyn Engine) {
     fails(fiber(engine, &["ps"]).env("KUBECONFIG", &file), 1, &words);
 }
 
+#[trial]
 fn a_right_that_is_missing(engine: &'static dyn Engine) {
     let directory = TempDir::new().expect("there is room");
     let file = kubeconfig::of_user(directory.path(), "user-without-rights");
@@ -59,6 +54,7 @@ fn a_right_that_is_missing(engine: &'static dyn Engine) {
     );
 }
 
+#[trial]
 fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
     let directory = TempDir::new().expect("there is room");
     let user = own_name("user");
@@ -90,6 +86,7 @@ fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
     allowed(fiber(engine, &["kill", &again]));
 }
 
+#[trial]
 fn a_head_whose_pod_is_drained_or_deleted_is_started_again(engine: &'static dyn Engine) {
     let _none_cleans = crate::sessions::NO_CLEANING.read();
     let volume = TestVolume::new(engine);
@@ -119,6 +116,7 @@ fn evict(pod: &str) {
     eviction("policy/v1").or_else(|_| eviction("policy/v1beta1")).expect("it is evicted");
 }
 
+#[trial]
 fn a_graphics_processor_is_waited_for(engine: &'static dyn Engine) {
     let _gpus = Gpus::new(1);
     let holder = StartedSession::new(engine, &["--gpu", "1"], "ready");

@@ -4,14 +4,13 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
+use fiber_test_support::docker::{docker, try_docker};
+use fiber_test_support::kubectl;
+use fiber_test_support::trial;
+use fiber_test_support::wait::LONG;
 use tempfile::TempDir;
 
-use crate::docker::{docker, try_docker};
 use crate::engine::{Engine, fiber, own_name, run};
-use crate::kubectl;
-use crate::wait::LONG;
-
-crate::tests![an_image_is_pushed_and_fetched_again];
 
 /// The registry program in Debian.
 const PROGRAM: &str = "docker-registry";
@@ -67,6 +66,7 @@ impl Drop for Registry {
     }
 }
 
+#[trial]
 fn an_image_is_pushed_and_fetched_again(engine: &'static dyn Engine) {
     let (address, _registry) = match kubectl::registry().filter(|_| engine.name() == "kubernetes") {
         Some(address) => (address, None),

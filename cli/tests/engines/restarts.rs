@@ -1,16 +1,10 @@
 //! `fiber run --restarts`, `fiber attach` and `fiber wait`.
 
-use crate::engine::{Engine, StartedSession, TestVolume, fiber, output, own_name, run};
-use crate::program::Program;
-use crate::wait::wait_until;
+use fiber_test_support::program::Program;
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 
-crate::tests![
-    a_lost_head_is_started_again_and_goes_on,
-    a_head_that_succeeds_is_not_started_again,
-    a_killed_session_is_not_started_again,
-    waiting_ends_with_the_exit_code_or_the_time,
-    a_person_attaches_and_detaches,
-];
+use crate::engine::{Engine, StartedSession, TestVolume, fiber, output, own_name, run};
 
 /// Starts a program that is lost `losses` times in the middle of its work, and follows it.
 pub(crate) fn resuming(
@@ -29,6 +23,7 @@ pub(crate) fn resuming(
     (started, attached)
 }
 
+#[trial]
 fn a_lost_head_is_started_again_and_goes_on(engine: &'static dyn Engine) {
     let _none_cleans = crate::sessions::NO_CLEANING.read();
     let volume = TestVolume::new(engine);
@@ -56,6 +51,7 @@ fn a_lost_head_is_started_again_and_goes_on(engine: &'static dyn Engine) {
     assert!(started.listed().is_null());
 }
 
+#[trial]
 fn a_head_that_succeeds_is_not_started_again(engine: &'static dyn Engine) {
     let name = own_name("test");
     let ending = run(engine, &["-a", "--restarts", "2", "--name", &name], "pi").run().code(0);
@@ -63,6 +59,7 @@ fn a_head_that_succeeds_is_not_started_again(engine: &'static dyn Engine) {
     assert!(engine.units_of(&name).is_empty());
 }
 
+#[trial]
 fn a_killed_session_is_not_started_again(engine: &'static dyn Engine) {
     let started = StartedSession::new(engine, &["--restarts", "5"], "ready");
     let attached = fiber(engine, &["attach", "--from-start", &started.name]).start();
@@ -79,6 +76,7 @@ fn a_killed_session_is_not_started_again(engine: &'static dyn Engine) {
     assert!(started.listed().is_null());
 }
 
+#[trial]
 fn waiting_ends_with_the_exit_code_or_the_time(engine: &'static dyn Engine) {
     let _none_cleans = crate::sessions::NO_CLEANING.read();
     let (lives, ended) =
@@ -92,6 +90,7 @@ fn waiting_ends_with_the_exit_code_or_the_time(engine: &'static dyn Engine) {
     both.end().code(128 + rustix::process::Signal::KILL.as_raw());
 }
 
+#[trial]
 fn a_person_attaches_and_detaches(engine: &'static dyn Engine) {
     let started = StartedSession::new(engine, &[], "ready");
     let attach = || {

@@ -1,26 +1,11 @@
 //! `fiber run`.
 
+use fiber_test_support::docker::docker;
+use fiber_test_support::trial;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::docker::docker;
 use crate::engine::{Engine, StartedSession, fiber, output, own_name, run};
-
-crate::tests![
-    pi_with_one_command,
-    an_attached_run_ends_as_its_program_does,
-    logs_and_exit_code_can_be_read_later,
-    json_output_names_what_was_created,
-    a_terminal_shows_progress,
-    ctrl_c_in_a_terminal_ends_the_whole_session,
-    a_signal_ends_the_whole_session,
-    sigterm_lets_a_durable_program_end_what_runs,
-    a_second_signal_skips_the_grace_period,
-    losing_the_reader_ends_the_whole_session,
-    limits_are_those_requested,
-    running_out_of_memory_is_reported,
-    environment_and_configuration_are_forwarded,
-];
 
 /// Returns a unique session name.
 fn named() -> String {
@@ -33,6 +18,7 @@ fn nothing_is_left(engine: &dyn Engine, name: &str) {
     assert!(left.is_empty(), "{left:?}");
 }
 
+#[trial]
 fn pi_with_one_command(engine: &'static dyn Engine) {
     let name = named();
     let ending = run(engine, &["-a", "--name", &name], "pi").run().code(0).says(&["pi: 3.14"]);
@@ -44,6 +30,7 @@ fn pi_with_one_command(engine: &'static dyn Engine) {
     nothing_is_left(engine, &name);
 }
 
+#[trial]
 fn an_attached_run_ends_as_its_program_does(engine: &'static dyn Engine) {
     let ending = run(engine, &["--attach"], "exit 3").run().code(3);
     if engine.separates_streams() {
@@ -55,6 +42,7 @@ fn an_attached_run_ends_as_its_program_does(engine: &'static dyn Engine) {
     run(engine, &["-a"], "abort").run().code(128 + Signal::ABORT.as_raw());
 }
 
+#[trial]
 fn logs_and_exit_code_can_be_read_later(engine: &'static dyn Engine) {
     let _none_cleans = crate::sessions::NO_CLEANING.read();
     let started = StartedSession::new(engine, &[], "exit 3");
@@ -72,6 +60,7 @@ fn logs_and_exit_code_can_be_read_later(engine: &'static dyn Engine) {
     nothing_is_left(engine, &started.name);
 }
 
+#[trial]
 fn json_output_names_what_was_created(engine: &'static dyn Engine) {
     let name = named();
     let started = StartedSession::under(engine, &name);
@@ -87,6 +76,7 @@ fn json_output_names_what_was_created(engine: &'static dyn Engine) {
     started.wait_until("it runs", |session| session["state"] == "running");
 }
 
+#[trial]
 fn a_terminal_shows_progress(engine: &'static dyn Engine) {
     // A copy with a new name has an image of its own, which does not exist yet.
     let name = named().replace('-', "_");
@@ -100,6 +90,7 @@ fn a_terminal_shows_progress(engine: &'static dyn Engine) {
     docker(&["rmi", "--force", &docker(&["images", "--quiet", &format!("fiber-auto/{name}")])]);
 }
 
+#[trial]
 fn ctrl_c_in_a_terminal_ends_the_whole_session(engine: &'static dyn Engine) {
     let name = named();
     let mut program = run(engine, &["-a", "--name", &name], "ready").in_a_terminal().start();
@@ -110,6 +101,7 @@ fn ctrl_c_in_a_terminal_ends_the_whole_session(engine: &'static dyn Engine) {
     nothing_is_left(engine, &name);
 }
 
+#[trial]
 fn a_signal_ends_the_whole_session(engine: &'static dyn Engine) {
     let name = named();
     let program = run(engine, &["-a", "--name", &name], "ready").start();
@@ -122,6 +114,7 @@ fn a_signal_ends_the_whole_session(engine: &'static dyn Engine) {
     }
 }
 
+#[trial]
 fn sigterm_lets_a_durable_program_end_what_runs(engine: &'static dyn Engine) {
     let name = named();
     let setup = run(engine, &["-a", "--name", &name], "durable");
@@ -133,6 +126,7 @@ fn sigterm_lets_a_durable_program_end_what_runs(engine: &'static dyn Engine) {
     nothing_is_left(engine, &name);
 }
 
+#[trial]
 fn a_second_signal_skips_the_grace_period(engine: &'static dyn Engine) {
     let name = named();
     let setup = run(engine, &["-a", "--name", &name], "ready").env("FIBER_SHUTDOWN_TIMEOUT", "1h");
@@ -147,6 +141,7 @@ fn a_second_signal_skips_the_grace_period(engine: &'static dyn Engine) {
     }
 }
 
+#[trial]
 fn losing_the_reader_ends_the_whole_session(engine: &'static dyn Engine) {
     let name = named();
     let program = run(engine, &["-a", "--name", &name], "ready").start_unread();
@@ -154,6 +149,7 @@ fn losing_the_reader_ends_the_whole_session(engine: &'static dyn Engine) {
     nothing_is_left(engine, &name);
 }
 
+#[trial]
 fn limits_are_those_requested(engine: &'static dyn Engine) {
     let limits = ["--cpu", "0.5", "--memory", "96MiB"];
     run(engine, &[&["-a"], &limits[..]].concat(), "limits")
@@ -165,11 +161,13 @@ fn limits_are_those_requested(engine: &'static dyn Engine) {
     assert_eq!((&listed["cpu"], &listed["memory"]), (&0.5.into(), &100_663_296u64.into()));
 }
 
+#[trial]
 fn running_out_of_memory_is_reported(engine: &'static dyn Engine) {
     let ending = run(engine, &["-a", "--memory", "48MiB"], "hungry").run().code(137);
     assert!(ending.errors.contains("out of memory"), "{}", ending.errors);
 }
 
+#[trial]
 fn environment_and_configuration_are_forwarded(engine: &'static dyn Engine) {
     let own = std::env::current_exe().expect("this binary is somewhere").display().to_string();
     let options = [

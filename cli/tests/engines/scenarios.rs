@@ -6,38 +6,61 @@ use std::time::Duration;
 
 use fiber::sync::Event;
 use fiber::{Pool, Process};
+use fiber_test_support::{scenario, tasks};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::tasks;
-
-pub(crate) fn run(name: &str) -> ExitCode {
-    // Fast heartbeats keep the tests short.
+/// Initialises fiber with fast heartbeats, which keep the tests short.
+pub(crate) fn init() {
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(200);
         config.heartbeat_timeout = Duration::from_secs(2);
     });
-    match name {
-        "pi" => tasks::pi(2),
-        "ready" => ready(),
-        "durable" => durable(),
-        "exit 3" => {
-            println!("said");
-            eprintln!("complained");
-            return ExitCode::from(3);
-        }
-        "abort" => std::process::abort(),
-        "hungry" => tasks::eat(),
-        "limits" => println!("limits: {}", tasks::limits()),
-        "environment" => environment(),
-        "persistent" => crate::persistent::run().expect("the example works"),
-        "resumes 1" => return resumes(1),
-        "resumes 2" => return resumes(2),
-        other => panic!("there is no scenario `{other}`"),
-    }
-    ExitCode::SUCCESS
+}
+
+#[scenario("pi")]
+fn pi() {
+    tasks::pi(2);
+}
+
+#[scenario("exit 3")]
+fn exit_with_code_3() -> ExitCode {
+    println!("said");
+    eprintln!("complained");
+    ExitCode::from(3)
+}
+
+#[scenario("abort")]
+fn abort() {
+    std::process::abort();
+}
+
+#[scenario("hungry")]
+fn hungry() {
+    tasks::eat();
+}
+
+#[scenario("limits")]
+fn limits() {
+    println!("limits: {}", tasks::limits());
+}
+
+#[scenario("persistent")]
+fn persistent() {
+    crate::persistent::run().expect("the example works");
+}
+
+#[scenario("resumes 1")]
+fn resumes_once() -> ExitCode {
+    resumes(1)
+}
+
+#[scenario("resumes 2")]
+fn resumes_twice() -> ExitCode {
+    resumes(2)
 }
 
 /// Runs a pool of two workers forever.
+#[scenario("ready")]
 fn ready() {
     let pool =
         Pool::builder().processes(2).meta(fiber::Meta::new().memory(64 << 20)).build().unwrap();
@@ -84,6 +107,7 @@ fn resumes(losses: u64) -> ExitCode {
 }
 
 /// Runs a durable task that ends when the program has got SIGTERM.
+#[scenario("durable")]
 fn durable() {
     static OPEN: OnceLock<Event> = OnceLock::new();
     let open = Event::new().unwrap();
@@ -110,6 +134,7 @@ fn durable() {
 }
 
 /// Prints the environment and arguments of the program and its workers.
+#[scenario("environment")]
 fn environment() {
     let see = || {
         format!(

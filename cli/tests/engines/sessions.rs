@@ -2,20 +2,11 @@
 
 use std::sync::RwLock;
 
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
 use crate::engine::{Engine, StartedSession, fiber, output, own_name, run};
-use crate::wait::wait_until;
-
-crate::tests![
-    a_session_is_shown_with_its_workers_and_their_restarts,
-    the_output_of_a_running_session_can_be_followed,
-    a_session_is_asked_what_it_does,
-    killing_a_session_ends_its_workers,
-    names_may_be_abbreviated_and_typing_errors_are_recognised,
-    leftovers_of_dead_sessions_are_removed,
-    cleaning_keeps_the_exit_code_of_an_attached_run,
-];
 
 /// Read-locked by tests that need ended sessions, write-locked by tests that clean.
 pub(crate) static NO_CLEANING: Lock = Lock(RwLock::new(()));
@@ -33,11 +24,13 @@ impl Lock {
     }
 }
 
-/// Returns the names of a session's running workers.
+/// Returns the containers or pods of a session's running workers.
 fn running(session: &serde_json::Value) -> Vec<String> {
     let workers = session["workers"].as_array().into_iter().flatten();
     let running = workers.filter(|worker| worker["state"] == "running");
-    running.filter_map(|worker| worker["name"].as_str().map(String::from)).collect()
+    let place =
+        |worker: &serde_json::Value| Some(worker["place"].as_str()?.split_once(' ')?.1.to_string());
+    running.filter_map(place).collect()
 }
 
 fn ready(engine: &'static dyn Engine) -> StartedSession {
@@ -46,13 +39,15 @@ fn ready(engine: &'static dyn Engine) -> StartedSession {
     started
 }
 
+#[trial]
 fn a_session_is_shown_with_its_workers_and_their_restarts(engine: &'static dyn Engine) {
     let started = ready(engine);
     let session = started.listed();
     assert_eq!(session["state"], "running");
-    let mut roles: Vec<_> = (0..2).map(|index| session["workers"][index]["role"].clone()).collect();
-    roles.sort_by_key(|role| role.to_string());
-    assert_eq!(roles, ["pool-1/worker-1", "pool-1/worker-2"]);
+    let mut names: Vec<_> = (0..2).map(|index| session["workers"][index]["name"].clone()).collect();
+    names.sort_by_key(|name| name.to_string());
+    assert_eq!(names, ["pool-1/worker-1", "pool-1/worker-2"]);
+    assert!(session["machine"].is_string() && session["workers"][0]["machine"].is_string());
     assert_eq!(session["workers"][0]["memory"], 64 << 20);
     assert_eq!(session["workers"][0]["restarts"], 0);
 
@@ -74,6 +69,7 @@ fn a_session_is_shown_with_its_workers_and_their_restarts(engine: &'static dyn E
     }
 }
 
+#[trial]
 fn the_output_of_a_running_session_can_be_followed(engine: &'static dyn Engine) {
     let started = StartedSession::new(engine, &[], "ready");
     let following = fiber(engine, &["logs", "--follow", &started.name]).start();
@@ -84,6 +80,7 @@ fn the_output_of_a_running_session_can_be_followed(engine: &'static dyn Engine) 
     following.end().code(0);
 }
 
+#[trial]
 fn a_session_is_asked_what_it_does(engine: &'static dyn Engine) {
     let started = ready(engine);
     let look = output(fiber(engine, &["top", "--json", &started.name]));
@@ -102,6 +99,35 @@ fn a_session_is_asked_what_it_does(engine: &'static dyn Engine) {
     assert!(table.contains("pool-1/worker-2") && table.contains("2/2"), "{table}");
 }
 
+#[trial]
+fn each_command_takes_the_name_of_a_host_and_of_a_process_in_it(engine: &'static dyn Engine) {
+    let started = StartedSession::new(engine, &["-e", "FIBER_PROCESSES_PER_JOB=2"], "ready");
+    let following = fiber(engine, &["logs", "--follow", &started.name]).start();
+    following.line("ready: 2");
+    let listed = started.listed();
+    assert_eq!(listed["workers"].as_array().map(Vec::len), Some(1), "{listed:#}");
+    assert_eq!(listed["workers"][0]["name"], "pool-1/host-1", "{listed:#}");
+    let [host, worker] =
+        ["host-1", "worker-1"].map(|name| format!("{}/pool-1/{name}", started.name));
+    for name in [&host, &worker] {
+        assert!(output(fiber(engine, &["stack", name])).contains("fiber-runtime"), "{name}");
+        output(fiber(engine, &["logs", name]));
+    }
+    let job = running(&listed).remove(0);
+    fiber(engine, &["kill", "--now", &worker])
+        .run()
+        .code(0)
+        .says(&[&format!("Killed pool-1/worker-1, a process of {}", started.name)]);
+    // Its neighbour goes on, in the same container or pod.
+    assert_eq!(running(&started.listed()), [&*job]);
+    fiber(engine, &["kill", "--now", &host]).run().code(0).says(&["Killed pool-1/host-1", &job]);
+    started.wait_until("another host has its workers", |session| {
+        let running = running(session);
+        running.len() == 1 && running[0] != job
+    });
+}
+
+#[trial]
 fn killing_a_session_ends_its_workers(engine: &'static dyn Engine) {
     let started = ready(engine);
     let units = engine.units_of(&started.name);
@@ -116,6 +142,7 @@ fn killing_a_session_ends_its_workers(engine: &'static dyn Engine) {
     assert!(started.listed().is_null());
 }
 
+#[trial]
 fn names_may_be_abbreviated_and_typing_errors_are_recognised(engine: &'static dyn Engine) {
     let started = StartedSession::new(engine, &[], "ready");
     let short = &started.name[..started.name.len() - 1];
@@ -124,11 +151,12 @@ fn names_may_be_abbreviated_and_typing_errors_are_recognised(engine: &'static dy
     for command in ["logs", "kill"] {
         let ending = fiber(engine, &[command, &slip]).run().code(1);
         let words =
-            format!("there is no session or worker `{slip}`: did you mean `{}`?", started.name);
+            format!("there is no session or process `{slip}`: did you mean `{}`?", started.name);
         assert!(ending.errors.contains(&words), "{}", ending.errors);
     }
 }
 
+#[trial]
 fn leftovers_of_dead_sessions_are_removed(engine: &'static dyn Engine) {
     let _alone = NO_CLEANING.write();
     let (ended, killed, lives) =
@@ -144,6 +172,7 @@ fn leftovers_of_dead_sessions_are_removed(engine: &'static dyn Engine) {
     assert_eq!(running(&lives.listed()).len(), 2);
 }
 
+#[trial]
 fn cleaning_keeps_the_exit_code_of_an_attached_run(engine: &'static dyn Engine) {
     let _alone = NO_CLEANING.write();
     let started = StartedSession::under(engine, &own_name("test"));

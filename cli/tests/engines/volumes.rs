@@ -4,21 +4,13 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
 use crate::engine::{Engine, TestVolume, fiber, run};
-use crate::wait::wait_until;
 
-crate::tests![
-    files_outlive_the_session,
-    a_volume_is_mounted_at_its_path,
-    files_are_copied_both_ways,
-    directories_are_copied_recursively,
-    files_are_copied_between_volumes,
-    a_failed_copy_is_explained_and_leaves_nothing,
-    an_interrupted_copy_leaves_nothing,
-];
-
+#[trial]
 fn files_outlive_the_session(engine: &'static dyn Engine) {
     let claim = TestVolume::new(engine);
     let again = || run(engine, &["-a", "-v", &claim.name], "persistent").run().code(0);
@@ -31,6 +23,7 @@ fn files_outlive_the_session(engine: &'static dyn Engine) {
         .says(&["this is run 2"]);
 }
 
+#[trial]
 fn a_volume_is_mounted_at_its_path(engine: &'static dyn Engine) {
     let (first, second) = (TestVolume::new(engine), TestVolume::new(engine));
     let volumes = [&*first.name, &second.at("/elsewhere:ro")];
@@ -49,6 +42,7 @@ fn copies(engine: &'static dyn Engine, source: &str, target: &str) {
     fiber(engine, &["cp", source, target]).run().code(0);
 }
 
+#[trial]
 fn files_are_copied_both_ways(engine: &'static dyn Engine) {
     let claim = TestVolume::new(engine);
     let host = tempfile::tempdir().expect("there is room");
@@ -70,6 +64,7 @@ fn files_are_copied_both_ways(engine: &'static dyn Engine) {
     assert!(engine.users_of(&claim.name).is_empty());
 }
 
+#[trial]
 fn directories_are_copied_recursively(engine: &'static dyn Engine) {
     let claim = TestVolume::new(engine);
     let host = tempfile::tempdir().expect("there is room");
@@ -93,6 +88,7 @@ fn directories_are_copied_recursively(engine: &'static dyn Engine) {
     assert_eq!(fs::read(path("all/out/deep/er/file")).expect("it is there"), b"content");
 }
 
+#[trial]
 fn files_are_copied_between_volumes(engine: &'static dyn Engine) {
     let (first, second) = (TestVolume::new(engine), TestVolume::new(engine));
     let host = tempfile::tempdir().expect("there is room");
@@ -105,6 +101,7 @@ fn files_are_copied_between_volumes(engine: &'static dyn Engine) {
     assert!(engine.users_of(&first.name).is_empty() && engine.users_of(&second.name).is_empty());
 }
 
+#[trial]
 fn a_failed_copy_is_explained_and_leaves_nothing(engine: &'static dyn Engine) {
     let claim = TestVolume::new(engine);
     let host = tempfile::tempdir().expect("there is room");
@@ -126,6 +123,7 @@ fn a_failed_copy_is_explained_and_leaves_nothing(engine: &'static dyn Engine) {
     fails(&path("file"), "fiber-test-no-such-volume:/", "fiber-test-no-such-volume");
 }
 
+#[trial]
 fn an_interrupted_copy_leaves_nothing(engine: &'static dyn Engine) {
     let claim = TestVolume::new(engine);
     let host = tempfile::tempdir().expect("there is room");

@@ -1,15 +1,16 @@
 //! The cluster, seen through Slurm's own commands, and the command under test on it.
 
-use std::path::Path;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use fiber_test_support::command;
+use fiber_test_support::program::{ProgramOutput, SCENARIO, Setup};
+use fiber_test_support::wait::wait_until;
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::command;
-use crate::program::{ProgramOutput, SCENARIO, Setup};
-use crate::wait::wait_until;
 
 /// The folder of all records.
 static STATE: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("there is room"));
@@ -38,11 +39,30 @@ pub(crate) fn fiber(arguments: &[&str]) -> Setup {
 
 /// Returns `fiber run` with this binary, which plays a scenario, on both cores of a node.
 pub(crate) fn run(options: &[&str], scenario: &str) -> Setup {
-    let own = std::env::current_exe().expect("this binary is somewhere").display().to_string();
+    let own = std::env::current_exe().expect("this binary is somewhere");
+    run_program(&own, options, scenario)
+}
+
+/// Works as [`run`], with a copy of this binary.
+pub(crate) fn run_program(program: &Path, options: &[&str], scenario: &str) -> Setup {
+    let program = program.display().to_string();
     let scenario = format!("{SCENARIO}={scenario}");
     // The job may outlive the command and its directories.
     let own_job = ["-e", "SCENARIO_MARK=job", "-e", "TMPDIR=/tmp", "--cpu", "2"];
-    fiber(&[&["run", "-e", &scenario], &own_job[..], options, &[&own]].concat())
+    fiber(&[&["run", "-e", &scenario], &own_job[..], options, &[&program]].concat())
+}
+
+/// Returns a folder with a `squeue` that runs `line` before the real one, which is `$real`, and the
+/// PATH in which it is the first.
+pub(crate) fn squeue_with(line: &str) -> (TempDir, String) {
+    let folder = TempDir::new().expect("there is room");
+    let real = command::output("sh", &["-c", "command -v squeue"], "").expect("it is in PATH");
+    let squeue = folder.path().join("squeue");
+    fs::write(&squeue, format!("#!/bin/sh\nreal={real}\n{line}\n")).expect("there is room");
+    fs::set_permissions(&squeue, Permissions::from_mode(0o755)).expect("it is there");
+    let path = std::env::var("PATH").expect("it is set");
+    let path = format!("{}:{path}", folder.path().display());
+    (folder, path)
 }
 
 /// Runs a command that must succeed, and returns its output.
@@ -63,34 +83,63 @@ pub(crate) fn job(name: &str) -> Option<String> {
     listed.lines().next().map(String::from)
 }
 
+/// Returns the files of this name in the folder of all records.
+pub(crate) fn found(pattern: &str) -> Vec<String> {
+    let state = STATE.path().display().to_string();
+    let found = command::output("find", &[&state, "-name", pattern], "");
+    found.expect("it can be searched").lines().map(String::from).collect()
+}
+
 /// A session that was started without `--attach`. Dropping this removes it.
 pub(crate) struct StartedSession {
     pub(crate) name: String,
     /// Keeps the working directory.
-    _started: Option<ProgramOutput>,
+    pub(crate) directory: Option<ProgramOutput>,
 }
 
 impl StartedSession {
     /// Returns the file of its output.
-    pub(crate) fn record(&self) -> String {
-        let state = STATE.path().display().to_string();
-        let pattern = format!("{}.*.out", self.name);
-        command::output("find", &[&state, "-name", &pattern], "").expect("it can be searched")
+    pub(crate) fn record(&self) -> PathBuf {
+        let files = self.files();
+        let output = files.iter().find(|file| file.ends_with(".out"));
+        PathBuf::from(output.expect("it has one"))
+    }
+
+    /// Returns all files of the session, and the folders of them.
+    pub(crate) fn files(&self) -> Vec<String> {
+        found(&format!("{}.*", self.name))
+    }
+
+    /// Returns all that it has printed.
+    pub(crate) fn output(&self) -> String {
+        fs::read_to_string(self.record()).expect("it can be read")
+    }
+
+    /// Lets a job start that was submitted with `--hold`.
+    pub(crate) fn release(&self) {
+        slurm("scontrol", &["release", &job(&self.name).expect("it is queued")]);
     }
 
     #[track_caller]
     pub(crate) fn new(options: &[&str], scenario: &str) -> StartedSession {
+        let own = std::env::current_exe().expect("this binary is somewhere");
+        StartedSession::of(&own, options, scenario)
+    }
+
+    /// Starts a session of a copy of this binary.
+    #[track_caller]
+    pub(crate) fn of(program: &Path, options: &[&str], scenario: &str) -> StartedSession {
         let mut session = StartedSession::under(own_name());
         let options = [&["--name", &session.name], options].concat();
-        let started = run(&options, scenario).run().code(0);
+        let started = run_program(program, &options, scenario).run().code(0);
         assert_eq!(started.out, format!("Created job: {}", session.name));
-        session._started = Some(started);
+        session.directory = Some(started);
         session
     }
 
     /// Guards the session of this name.
     pub(crate) fn under(name: String) -> StartedSession {
-        StartedSession { name, _started: None }
+        StartedSession { name, directory: None }
     }
 
     /// Returns the session's entry of `fiber ps --json`; `Null` if there is none.

@@ -2,15 +2,10 @@
 
 use std::os::unix::fs::symlink;
 
-use crate::cluster::{StartedSession, fiber, run, slurm};
-use crate::program::Setup;
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
 
-crate::tests![
-    no_commands_of_slurm,
-    requests_that_the_cluster_does_not_have,
-    options_of_other_backends,
-    a_name_that_is_taken,
-];
+use crate::cluster::{StartedSession, fiber, run, slurm};
 
 #[track_caller]
 fn fails(setup: Setup, code: i32, words: &[&str]) {
@@ -21,6 +16,7 @@ fn fails(setup: Setup, code: i32, words: &[&str]) {
     }
 }
 
+#[trial]
 fn no_commands_of_slurm() {
     let words = ["there is no command `scontrol` in PATH", "module load slurm"];
     // Tests start the command by `env`.
@@ -32,6 +28,7 @@ fn no_commands_of_slurm() {
     fails(down, 1, &["Slurm can't be used"]);
 }
 
+#[trial]
 fn requests_that_the_cluster_does_not_have() {
     let refused = |options: &[&str], words: &[&str]| {
         fails(fiber(&[&["run"], options, &["/bin/true"]].concat()), 125, words);
@@ -52,6 +49,7 @@ fn requests_that_the_cluster_does_not_have() {
     assert!(!queued.lines().any(|command| command.contains("/bin/true")), "{queued}");
 }
 
+#[trial]
 fn options_of_other_backends() {
     fails(fiber(&["run", "--image", "x", "y"]), 125, &["--image is for containers"]);
     fails(fiber(&["run", "-v", "x", "/bin/true"]), 125, &["--volume is for containers"]);
@@ -61,6 +59,7 @@ fn options_of_other_backends() {
     fails(fiber(&["run", "/no/such/program"]), 127, &["there is no program"]);
 }
 
+#[trial]
 fn a_name_that_is_taken() {
     let started = StartedSession::new(&["--slurm=--begin=now+1hour"], "ready");
     let words = [&format!("a job `{}` exists already", started.name), "fiber kill"];

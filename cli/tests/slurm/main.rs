@@ -5,54 +5,43 @@
 //! that.
 
 mod cluster;
-#[path = "../../../tests/programs/command.rs"]
-mod command;
 mod input;
-#[path = "../../../tests/programs/program.rs"]
-#[allow(dead_code)]
-mod program;
 mod runs;
 mod scenarios;
 mod sessions;
-#[path = "../../../tests/programs/wait.rs"]
-#[allow(dead_code)]
-mod wait;
 
 use std::process::ExitCode;
+use std::sync::{PoisonError, RwLock};
 
+use fiber_test_support::{Test, is_asked, run_scenario, tests};
 use libtest_mimic::{Arguments, Trial};
 
+/// The test that removes all sessions that have ended runs alone.
+static ENDED: RwLock<()> = RwLock::new(());
+
 fn main() -> ExitCode {
-    if let Ok(scenario) = std::env::var(program::SCENARIO) {
-        return scenarios::run(&scenario);
-    }
-    let named = std::env::var("TEST_BACKENDS").unwrap_or_default();
-    let asked = named.split(',').any(|name| name.trim() == "slurm");
+    run_scenario(scenarios::init).unwrap_or_else(run_all)
+}
+
+fn run_all() -> ExitCode {
+    let asked = is_asked("slurm");
     if asked {
         cluster::must_answer();
     } else {
         eprintln!("SKIPPED: the command on Slurm; TEST_BACKENDS=slurm asks for it");
     }
-    let topics = [("input", input::TESTS), ("runs", runs::TESTS), ("sessions", sessions::TESTS)];
-    let trials = topics.into_iter().flat_map(|(topic, tests)| {
-        tests.iter().map(move |(name, test)| {
-            let run = move || {
-                test();
-                Ok(())
-            };
-            Trial::test(format!("{topic}::{name}"), run).with_ignored_flag(!asked)
-        })
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
-}
-
-/// The tests of a topic by name.
-type Tests = &'static [(&'static str, fn())];
-
-/// Lists the tests of a topic.
-macro_rules! tests {
-    ($($test:ident),+ $(,)?) => {
-        pub(crate) const TESTS: $crate::Tests = &[$((stringify!($test), $test)),+];
+    let trial = |test: &'static Test| {
+        let removes_ended = test.name().contains("leftovers_removed");
+        let run = move || {
+            let _alone =
+                removes_ended.then(|| ENDED.write().unwrap_or_else(PoisonError::into_inner));
+            let _beside =
+                (!removes_ended).then(|| ENDED.read().unwrap_or_else(PoisonError::into_inner));
+            test.run();
+            Ok(())
+        };
+        Trial::test(test.path(), run).with_ignored_flag(!asked)
     };
+    let trials = tests().into_iter().map(trial).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
-use tests;

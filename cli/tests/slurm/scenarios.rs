@@ -4,37 +4,62 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use fiber::Pool;
+use fiber_test_support::scenario;
 
-pub(crate) fn run(name: &str) -> ExitCode {
+pub(crate) fn init() {
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(200);
         config.heartbeat_timeout = Duration::from_secs(5);
     });
-    match name {
-        "ready" => ready(),
-        "cores" => {
-            let pool = Pool::builder().build().unwrap();
-            pool.wait_until_ready().wait().unwrap();
-            println!("workers: {}", pool.ready());
-            ExitCode::SUCCESS
-        }
-        "exit 3" => {
-            println!("said in {}", std::env::current_dir().expect("there is one").display());
-            println!("given: {:?}", std::env::var("GIVEN"));
-            println!("arguments: {:?}", std::env::args().skip(1).collect::<Vec<_>>());
-            eprintln!("complained");
-            ExitCode::from(3)
-        }
-        "restarts" => {
-            println!("start {}", std::env::var("SLURM_RESTART_COUNT").unwrap_or("0".into()));
-            ExitCode::from(7)
-        }
-        "abort" => std::process::abort(),
-        other => panic!("there is no scenario `{other}`"),
-    }
+}
+
+#[scenario("cores")]
+fn cores() {
+    let pool = Pool::builder().build().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    println!("workers: {}", pool.ready());
+}
+
+#[scenario("exit 0")]
+fn exit_with_code_0() {
+    report();
+}
+
+#[scenario("exit 3")]
+fn exit_with_code_3() -> ExitCode {
+    report();
+    ExitCode::from(3)
+}
+
+fn report() {
+    println!("said in {}", std::env::current_dir().expect("there is one").display());
+    println!("given: {:?}", std::env::var("GIVEN"));
+    println!("arguments: {:?}", std::env::args().skip(1).collect::<Vec<_>>());
+    eprintln!("complained");
+}
+
+#[scenario("speak")]
+fn speak() {
+    let say = |(): ()| println!("a worker speaks");
+    let pool = Pool::builder().initializer(say, ()).build().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    // A worker that is killed may not have said all.
+    pool.stop().wait().unwrap();
+}
+
+#[scenario("restarts")]
+fn restarts() -> ExitCode {
+    println!("start {}", std::env::var("SLURM_RESTART_COUNT").unwrap_or("0".into()));
+    ExitCode::from(7)
+}
+
+#[scenario("abort")]
+fn abort() {
+    std::process::abort();
 }
 
 /// Runs a pool of two workers forever.
+#[scenario("ready")]
 fn ready() -> ! {
     let pool = Pool::builder().processes(2).build().unwrap();
     pool.wait_until_ready().wait().unwrap();

@@ -1,22 +1,18 @@
 //! Commands on sessions that run or have ended.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::path::Path;
 
+use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::cluster::{StartedSession, fiber, job, output};
-use crate::command;
-use crate::wait::wait_until;
+use crate::cluster::{
+    StartedSession, fiber, job, output, own_name, run_program, slurm, squeue_with,
+};
 
-crate::tests![
-    a_session_is_seen_followed_asked_and_killed,
-    ends_are_waited_for_and_leftovers_removed,
-    a_session_whose_record_is_gone_is_waited_for,
-    a_session_that_waits_says_why,
-];
-
+#[trial]
 fn a_session_is_seen_followed_asked_and_killed() {
     let started = StartedSession::new(&[], "ready");
     let following = fiber(&["logs", "--follow", &started.name]).start();
@@ -25,12 +21,21 @@ fn a_session_is_seen_followed_asked_and_killed() {
     let listed = started.listed();
     assert_eq!((&listed["state"], &listed["restarts"]), (&"running".into(), &0.into()));
     // The job has one step, the host of its node. Another one takes its place.
-    let host = |session: &Value| session["workers"][0]["name"].as_str().map(String::from);
-    let first = host(&listed).expect("it has a host");
-    assert!(first.starts_with(&format!("{}.", job(&started.name).expect("it has a job"))));
-    fiber(&["kill", "--now", &first]).run().code(0).says(&[&first, &started.name]);
+    let host = |session: &Value| session["workers"][0].clone();
+    let step = |session: &Value| host(session)["place"].as_str().map(String::from);
+    let first = step(&listed).expect("it has a host");
+    let id = job(&started.name).expect("it has a job");
+    assert!(first.starts_with(&format!("step {id}.")), "{first}");
+    let machine = listed["machine"].as_str().expect("it has a node");
+    let name = format!("host-{machine}");
+    assert_eq!(
+        (&host(&listed)["name"], &host(&listed)["machine"]),
+        (&name.as_str().into(), &machine.into())
+    );
+    let whole = format!("{}/{name}", started.name);
+    fiber(&["kill", "--now", &whole]).run().code(0).says(&[&name, &first, &started.name]);
     started
-        .wait_until("it was replaced", |session| host(session).is_some_and(|host| host != first));
+        .wait_until("it was replaced", |session| step(session).is_some_and(|step| step != first));
     wait_until("its workers are ready", || {
         output(fiber(&["top", "--once", &started.name])).contains("2/2")
     });
@@ -63,6 +68,64 @@ fn a_session_is_seen_followed_asked_and_killed() {
     assert_eq!(job(&started.name), None);
 }
 
+/// All nodes of these tests are this machine, so the head is one of its programs, too.
+#[trial]
+fn a_head_on_this_machine_is_listed_once() {
+    let started = StartedSession::new(&[], "ready");
+    let ready = fiber(&["logs", "--follow", &started.name]).start();
+    ready.line("ready: 2");
+    let look: Value = serde_json::from_str(&output(fiber(&["top", "--json", &started.name])))
+        .expect("it is JSON");
+    let head = look["sessions"][0]["processes"][0]["pid"].as_u64().expect("it has a pid");
+    let listed: Value =
+        serde_json::from_str(&output(fiber(&["ps", "--json"]))).expect("it is JSON");
+    let listed = listed.as_array().expect("it is a list").iter();
+    let names: Vec<&Value> = listed.map(|session| &session["name"]).collect();
+    let (own, twin) = (Value::from(started.name.as_str()), Value::from(format!("pid {head}")));
+    assert!(names.contains(&&own) && !names.contains(&&twin), "{names:?}");
+}
+
+#[trial]
+fn each_command_takes_the_name_of_a_host_and_of_a_process_in_it() {
+    let started = StartedSession::new(&[], "ready");
+    fiber(&["logs", "--follow", &started.name]).start().line("ready: 2");
+    let listed = started.listed();
+    let host = listed["workers"][0]["name"].as_str().expect("it has a host").to_string();
+    let place = listed["workers"][0]["place"].as_str().expect("it has a step").to_string();
+    let table = output(fiber(&["ps", "--backend", "slurm"]));
+    for word in ["MACHINE", "PLACE", &host, &place] {
+        assert!(table.contains(word), "`{word}` is missing in:\n{table}");
+    }
+    let own = |name: &str| format!("{}/{name}", started.name);
+    let step = place.trim_start_matches("step ").to_string();
+    // Hosts of other sessions on this node have the name, too.
+    for name in [own(&host), step] {
+        assert!(output(fiber(&["stack", &name])).contains("fiber-runtime"), "{name}");
+        let output = output(fiber(&["logs", &name]));
+        assert!(output.contains("a worker speaks"), "{name}: {output}");
+    }
+    for command in ["attach", "wait"] {
+        let refused = fiber(&[command, &own(&host)]).run().code(1);
+        let said = format!("{host} is a process of {}", started.name);
+        assert!(refused.errors.contains(&said), "{}", refused.errors);
+    }
+    let (worker, pid) = (own("pool-1/worker-1"), || {
+        let look = output(fiber(&["top", "--json", &started.name]));
+        let look: Value = serde_json::from_str(&look).expect("it is JSON");
+        let all = look["sessions"][0]["processes"].as_array().expect("it is a list").clone();
+        all.into_iter().find(|one| one["name"] == "pool-1/worker-1").map(|one| one["pid"].clone())
+    });
+    assert!(output(fiber(&["stack", &worker])).contains("fiber-runtime"));
+    output(fiber(&["logs", &worker]));
+    let first = pid().expect("it runs");
+    let said = format!("Killed pool-1/worker-1, a process of {}", started.name);
+    fiber(&["kill", "--now", &worker]).run().code(0).says(&[&said]);
+    wait_until("its successor runs", || pid().is_some_and(|pid| pid.is_u64() && pid != first));
+    // Its host is still there.
+    assert_eq!(started.listed()["workers"][0]["place"], place.as_str());
+}
+
+#[trial]
 fn ends_are_waited_for_and_leftovers_removed() {
     let (ended, killed, lives) = (
         StartedSession::new(&[], "exit 3"),
@@ -89,21 +152,73 @@ fn ends_are_waited_for_and_leftovers_removed() {
     assert_ne!(job(&lives.name), None);
 }
 
+#[trial]
+fn an_exit_code_is_known_when_slurm_has_forgotten_the_job() {
+    let (fails, succeeds) =
+        (StartedSession::new(&[], "exit 3"), StartedSession::new(&[], "exit 0"));
+    fiber(&["wait", &succeeds.name, &fails.name]).run().code(3);
+    let hidden = format!("$real \"$@\" | grep -v -e {} -e {}; true", fails.name, succeeds.name);
+    let (_folder, path) = squeue_with(&hidden);
+    let late = |arguments: &[&str]| fiber(arguments).env("PATH", &path);
+    let listed: Value = serde_json::from_str(&output(late(&["ps", "--json"]))).expect("it is JSON");
+    for (session, code) in [(&fails, 3), (&succeeds, 0)] {
+        let sessions = listed.as_array().expect("it is a list");
+        let shown = sessions.iter().find(|shown| shown["name"] == session.name.as_str());
+        let shown = shown.expect("its output is left");
+        assert_eq!((&shown["state"], &shown["exit_code"]), (&"ended".into(), &code.into()));
+        assert!(
+            shown["place"].as_str().is_some_and(|place| place.starts_with("job ")),
+            "{shown:#}"
+        );
+        late(&["wait", &session.name]).run().code(code);
+        let name = &session.name;
+        late(&["attach", "--from-start", name]).run().code(code).says(&["said in"]);
+        late(&["logs", name]).run().code(0).says(&["said in"]);
+        late(&["kill", name]).run().code(0);
+        assert_eq!(session.files(), [""; 0]);
+    }
+}
+
+#[trial]
+fn signals_reach_the_head_as_slurm_sends_them() {
+    let started = StartedSession::under(own_name());
+    let program = "for name in HUP INT USR1 USR2 TERM; do trap \"echo got $name\" $name; done; \
+                   echo ready; while :; do sleep 0.1; done";
+    output(
+        run_program(Path::new("/bin/sh"), &["--name", &started.name], "").args(&["-c", program]),
+    );
+    let following = fiber(&["logs", "--follow", &started.name]).start();
+    following.line("ready");
+    let job = job(&started.name).expect("it has a job");
+    let send = |options: &[&str]| slurm("scancel", &[options, &[&job]].concat());
+    // To the batch script alone.
+    for name in ["USR1", "INT", "TERM"] {
+        send(&["--batch", &format!("--signal={name}")]);
+        following.line(&format!("got {name}"));
+    }
+    // To all processes, and that is once for each. A second one would come before the next.
+    send(&["--full", "--signal=USR2"]);
+    following.line("got USR2");
+    send(&["--batch", "--signal=HUP"]);
+    following.line("got HUP");
+    // As at the time limit, and when it is preempted.
+    send(&[]);
+    following.line("got TERM");
+    following.end();
+    let printed = started.output();
+    let count = |name: &str| printed.matches(&format!("got {name}\n")).count();
+    assert_eq!(["USR1", "INT", "USR2", "HUP", "TERM"].map(count), [1, 1, 1, 1, 2], "{printed}");
+}
+
+#[trial]
 fn a_session_whose_record_is_gone_is_waited_for() {
     let started = StartedSession::new(&[], "ready");
     let ready = fiber(&["logs", "--follow", &started.name]).start();
     ready.line("ready: 2");
     // Counts the questions about jobs.
-    let folder = tempfile::tempdir().expect("there is room");
-    let (asked, squeue) = (folder.path().join("asked"), folder.path().join("squeue"));
-    let real = command::output("sh", &["-c", "command -v squeue"], "").expect("it is in PATH");
-    let script = format!("#!/bin/sh\necho >>{}\nexec {real} \"$@\"\n", asked.display());
-    fs::write(&squeue, script).expect("there is room");
-    fs::set_permissions(&squeue, Permissions::from_mode(0o755)).expect("it is there");
-    let path = std::env::var("PATH").expect("it is set");
-    let waiting = fiber(&["wait", &started.name])
-        .env("PATH", format!("{}:{path}", folder.path().display()))
-        .start();
+    let (folder, path) = squeue_with("echo >>$(dirname \"$0\")/asked; exec $real \"$@\"");
+    let asked = folder.path().join("asked");
+    let waiting = fiber(&["wait", &started.name]).env("PATH", path).start();
     wait_until("the session was found, and looked at once more", || {
         fs::read(&asked).is_ok_and(|asked| asked.len() >= 4)
     });
@@ -116,6 +231,7 @@ fn a_session_whose_record_is_gone_is_waited_for() {
     ready.end();
 }
 
+#[trial]
 fn a_session_that_waits_says_why() {
     let started = StartedSession::new(&["--slurm=--begin=now+1hour"], "ready");
     let waits = started.wait_until("its reason", |session| !session["detail"].is_null());

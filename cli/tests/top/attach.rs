@@ -1,14 +1,12 @@
 //! `fiber attach` and `fiber run --restarts` in a terminal, as a person uses them.
 
+use fiber_test_support::trial;
+
 use crate::screen::is_restored;
 use crate::start;
 use crate::terminal::Terminal;
 
-crate::tests![
-    a_person_follows_a_program_of_this_host_and_detaches,
-    ctrl_c_ends_a_program_with_restarts_for_good,
-];
-
+#[trial]
 fn a_person_follows_a_program_of_this_host_and_detaches() {
     let program = start();
     let pid = program.pid();
@@ -31,6 +29,7 @@ fn a_person_follows_a_program_of_this_host_and_detaches() {
     terminal.wait_for("left with 1");
 }
 
+#[trial]
 fn ctrl_c_ends_a_program_with_restarts_for_good() {
     let terminal = Terminal::open(100, 24, &[("SCENARIO", "busy")]);
     let own = std::env::current_exe().expect("this binary is somewhere");

@@ -6,9 +6,6 @@
 
 mod attach;
 mod pipes;
-#[path = "../../../tests/programs/program.rs"]
-#[allow(dead_code)]
-mod program;
 mod restarts;
 mod screen;
 mod terminal;
@@ -16,54 +13,44 @@ mod terminal;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use fiber::Pool;
-use libtest_mimic::{Arguments, Trial};
-
-use self::program::{Program, SCENARIO, Setup};
+use fiber::{Pool, Queue};
+use fiber_test_support::program::{Program, SCENARIO, Setup};
+use fiber_test_support::{Test, run_scenario, run_tests, scenario};
 
 fn main() -> ExitCode {
     // The command starts this program as a bridge to its inspector, too.
     fiber::init_with(|config| config.heartbeat = Duration::from_millis(200));
-    match std::env::var(SCENARIO).as_deref() {
-        Err(_) => {}
-        Ok("busy") => return busy(),
-        Ok("lost twice") => return restarts::lost_twice(),
-        Ok(other) => panic!("there is no scenario `{other}`"),
-    }
-    let has_tmux = Command::new("tmux").arg("-V").output().is_ok();
-    if !has_tmux {
-        eprintln!("SKIPPED: the screen; Debian's package tmux has the terminal for it");
-    }
-    let trial = |(name, test): &(&'static str, fn()), ignored| {
-        let test = *test;
-        let run = move || {
-            test();
-            Ok(())
-        };
-        Trial::test(*name, run).with_ignored_flag(ignored)
-    };
-    let pipes = pipes::TESTS.iter().chain(restarts::TESTS).map(|test| trial(test, false));
-    let screens = screen::TESTS.iter().chain(attach::TESTS);
-    let screen = screens.map(|test| trial(test, !has_tmux));
-    libtest_mimic::run(&Arguments::from_args(), pipes.chain(screen).collect()).exit_code()
+    run_scenario(|| {}).unwrap_or_else(|| {
+        let has_tmux = Command::new("tmux").arg("-V").output().is_ok();
+        if !has_tmux {
+            eprintln!("SKIPPED: the screen; Debian's package tmux has the terminal for it");
+        }
+        run_tests(|test| !has_tmux && ["attach", "screen"].contains(&test.topic()))
+    })
 }
-
-/// Lists tests by name.
-macro_rules! tests {
-    ($($test:ident),+ $(,)?) => {
-        pub(crate) const TESTS: &[(&str, fn())] = &[$((stringify!($test), $test)),+];
-    };
-}
-use tests;
 
 /// Runs a pool of three workers: one spins, the others have short tasks until the program ends.
-fn busy() -> ExitCode {
+#[scenario("busy")]
+fn busy() -> ! {
     let pool = Pool::builder().name("squares").processes(3).build().expect("it starts");
     pool.wait_until_ready().wait().expect("its workers start");
     let _spinning = pool.apply(spin, ());
     println!("ready");
     loop {
         pool.map(square, 0..100).wait().expect("no task fails");
+    }
+}
+
+/// Puts more into a queue than the memory of values has room for.
+#[scenario("spilling")]
+fn spilling() -> ! {
+    let queue = Queue::builder().name("jobs").build().expect("it is made");
+    for _ in 0..20 {
+        queue.put(vec![7_u8; 1 << 20]).wait().expect("an unbounded queue takes it");
+    }
+    println!("ready");
+    loop {
+        std::thread::park();
     }
 }
 

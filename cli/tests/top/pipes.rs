@@ -4,24 +4,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::trial;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::program::Program;
 use crate::{fiber, own_name, start};
-
-crate::tests![
-    a_local_session_is_listed_with_its_processes,
-    one_look_has_the_figures_of_the_session,
-    looks_at_an_interval_end_with_the_session,
-    a_name_of_two_sessions_names_both,
-    a_stopped_head_is_named_and_does_not_hang_the_command,
-    the_stack_of_a_busy_worker_names_its_function,
-    a_profile_is_a_flame_graph_of_the_busy_function,
-    the_last_output_of_a_worker_is_known,
-    a_worker_and_a_session_can_be_killed,
-    the_program_itself_is_the_bridge_to_its_inspector,
-];
 
 /// Runs the command, and returns its exit code, output and errors.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -69,6 +57,7 @@ fn spinner(program: &Program) -> String {
     format!("{}/squares/{}", program.pid(), busy.unwrap()["name"].as_str().unwrap())
 }
 
+#[trial]
 fn a_local_session_is_listed_with_its_processes() {
     let program = start();
     let own = |listed: &Value| -> Value {
@@ -81,18 +70,20 @@ fn a_local_session_is_listed_with_its_processes() {
             .unwrap_or_default()
     };
     let session = own(&serde_json::from_str(&out(&["ps", "--json"])).unwrap());
-    assert_eq!(session["role"], own_name().as_str());
+    assert_eq!(session["program"], own_name().as_str());
     assert_eq!((session["state"].as_str(), session["parent"].as_str()), (Some("running"), None));
-    let mut roles: Vec<&str> =
-        (0..3).map(|index| session["workers"][index]["role"].as_str().unwrap()).collect();
-    roles.sort_unstable();
-    assert_eq!(roles, ["squares/worker-1", "squares/worker-2", "squares/worker-3"]);
+    let mut names: Vec<&str> =
+        (0..3).map(|index| session["workers"][index]["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["squares/worker-1", "squares/worker-2", "squares/worker-3"]);
     let table = out(&["ps"]);
-    for word in ["NAME", "└ pid", "squares/worker-2", "MiB", &format!("pid {}", program.pid())] {
+    for word in ["NAME", "MACHINE", "└ squares/worker-2", "MiB", &format!("pid {}", program.pid())]
+    {
         assert!(table.contains(word), "`{word}` is missing in:\n{table}");
     }
 }
 
+#[trial]
 fn one_look_has_the_figures_of_the_session() {
     let program = start();
     look_until(&program, "a task runs for long", |session| {
@@ -104,6 +95,25 @@ fn one_look_has_the_figures_of_the_session() {
     }
 }
 
+#[trial]
+fn a_program_whose_queue_spills_is_named() {
+    let program = Setup::new("spilling").env("FIBER_VALUE_MEMORY", "1MiB").start();
+    program.line("ready");
+    let mut text = String::new();
+    // The head's figures may be as old as a heartbeat.
+    program.wait_until("the file", || {
+        text = out(&["top", "--once", &pid(&program)]);
+        text.contains("in a file")
+    });
+    let warning =
+        format!("values of {}: 1.0M of 1.0M, 19.0M in a file, 20.0M in queue jobs\n", own_name());
+    assert!(text.contains(&warning), "{text}");
+    let row = text.lines().find(|line| line.trim_start().starts_with("queue jobs"));
+    let words: Vec<&str> = row.unwrap_or_default().split_whitespace().skip(2).collect();
+    assert_eq!(words, ["20", "20.0M", "0", "0", "20", "0"], "{text}");
+}
+
+#[trial]
 fn looks_at_an_interval_end_with_the_session() {
     let program = start();
     let mut command = fiber(&["top", "--json", "--interval", "100ms", &pid(&program)]);
@@ -117,6 +127,7 @@ fn looks_at_an_interval_end_with_the_session() {
     assert!(looking.wait().unwrap().success());
 }
 
+#[trial]
 fn a_name_of_two_sessions_names_both() {
     let (one, other) = (start(), start());
     let (code, _, errors) = run(&["top", "--once", &own_name()]);
@@ -127,6 +138,7 @@ fn a_name_of_two_sessions_names_both() {
     }
 }
 
+#[trial]
 fn a_stopped_head_is_named_and_does_not_hang_the_command() {
     let program = start();
     program.signal(Signal::STOP);
@@ -145,15 +157,20 @@ fn a_stopped_head_is_named_and_does_not_hang_the_command() {
     });
 }
 
+#[trial]
 fn the_stack_of_a_busy_worker_names_its_function() {
     let program = start();
     let stack = out(&["stack", &spinner(&program)]);
     assert!(stack.contains("spin") && stack.contains("thread"), "{stack}");
+    // Idle threads may be counted only: `--all` shows each.
+    let all = out(&["stack", "--all", &spinner(&program)]);
+    assert!(all.contains("`fiber-runtime`: ") && all.contains("fiber_actors::"), "{all}");
     // A session means its head.
     let head = out(&["stack", &pid(&program)]);
     assert!(head.contains(&format!("process {}", program.pid())), "{head}");
 }
 
+#[trial]
 fn a_profile_is_a_flame_graph_of_the_busy_function() {
     let program = start();
     let directory = tempfile::tempdir().unwrap();
@@ -165,15 +182,18 @@ fn a_profile_is_a_flame_graph_of_the_busy_function() {
     let picture = std::fs::read_to_string(&svg).unwrap();
     assert!(picture.contains("<svg") && picture.contains("spin"), "{picture}");
     let folded = file("busy.folded");
-    out(&["profile", "--seconds", "0.3", "-o", &folded, &worker]);
+    let (code, _, said) = run(&["profile", "--seconds", "0.3", "-o", &folded, &worker]);
+    assert!(code == Some(0) && said.contains(" % of 0.3 s"), "{said}");
     let stacks = std::fs::read_to_string(&folded).unwrap();
     assert!(stacks.lines().any(|line| line.contains("spin")), "{stacks}");
+    assert!(!stacks.contains("fiber-runtime"), "{stacks}");
     let piped = out(&["profile", "--seconds", "0.3", "-o", "-", &worker]);
     assert!(piped.contains("<svg"), "{piped}");
     let (code, _, errors) = run(&["profile", "-o", "/no/such/directory/x.svg", &worker]);
     assert!(code == Some(1) && errors.contains("/no/such/directory"), "{errors}");
 }
 
+#[trial]
 fn the_last_output_of_a_worker_is_known() {
     let program = start();
     let worker = spinner(&program);
@@ -184,6 +204,7 @@ fn the_last_output_of_a_worker_is_known() {
     assert!(code == Some(1) && errors.contains("`log_dir`"), "{errors}");
 }
 
+#[trial]
 fn a_worker_and_a_session_can_be_killed() {
     let program = start();
     let worker = spinner(&program);
@@ -199,12 +220,57 @@ fn a_worker_and_a_session_can_be_killed() {
     program.end();
 }
 
+#[trial]
+fn each_command_takes_the_name_of_a_host_and_of_a_process_in_it() {
+    let program = Setup::new("busy").env("FIBER_PROCESSES_PER_JOB", "3").start();
+    program.line("ready");
+    let own = |name: &str| format!("{}/{name}", program.pid());
+    let listed = || -> Value {
+        let listed: Value = serde_json::from_str(&out(&["ps", "--json"])).unwrap();
+        let name = format!("pid {}", program.pid());
+        let mut sessions = listed.as_array().unwrap().iter();
+        sessions.find(|session| session["name"] == name.as_str()).cloned().unwrap_or_default()
+    };
+    let process = |name: &str| -> Value {
+        let session = listed();
+        let mut all = session["workers"].as_array().unwrap().iter();
+        all.find(|process| process["name"] == name).cloned().unwrap_or_default()
+    };
+    let (host, worker) = (process("squares/host-1"), process("squares/worker-2"));
+    let place = worker["place"].as_str().unwrap();
+    assert!(place.ends_with(" in squares/host-1"), "{place}");
+    assert_eq!(host["parent"], format!("pid {}", program.pid()).as_str());
+    assert_eq!((&host["machine"], host["machine"].is_string()), (&worker["machine"], true));
+    for name in ["squares/host-1", "squares/worker-2"].map(own) {
+        assert!(out(&["stack", &name]).contains("fiber-runtime"), "{name}");
+        out(&["logs", &name]);
+        for command in ["attach", "wait"] {
+            let (code, _, errors) = run(&[command, &name]);
+            assert!(code == Some(1) && errors.contains("is a process of pid"), "{errors}");
+        }
+    }
+    let said = out(&["kill", "--now", &own("squares/worker-2")]);
+    assert!(said.contains("Killed squares/worker-2 (pid"), "{said}");
+    program.wait_until("its successor is in the host", || {
+        let successor = process("squares/worker-2");
+        successor["state"] == "running" && successor["place"] != worker["place"]
+    });
+    assert_eq!(process("squares/host-1")["place"], host["place"]);
+    let said = out(&["kill", "--now", &own("squares/host-1")]);
+    assert!(said.contains("Killed squares/host-1 (pid"), "{said}");
+    program.wait_until("another host has its workers", || {
+        let place = process("squares/worker-2")["place"].as_str().map(String::from);
+        place.is_some_and(|place| place.ends_with(" in squares/host-2"))
+    });
+}
+
+#[trial]
 fn the_program_itself_is_the_bridge_to_its_inspector() {
     let _program = start();
     let own = std::env::current_exe().unwrap();
     let mut bridge = std::process::Command::new(own)
         .arg("--fiber-inspect")
-        .env_remove(crate::program::SCENARIO)
+        .env_remove(fiber_test_support::program::SCENARIO)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -3,19 +3,15 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use fiber_test_support::program::{Program, Setup, pid};
+use fiber_test_support::{scenario, trial};
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::program::{Program, Setup, pid};
 use crate::{fiber, start};
 
-crate::tests![
-    a_program_that_was_lost_is_started_again,
-    signals_end_the_program_for_good,
-    waiting_for_a_program_of_this_host_ends_with_it,
-];
-
 /// Is killed, then to be continued, and then ends with the exit code 3.
-pub(crate) fn lost_twice() -> ExitCode {
+#[scenario("lost twice")]
+fn lost_twice() -> ExitCode {
     let report = fiber::stats().expect("it is the head").report;
     match report.processes[0].restarts {
         0 => {
@@ -40,6 +36,7 @@ fn run(restarts: &str, scenario: &str) -> Setup {
     setup.args(&["run", "--restarts", restarts, &own])
 }
 
+#[trial]
 fn a_program_that_was_lost_is_started_again() {
     let ending = run("5", "lost twice").run().code(3);
     let ending = ending.says(&["the first start", "the second start", "the third start"]);
@@ -50,6 +47,7 @@ fn a_program_that_was_lost_is_started_again() {
     assert!(!ending.out.contains("the third start"), "{}", ending.out);
 }
 
+#[trial]
 fn signals_end_the_program_for_good() {
     for signal in [Signal::TERM, Signal::INT] {
         let running: Program = run("5", "busy").start();
@@ -60,6 +58,7 @@ fn signals_end_the_program_for_good() {
     }
 }
 
+#[trial]
 fn waiting_for_a_program_of_this_host_ends_with_it() {
     let program = start();
     let name = program.pid().to_string();

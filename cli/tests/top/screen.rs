@@ -1,20 +1,11 @@
 //! `fiber top` in a terminal, as a person uses it.
 
+use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::trial;
 use rustix::process::Signal;
 
-use crate::program::Program;
 use crate::start;
 use crate::terminal::Terminal;
-
-crate::tests![
-    a_person_finds_the_stack_of_a_slow_task,
-    the_terminal_is_restored_when_the_session_ends,
-    ctrl_c_and_a_signal_restore_the_terminal,
-    a_smaller_terminal_says_so_until_it_grows,
-    without_color_and_unicode_the_screen_is_plain,
-    a_stopped_head_is_told_and_comes_back,
-    sessions_are_listed_and_filtered,
-];
 
 fn command(program: &Program) -> String {
     format!("{} top --interval 200ms {}", env!("CARGO_BIN_EXE_fiber"), program.pid())
@@ -40,6 +31,7 @@ pub(crate) fn is_restored(terminal: &Terminal) {
     terminal.wait_until("canonical input", |screen| screen.lines().any(|line| line == " icanon"));
 }
 
+#[trial]
 fn a_person_finds_the_stack_of_a_slow_task() {
     let program = start();
     let terminal = watch(&program, &[]);
@@ -60,7 +52,9 @@ fn a_person_finds_the_stack_of_a_slow_task() {
     terminal.wait_for("spin");
     terminal.press("Escape");
     terminal.wait_for("last output");
+    // Escape and another key in one read are a key with Alt.
     terminal.press("Escape");
+    terminal.wait_for("Pools 1");
     terminal.press("Tab");
     terminal.wait_for("P99");
     terminal.press("?");
@@ -70,6 +64,7 @@ fn a_person_finds_the_stack_of_a_slow_task() {
     is_restored(&terminal);
 }
 
+#[trial]
 fn the_terminal_is_restored_when_the_session_ends() {
     let program = start();
     let terminal = watch(&program, &[]);
@@ -79,6 +74,7 @@ fn the_terminal_is_restored_when_the_session_ends() {
     is_restored(&terminal);
 }
 
+#[trial]
 fn ctrl_c_and_a_signal_restore_the_terminal() {
     let program = start();
     let terminal = watch(&program, &[]);
@@ -101,6 +97,7 @@ fn ctrl_c_and_a_signal_restore_the_terminal() {
     is_restored(&terminal);
 }
 
+#[trial]
 fn a_smaller_terminal_says_so_until_it_grows() {
     let program = start();
     let terminal = watch(&program, &[]);
@@ -114,6 +111,33 @@ fn a_smaller_terminal_says_so_until_it_grows() {
     is_restored(&terminal);
 }
 
+#[trial]
+fn the_smallest_terminal_shows_pools_and_whole_hints() {
+    let program = start();
+    let terminal = Terminal::open(60, 16, &[]);
+    terminal.enter(&command(&program));
+    let is_row = |line: &str| line.contains("squares ") && line.contains(" 3/3 ");
+    terminal.wait_until("the row of the pool", |screen| screen.lines().any(is_row));
+    terminal.wait_until("whole hints", |screen| screen.trim_end().ends_with("? help  q leave"));
+    terminal.press("?");
+    terminal.wait_for("sort by name, time, amount, failures");
+    terminal.press("?");
+    terminal.press("q");
+    is_restored(&terminal);
+}
+
+#[trial]
+fn a_program_whose_queue_spills_is_visible() {
+    let program = Setup::new("spilling").env("FIBER_VALUE_MEMORY", "1MiB").start();
+    program.line("ready");
+    let terminal = Terminal::open(80, 24, &[]);
+    terminal.enter(&command(&program));
+    terminal.wait_for(": 1.0M of 1.0M, 19.0M in a file");
+    terminal.press("q");
+    is_restored(&terminal);
+}
+
+#[trial]
 fn without_color_and_unicode_the_screen_is_plain() {
     let program = start();
     let colored = watch(&program, &[]);
@@ -134,6 +158,7 @@ fn without_color_and_unicode_the_screen_is_plain() {
     assert!(screen.is_ascii() && !has_color(&dumb.styled_screen()), "{screen}");
 }
 
+#[trial]
 fn a_stopped_head_is_told_and_comes_back() {
     let program = start();
     let terminal = watch(&program, &[]);
@@ -145,6 +170,7 @@ fn a_stopped_head_is_told_and_comes_back() {
     is_restored(&terminal);
 }
 
+#[trial]
 fn sessions_are_listed_and_filtered() {
     let (one, other) = (start(), start());
     let terminal = Terminal::open(100, 40, &[]);
@@ -153,6 +179,12 @@ fn sessions_are_listed_and_filtered() {
     for program in [&one, &other] {
         terminal.wait_for(&format!("pid {}", program.pid()));
     }
+    // Other programs of this machine may be listed first.
+    let pid = format!("pid {}", one.pid());
+    terminal.press("/");
+    terminal.enter(&pid);
+    terminal
+        .wait_until("one session", |screen| screen.contains("Sessions 1") && screen.contains(&pid));
     terminal.press("Enter");
     terminal.wait_for("squares: 3 workers");
     terminal.press("/");

@@ -37,6 +37,7 @@ const ADDRESS_SPACE: u64 = 1 << 47;
 
 /// Whether the links of this process can lend blobs.
 static ENABLED: AtomicBool = AtomicBool::new(false);
+/// One for the process: an arena is a part of its memory.
 static ARENA: OnceLock<Arena> = OnceLock::new();
 
 /// Lets blobs of this process use shared memory, up to the limit of [`value_memory`](mod@value_memory).

@@ -19,7 +19,9 @@ const FILE: &str = "fiber.toml";
 
 type Override = Arc<dyn Fn(&mut Config) + Send + Sync>;
 
+/// A program sets them before its first session.
 static OVERRIDES: Mutex<Overrides> = Mutex::new(Overrides::Open(Vec::new()));
+/// The parent's configuration, which a child process has from its start.
 static INHERITED: OnceLock<Config> = OnceLock::new();
 
 /// The overrides that [`Config::set`] has registered.

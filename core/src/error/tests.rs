@@ -49,3 +49,15 @@ fn the_source_of_an_error_is_its_cause_as_a_value() {
     assert!(failure.source().is_some_and(|cause| cause.is::<Failure>()));
     assert!(Error::WouldDeadlock.source().is_none());
 }
+
+#[test]
+fn a_time_limit_says_in_few_digits_what_it_leaves() {
+    let left = |left| {
+        let usual = Duration::from_nanos(387_237_660);
+        Error::TimeLimit { function: "f", usual, left }.to_string()
+    };
+    let none = left(Duration::ZERO);
+    assert!(none.contains("take 387ms") && none.contains("leaves no time for tasks"), "{none}");
+    let some = left(Duration::from_nanos(1_549_999_999));
+    assert!(some.contains("leaves 1s 500ms for tasks"), "{some}");
+}

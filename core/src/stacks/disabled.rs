@@ -1,8 +1,9 @@
 //! The functions in a build without the feature `stacks`, or on another processor.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{ProcessStack, Profile, ThreadStack};
+use super::{ProcessStack, Profile, ProgramNames, ThreadStack};
 use crate::error::{Error, Result};
 
 fn refused<T>() -> Result<T> {
@@ -45,6 +46,14 @@ pub fn profile(_duration: Duration, _hertz: u32, _idle: bool) -> Result<Profile>
     refused()
 }
 
+/// Returns an error.
+///
+/// # Errors
+/// As [`capture`].
+pub fn program_names(_offsets: &BTreeSet<u64>) -> Result<ProgramNames> {
+    refused()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +66,7 @@ mod tests {
             capture(Duration::ZERO).map(drop),
             capture_thread(1, Duration::ZERO).map(drop),
             profile(Duration::ZERO, 1, false).map(drop),
+            program_names(&BTreeSet::new()).map(drop),
         ];
         for result in results {
             let error = result.unwrap_err().to_string();

@@ -1,13 +1,41 @@
 //! Stacks and profiles as text.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use super::types::{Frame, ProcessStack, Profile, ThreadStack, ThreadState};
+use super::is_of_fiber;
+use super::types::{Frame, ProcessStack, Profile, Sample, ThreadStack, ThreadState};
+use crate::entry::short_file;
 
+/// `{:#}` shows all threads with all frames. `{}` counts idle threads of fiber and of async
+/// runtimes.
 impl fmt::Display for ProcessStack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {}: {} threads", self.pid, self.threads.len())?;
-        self.threads.iter().try_for_each(|thread| write!(f, "\n\n{thread}"))
+        if f.alternate() {
+            return self.threads.iter().try_for_each(|thread| write!(f, "\n\n{thread:#}"));
+        }
+        // The main thread is always of interest.
+        let is_folded = |thread: &ThreadStack| thread.tid != self.pid && thread.is_idle();
+        let mut idle = BTreeMap::<&str, usize>::new();
+        for thread in &self.threads {
+            match is_folded(thread) {
+                true => *idle.entry(&thread.name).or_default() += 1,
+                false => write!(f, "\n\n{thread}")?,
+            }
+        }
+        if idle.is_empty() {
+            return Ok(());
+        }
+        write!(f, "\n\n{} idle threads of runtimes, by name:", idle.values().sum::<usize>())?;
+        for (place, (name, count)) in idle.into_iter().enumerate() {
+            f.write_str(if place == 0 { " " } else { ", " })?;
+            f.write_str(name)?;
+            if count > 1 {
+                write!(f, " ({count})")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -54,9 +82,9 @@ impl fmt::Display for Frame {
         let Frame { function, file, line, module, offset, .. } = self;
         let module = if module.is_empty() { "unknown code" } else { module };
         match (function, file) {
-            (Some(function), Some(file)) => write!(f, "{function} ({}", Shortened(file))?,
+            (Some(function), Some(file)) => write!(f, "{function} ({}", short_file(file))?,
             (Some(function), None) => return write!(f, "{function} (in {module})"),
-            (None, Some(file)) => write!(f, "{module}+{offset:#x} ({}", Shortened(file))?,
+            (None, Some(file)) => write!(f, "{module}+{offset:#x} ({}", short_file(file))?,
             (None, None) => return write!(f, "{module}+{offset:#x}"),
         }
         match line {
@@ -66,21 +94,49 @@ impl fmt::Display for Frame {
     }
 }
 
-/// A source file without the place of the toolchain or of cargo's registry.
-struct Shortened<'a>(&'a str);
+/// Below this share of its time, a process counts as waiting.
+const RARELY: f64 = 0.01;
 
-impl fmt::Display for Shortened<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let after = |marker: &str| self.0.split_once(marker)?.1.split_once('/');
-        let short = after("/rustc/").or_else(|| after("/registry/src/")).map(|(_, rest)| rest);
-        f.write_str(short.unwrap_or(self.0))
+impl Profile {
+    /// Returns how long the program's threads ran, as a share of the profile's time. With `all`,
+    /// fiber's own count, too.
+    pub fn share(&self, all: bool) -> f64 {
+        let cpu = if all { self.cpu + self.fiber_cpu } else { self.cpu };
+        cpu.as_secs_f64() / self.duration.as_secs_f64().max(f64::MIN_POSITIVE)
     }
-}
 
-/// The folded stacks that tools for flame graphs read: one stack and its count a line.
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stacks.iter().try_for_each(|(stack, count)| writeln!(f, "{stack} {count}"))
+    /// Returns whether [`folded`](Profile::folded) has the stacks of threads that waited, because
+    /// the process hardly ran.
+    pub fn shows_waits(&self, all: bool) -> bool {
+        let chosen = |sample: &Sample| all || !is_of_fiber(&sample.thread);
+        let rarely = self.share(all) < RARELY || !self.running.iter().any(chosen);
+        !self.idle && rarely && self.waiting.iter().any(chosen)
+    }
+
+    /// Returns the folded stacks that tools for flame graphs read: one stack and its count a line.
+    /// Frames are separated by `;`: first the thread's name, then the outermost function. Without
+    /// `all`, fiber's own threads are missing.
+    pub fn folded(&self, all: bool) -> String {
+        let samples = if self.shows_waits(all) { &self.waiting } else { &self.running };
+        let mut stacks = BTreeMap::<String, u64>::new();
+        for sample in samples.iter().filter(|sample| all || !is_of_fiber(&sample.thread)) {
+            *stacks.entry(self.line(sample)).or_default() += sample.count;
+        }
+        stacks.into_iter().map(|(stack, count)| format!("{stack} {count}\n")).collect()
+    }
+
+    fn line(&self, sample: &Sample) -> String {
+        let frames = sample.calls.iter().filter_map(|place| self.frames.get(*place as usize));
+        let calls = frames.flatten().map(|frame| match &frame.function {
+            Some(function) => function.clone(),
+            None => frame.to_string(),
+        });
+        // These are outside of the thread's work, and the same in all stacks.
+        let mut calls: Vec<String> =
+            calls.take_while(|name| !name.contains("__rust_begin_short_backtrace")).collect();
+        calls.push(sample.thread.clone());
+        let names = calls.iter().rev().map(|name| name.replace([';', '\n'], ":"));
+        names.collect::<Vec<_>>().join(";")
     }
 }
 
@@ -97,6 +153,7 @@ mod tests {
             line: Some(7),
             module: "program".into(),
             offset: 0x1f,
+            in_program: true,
             inlined: false,
         }
     }

@@ -1,6 +1,6 @@
 //! The results: stacks and profiles. They travel between processes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -69,12 +69,13 @@ pub struct Frame {
     pub module: String,
     /// The address in the module, as `addr2line` and `objdump` count it.
     pub offset: u64,
+    /// The code is the program's own, not a library's.
+    pub in_program: bool,
     /// The compiler inlined this function into that of the next frame.
     pub inlined: bool,
 }
 
-/// Where the threads of a process spent their time: stacks with the number of samples that found
-/// them.
+/// Where the threads of a process spent their time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Profile {
@@ -82,19 +83,83 @@ pub struct Profile {
     pub duration: Duration,
     /// How many samples a second were taken of each thread, at most.
     pub hertz: u32,
-    /// Whether the profile has threads that waited.
+    /// Whether `running` has threads that waited, too.
     pub idle: bool,
-    /// How often each stack was found. Its frames are separated by `;`: first the thread's name,
-    /// then the outermost function.
-    pub stacks: BTreeMap<String, u64>,
-    /// How many samples are missing, because the thread did not answer in time.
+    /// How long the threads of the program ran on a core.
+    pub cpu: Duration,
+    /// How long fiber's own threads ran, without the one that took the profile.
+    pub fiber_cpu: Duration,
+    /// The stacks of threads that ran.
+    pub running: Vec<Sample>,
+    /// The stacks of threads that waited, while none of the program's threads ran.
+    pub waiting: Vec<Sample>,
+    /// The calls to which the samples refer. More than one at a place if functions are inlined.
+    pub frames: Vec<Vec<Frame>>,
+    /// How many samples are missing: the thread did not answer in time, or the stacks were too many
+    /// different ones.
     pub missed: u64,
 }
 
-impl Profile {
-    /// Returns the number of samples.
-    pub fn samples(&self) -> u64 {
-        self.stacks.values().sum()
+/// A stack that a profile found, and how often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Sample {
+    /// The thread's name.
+    pub thread: String,
+    /// The calls as places in [`Profile::frames`], the innermost first.
+    pub calls: Vec<u32>,
+    /// How many samples found it.
+    pub count: u64,
+}
+
+/// The names of the program's functions: the frames at each offset, the innermost first.
+pub type ProgramNames = BTreeMap<u64, Vec<Frame>>;
+
+/// Stacks as a process takes them of itself. Functions of the program have no names yet: reading
+/// them takes much memory. A process that was started for it does so with
+/// [`program_names`](super::program_names).
+pub trait Unnamed {
+    /// Returns the lists of frames.
+    #[doc(hidden)]
+    fn lists(&mut self) -> impl Iterator<Item = &mut Vec<Frame>>;
+
+    /// Returns the offsets of the code that has no names yet.
+    fn unnamed(&mut self) -> BTreeSet<u64> {
+        let frames = self.lists().flat_map(|frames| frames.iter());
+        let unnamed = frames.filter(|frame| frame.in_program && frame.function.is_none());
+        unnamed.map(|frame| frame.offset).collect()
+    }
+
+    /// Names the functions.
+    fn set_names(&mut self, names: &ProgramNames) {
+        for frames in self.lists() {
+            let named = |frame: Frame| match names.get(&frame.offset) {
+                Some(named) if frame.in_program => named
+                    .iter()
+                    .map(|named| Frame { module: frame.module.clone(), ..named.clone() })
+                    .collect(),
+                _ => vec![frame],
+            };
+            *frames = std::mem::take(frames).into_iter().flat_map(named).collect();
+        }
+    }
+}
+
+impl Unnamed for ThreadStack {
+    fn lists(&mut self) -> impl Iterator<Item = &mut Vec<Frame>> {
+        std::iter::once(&mut self.frames)
+    }
+}
+
+impl Unnamed for ProcessStack {
+    fn lists(&mut self) -> impl Iterator<Item = &mut Vec<Frame>> {
+        self.threads.iter_mut().map(|thread| &mut thread.frames)
+    }
+}
+
+impl Unnamed for Profile {
+    fn lists(&mut self) -> impl Iterator<Item = &mut Vec<Frame>> {
+        self.frames.iter_mut()
     }
 }
 

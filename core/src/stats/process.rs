@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::units;
+use super::{JobPlace, units};
 use crate::id::ProcessId;
 
 /// A process of a session.
@@ -23,8 +23,11 @@ pub struct ProcessStats {
     pub role: ProcessRole,
     /// Its state.
     pub state: ProcessState,
-    /// Where it runs: `pid 4711`, `container fiber-…`.
+    /// Where it runs, in words: `pid 4711`, `container fiber-…`.
     pub place: String,
+    /// Where it runs, as data. `None` in the figures of an older version of fiber.
+    #[serde(default)]
+    pub job: Option<JobPlace>,
     /// The host name of its machine or container, once it has connected.
     pub host: String,
     /// Its pid on that host, once it has connected.
@@ -50,6 +53,7 @@ impl ProcessStats {
             role,
             state: ProcessState::Running,
             place: String::new(),
+            job: None,
             host: String::new(),
             pid: None,
             since,
@@ -57,6 +61,12 @@ impl ProcessStats {
             figures: None,
             tail: Vec::new(),
         }
+    }
+
+    #[doc(hidden)]
+    pub fn set_job(&mut self, job: JobPlace) {
+        self.place = job.to_string();
+        self.job = Some(job);
     }
 }
 
@@ -138,6 +148,12 @@ pub struct ProcessFigures {
     pub stored: u64,
     /// Bytes of its values in shared memory.
     pub shared: u64,
+    /// Bytes of elements of its queues that are in a file, because there was no room.
+    #[serde(default)]
+    pub spilled: u64,
+    /// The limit of `stored` and `shared` together: the option `value_memory`; 0 if unknown.
+    #[serde(default)]
+    pub value_limit: u64,
 }
 
 impl ProcessFigures {
@@ -152,6 +168,14 @@ impl ProcessFigures {
             received: 0,
             stored: 0,
             shared: 0,
+            spilled: 0,
+            value_limit: 0,
         }
+    }
+
+    /// Returns whether its values take as much memory as they may: calls wait for room, and elements
+    /// of queues go to a file.
+    pub fn has_full_values(&self) -> bool {
+        self.value_limit > 0 && self.stored.saturating_add(self.shared) >= self.value_limit
     }
 }

@@ -1,18 +1,20 @@
 //! Entries made of closures.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, LazyLock};
 
 use fiber_core::Result;
-use fiber_journal::{CallLabel, Entry, Journal, Recorder, Store};
+use fiber_journal::{CallLabel, Entry, Journal, Journals, Recorder, Store};
 
 pub(crate) fn label(name: &str) -> CallLabel {
     CallLabel { name: name.into(), function: "program::square".into(), version: "1".into() }
 }
 
+/// Opens a journal in the session of all tests.
 pub(crate) fn open(path: &Path) -> Arc<Store> {
-    Store::open(path, &Journal::at(path)).expect("it can be opened")
+    static JOURNALS: LazyLock<Journals> = LazyLock::new(Journals::default);
+    JOURNALS.open(path, &Journal::at(path)).expect("it can be opened")
 }
 
 /// Makes an entry whose end nobody waits for.

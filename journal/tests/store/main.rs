@@ -89,7 +89,7 @@ fn slots_have_their_last_values() {
 }
 
 #[test]
-fn a_process_has_one_store_of_a_folder() {
+fn a_session_has_one_store_of_a_folder() {
     let folder = tempfile::tempdir().expect("there is room");
     let store = open(folder.path());
     let link = folder.path().join("link");

@@ -1,6 +1,7 @@
 //! Tasks that fail, and tasks that kill their workers.
 
 use fiber::{Error, Journal, Pool, Result};
+use fiber_test_support::scenario;
 
 use super::{journal, note, variable};
 
@@ -16,7 +17,8 @@ fn odd_fails(x: u64) -> std::result::Result<u64, String> {
     if fails { Err(format!("{x} is odd")) } else { Ok(x) }
 }
 
-pub(super) fn failing() -> Result<()> {
+#[scenario("failing")]
+fn failing() -> Result<()> {
     let pool = Pool::new(2)?.durable(options());
     for (x, result) in (0..).zip(pool.try_imap(odd_fails, 0..6)) {
         match result {
@@ -33,7 +35,8 @@ pub(super) fn failing() -> Result<()> {
 }
 
 /// A task kills its worker, and another one runs for too long.
-pub(super) fn abandoned() -> Result<()> {
+#[scenario("abandoned")]
+fn abandoned() -> Result<()> {
     let pool = Pool::new(2)?.durable(options()).max_deaths(1);
     let abort = |x: u64| {
         note(format!("abort {x}"));

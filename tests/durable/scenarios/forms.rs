@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fiber::stats::PoolPhase;
 use fiber::{Pool, Result};
+use fiber_test_support::scenario;
 use futures_util::StreamExt;
 
 use super::{durable_pool, items, journal, note, square, variable};
@@ -17,7 +18,8 @@ fn texts() -> [String; 3] {
     ["10", "11", "12"].map(String::from)
 }
 
-pub(super) fn forms() -> Result<()> {
+#[scenario("forms")]
+fn forms() -> Result<()> {
     let pool = durable_pool()?;
     println!("map {:?}", pool.map(square, 0..3).wait()?);
     println!("imap {:?}", pool.imap(square, 3..6).wait().collect::<Result<Vec<_>>>()?);
@@ -47,7 +49,8 @@ pub(super) fn forms() -> Result<()> {
 }
 
 /// Squares the items, in a call with the options of the environment.
-pub(super) fn squares() -> Result<()> {
+#[scenario("squares")]
+fn squares() -> Result<()> {
     let mut journal = journal().version(variable("VERSION"));
     if !variable("CALL").is_empty() {
         journal = journal.call(variable("CALL"));
@@ -60,7 +63,8 @@ pub(super) fn squares() -> Result<()> {
     Ok(())
 }
 
-pub(super) fn two_calls() -> Result<()> {
+#[scenario("two calls")]
+fn two_calls() -> Result<()> {
     let pool = durable_pool()?;
     let count = |x: u64| {
         note(x);
@@ -72,7 +76,8 @@ pub(super) fn two_calls() -> Result<()> {
 }
 
 /// Equal and other tasks by `apply`.
-pub(super) fn single_tasks() -> Result<()> {
+#[scenario("single tasks")]
+fn single_tasks() -> Result<()> {
     let pool = durable_pool()?;
     let results: Result<Vec<_>> =
         items().into_iter().map(|item| pool.apply(square, item).wait()).collect();
@@ -80,7 +85,8 @@ pub(super) fn single_tasks() -> Result<()> {
     Ok(())
 }
 
-pub(super) fn endless() -> Result<()> {
+#[scenario("endless")]
+fn endless() -> Result<()> {
     let count = items()[0] as usize;
     let pool = durable_pool()?;
     let taken: Vec<_> = pool.imap(square, 0..).wait().take(count).collect::<Result<_>>()?;
@@ -90,7 +96,8 @@ pub(super) fn endless() -> Result<()> {
 }
 
 /// Runs a call without a handle, and stops the pool.
-pub(super) fn detached() -> Result<()> {
+#[scenario("detached")]
+fn detached() -> Result<()> {
     let pool = durable_pool()?;
     pool.map(square, 0..100).detach();
     pool.stop().wait()?;
@@ -99,7 +106,8 @@ pub(super) fn detached() -> Result<()> {
 }
 
 /// Takes a few results, and drops or cancels the call.
-pub(super) fn dropped() -> Result<()> {
+#[scenario("dropped")]
+fn dropped() -> Result<()> {
     let pool = durable_pool()?;
     let mut call = pool.imap(square, 0..1000).wait();
     for result in call.by_ref().take(10) {
@@ -113,7 +121,8 @@ pub(super) fn dropped() -> Result<()> {
 }
 
 /// Reads none of many large results until the journal has given as many as it may.
-pub(super) fn slow_reader() -> Result<()> {
+#[scenario("slow reader")]
+fn slow_reader() -> Result<()> {
     const ITEMS: u64 = 400;
     const BYTES: usize = 50_000;
     let pool = durable_pool()?.buffer(1 << 20);
@@ -142,7 +151,8 @@ pub(super) fn slow_reader() -> Result<()> {
 }
 
 /// Uses one journal with several pools on several threads.
-pub(super) fn several_pools() -> Result<()> {
+#[scenario("several pools")]
+fn several_pools() -> Result<()> {
     let threads: Vec<_> = ["one", "two", "three"]
         .into_iter()
         .map(|name| {
@@ -162,7 +172,8 @@ pub(super) fn several_pools() -> Result<()> {
 }
 
 /// Shows what is known of a call that goes on where it was.
-pub(super) fn figures() -> Result<()> {
+#[scenario("figures")]
+fn figures() -> Result<()> {
     let pool = durable_pool()?;
     let last = |x: u64| {
         if x == 10 {
@@ -173,6 +184,10 @@ pub(super) fn figures() -> Result<()> {
     let mut call = pool.imap(last, items()).wait();
     for result in call.by_ref().take(10) {
         result?;
+    }
+    // The results may come before the end of the items.
+    while pool.stats().calls.iter().any(|call| call.total.is_none()) {
+        std::thread::yield_now();
     }
     let stats = pool.stats();
     let calls: Vec<_> = stats.calls.iter().map(|call| (call.done, call.total)).collect();

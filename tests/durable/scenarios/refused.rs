@@ -2,6 +2,7 @@
 
 use actix::prelude::*;
 use fiber::{Error, Journal, Pipe, Pool, Process, Queue, RemoteAddr, Result};
+use fiber_test_support::scenario;
 
 use super::{durable_pool, journal, square, variable};
 
@@ -21,7 +22,8 @@ impl Actor for Idle {
 
 fn with_pipe(_: Pipe<u64, u64>) {}
 
-pub(super) fn handles() -> Result<()> {
+#[scenario("handles")]
+fn handles() -> Result<()> {
     let pool = durable_pool()?;
     let queue = Queue::<u64>::new()?;
     let with_queue = |_: u64, queue: Queue<u64>| queue.put(1).wait();
@@ -52,7 +54,8 @@ pub(super) fn handles() -> Result<()> {
     Ok(())
 }
 
-pub(super) fn in_a_task() -> Result<()> {
+#[scenario("in a task")]
+fn in_a_task() -> Result<()> {
     let inner = |path: String| {
         let pool = Pool::new(1)?.durable(Journal::at(path));
         let error = pool.map(square, 0..3).wait().unwrap_err();
@@ -66,7 +69,8 @@ pub(super) fn in_a_task() -> Result<()> {
     Ok(())
 }
 
-pub(super) fn closures() -> Result<()> {
+#[scenario("closures")]
+fn closures() -> Result<()> {
     let pool = durable_pool()?;
     assert_eq!(pool.apply(|x: u64| x + 1, 1).wait()?, 2);
     println!("apply: {}", refusal(pool.apply(|x: u64| x + 2, 1).wait()));
@@ -82,7 +86,8 @@ pub(super) fn closures() -> Result<()> {
 }
 
 /// Keeps the journal open until a line comes in.
-pub(super) fn waiting() -> Result<()> {
+#[scenario("waiting")]
+fn waiting() -> Result<()> {
     let pool = durable_pool()?;
     println!("{:?}", pool.map(square, 0..3).wait()?);
     println!("open");
@@ -91,7 +96,8 @@ pub(super) fn waiting() -> Result<()> {
 }
 
 /// Fills its disk: files can't grow beyond a limit.
-pub(super) fn no_room() -> Result<()> {
+#[scenario("no room")]
+fn no_room() -> Result<()> {
     let pool = durable_pool()?;
     pool.wait_until_ready().wait()?;
     let limited = !variable("LIMIT").is_empty();

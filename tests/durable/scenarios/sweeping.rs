@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 
 use fiber::{Pool, Result};
+use fiber_test_support::scenario;
 
 use super::{items, journal, variable};
 use crate::sweep::RAN;
@@ -20,7 +21,8 @@ pub(crate) fn simulate(task: u64) -> u64 {
 /// The name of the file in which the program writes which results it has.
 pub(crate) const SEEN: &str = "TEST_SEEN";
 
-pub(super) fn sweep() -> Result<()> {
+#[scenario("sweep")]
+fn sweep() -> Result<()> {
     let tasks = items()[0];
     let pool = Pool::new(2)?.durable(journal().call("sweep"));
     println!("begun");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fiber::{Array, Result};
+use fiber_test_support::scenario;
 
 use super::{durable_pool, note};
 
@@ -11,7 +12,8 @@ fn digest(bytes: impl IntoIterator<Item = u8>) -> u64 {
 }
 
 /// Passes arrays, texts and numbers of many sizes, and gets as many back.
-pub(super) fn values() -> Result<()> {
+#[scenario("values")]
+fn values() -> Result<()> {
     let pool = durable_pool()?;
     let sizes = [0, 1, 31, 1000, 5_000, 25_000, 40_000, 200_000];
     let arrays = sizes.map(|size| Array::from((0..size).map(f64::from).collect::<Vec<_>>()));

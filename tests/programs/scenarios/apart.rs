@@ -11,6 +11,7 @@ use std::time::Duration;
 use actix::prelude::{Actor, Context, Handler, Message};
 use fiber::sync::{Lock, Value};
 use fiber::{Array, AsyncManager, Pool, Queue, RemoteAddr, Ring, RingNode};
+use fiber_test_support::scenario;
 use fiber_transport::traffic;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +47,8 @@ fn namespace() -> i64 {
     fs::metadata("/proc/self/ns/pid").expect("the kernel has namespaces").ino().cast_signed()
 }
 
-pub(super) fn hosts_apart() {
+#[scenario("hosts apart")]
+fn hosts_apart() {
     move_apart();
     fiber::init();
     check_ring();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fiber::{Array, Pool, Process, Queue, Result};
+use fiber_test_support::scenario;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_bytes::ByteBuf;
 
@@ -36,7 +37,8 @@ fn print_peak() {
 }
 
 /// Takes some results of an endless call, and runs other calls in between.
-pub(super) fn slow_consumer() {
+#[scenario("slow consumer")]
+fn slow_consumer() {
     fiber::init();
     let [form, size]: [String; 2] =
         std::env::args().skip(1).collect::<Vec<_>>().try_into().expect("two arguments");
@@ -67,7 +69,8 @@ pub(super) fn slow_consumer() {
 }
 
 /// Maps small arguments, then large ones in slow tasks.
-pub(super) fn slow_worker() {
+#[scenario("slow worker")]
+fn slow_worker() {
     fiber::init();
     let pool = Pool::new(2).expect("the pool starts");
     let small = std::iter::repeat_n(0, 60_000);
@@ -85,7 +88,8 @@ pub(super) fn slow_worker() {
 
 /// Takes results of three endless calls in turn, while other calls run in between, and prints the
 /// memory of values at its highest and at the end.
-pub(super) fn value_memory() {
+#[scenario("value memory")]
+fn value_memory() {
     fiber::init();
     let pool = Pool::new(2).expect("the pool starts");
     let mut calls: Vec<_> =
@@ -109,7 +113,8 @@ pub(super) fn value_memory() {
 
 /// Fills an unbounded queue while its elements can't go to a file, and another one, from this
 /// process and from a child. Prints when elements wait and when they get in.
-pub(super) fn full_queues() {
+#[scenario("full queues")]
+fn full_queues() {
     fiber::init();
     let moment = Duration::from_millis(50);
     let [first, second] = [(); 2].map(|()| Queue::<ByteBuf>::new().expect("a queue is made"));
@@ -149,7 +154,8 @@ pub(super) fn full_queues() {
 }
 
 /// Puts 200 elements into a queue, and takes them.
-pub(super) fn spilled_queue() {
+#[scenario("spilled queue")]
+fn spilled_queue() {
     fiber::init();
     let queue = Queue::<ByteBuf>::new().expect("a queue is made");
     let mut element = give(1 << 20);
@@ -169,7 +175,8 @@ pub(super) fn spilled_queue() {
 
 /// Puts arrays into a queue, from which two processes move them to another, and takes them there,
 /// all on one thread.
-pub(super) fn circle() {
+#[scenario("circle")]
+fn circle() {
     const COUNT: usize = 300;
     fiber::init();
     let [there, back] = [(); 2].map(|()| Queue::<Array<u8>>::new().expect("a queue is made"));
@@ -188,4 +195,23 @@ pub(super) fn circle() {
     let sum: usize = (0..COUNT).map(|_| back.get().wait().expect("it comes back").len()).sum();
     assert_eq!(sum, (0..COUNT).map(|number| 8000 + number * 1000).sum::<usize>());
     println!("all came back");
+}
+
+fn slow_task(_: u32) {
+    std::thread::sleep(SECOND / 4);
+}
+
+/// Makes a call while the results of another one, which nothing takes, fill the memory of values.
+#[scenario("slow call")]
+fn slow_call() {
+    fiber::init();
+    tracing_subscriber::fmt().with_writer(std::io::stdout).with_ansi(false).init();
+    let pool = Pool::new(2).expect("the pool starts");
+    let waiting = pool.map(give, [1 << 20; 4]);
+    while fiber::value_memory().stored < 1 << 20 {
+        work(0);
+    }
+    pool.map(slow_task, 0..40).wait().expect("the tasks succeed");
+    println!("all tasks ran");
+    assert_eq!(waiting.wait().expect("the tasks succeed").len(), 4);
 }

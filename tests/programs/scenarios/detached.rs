@@ -1,8 +1,10 @@
 //! A program that detaches its calls.
 
 use fiber::Pool;
+use fiber_test_support::scenario;
 
-pub(super) fn detached() {
+#[scenario("detached")]
+fn detached() {
     fiber::init();
     tracing_subscriber::fmt().with_writer(std::io::stdout).with_ansi(false).init();
     let pool =

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fiber::{Pool, Process};
+use fiber_test_support::program::pid;
+use fiber_test_support::scenario;
 use rustix::process::{Signal, kill_process, test_kill_process};
 
 use super::{hang, wait_until};
-use crate::program::pid;
 
 /// Writes the id of this process into a file, at once for those that look.
 fn announce(file: &str) {
@@ -26,7 +27,8 @@ fn announce_and_hang(file: String) {
 }
 
 /// A task that never ends the first time, and its nested process, get SIGTERM.
-pub(super) fn endless_task() {
+#[scenario("endless task")]
+fn endless_task() {
     fn task(x: u64) -> u64 {
         if Path::new("nested").exists() {
             return x;
@@ -70,7 +72,8 @@ fn wait_until_begun(task: u64) {
 }
 
 /// A durable call of 1000 tasks, of which the first two wait.
-pub(super) fn durable_map() {
+#[scenario("durable map")]
+fn durable_map() {
     fiber::init();
     let pool = Pool::new(2).unwrap().journal(format!("{}/journal", folder()));
     let tasks = (0..1000).map(|x| (x, folder()));
@@ -83,7 +86,8 @@ pub(super) fn durable_map() {
 }
 
 /// Durable calls in a row, the second after a word.
-pub(super) fn durable_calls() {
+#[scenario("durable calls")]
+fn durable_calls() {
     fiber::init();
     let pool = Pool::new(1).unwrap().journal(format!("{}/journal", folder()));
     for x in 0..1000 {

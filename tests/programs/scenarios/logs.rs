@@ -1,9 +1,11 @@
 //! Programs whose tasks log.
 
 use fiber::Pool;
+use fiber_test_support::scenario;
 
 /// Installs a subscriber before `fiber::init()`, so that all processes have it.
-pub(super) fn tasks() {
+#[scenario("logging tasks")]
+fn tasks() {
     tracing_subscriber::fmt()
         .with_writer(std::io::stdout)
         .with_ansi(false)

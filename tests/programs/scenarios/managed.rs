@@ -2,6 +2,7 @@
 
 use actix::prelude::*;
 use fiber::{ActorPool, AsyncManager};
+use fiber_test_support::scenario;
 use serde::{Deserialize, Serialize};
 
 use super::shortages::{self, Shortage};
@@ -31,7 +32,8 @@ fn parent(process: u32) -> u32 {
     line.and_then(|number| number.trim().parse().ok()).expect("it has a parent")
 }
 
-pub(super) fn shortage() {
+#[scenario("shortage of a managed actor")]
+fn shortage() {
     fiber::init();
     shortages::log();
     let manager = AsyncManager::<Doubler>::builder()
@@ -49,7 +51,8 @@ pub(super) fn shortage() {
 }
 
 /// Kills the process of one of three actors during a shortage.
-pub(super) fn shortage_of_a_pool() {
+#[scenario("shortage of an actor pool")]
+fn shortage_of_a_pool() {
     fiber::init();
     shortages::log();
     let pool = ActorPool::builder().start(|_: u32| Doubler, 0..3).wait().expect("actors start");

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use actix::prelude::{Actor, Context, Handler, Message};
 use fiber::{AsyncManager, Pool, Process};
+use fiber_test_support::scenario;
 use serde::{Deserialize, Serialize};
 
 use super::{hang, read_line, wait_until};
 
 /// Lets children connect by the proxy in the environment. They write their parent's own address to
 /// a file for it.
-pub(super) fn behind_a_proxy() {
+#[scenario("behind a proxy")]
+fn behind_a_proxy() {
     let proxy = std::env::var("PROXY").expect("the test sets it");
     if let Ok(value) = std::env::var("FIBER_PARENT")
         && let Some((start, address)) = value.split_once(",nng:")

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fiber::{Pool, Process, Ring, RingNode};
+use fiber_test_support::scenario;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -87,7 +88,8 @@ pub(super) fn wait_for_word() {
 }
 
 /// Kills one of three workers during a map and a shortage.
-pub(super) fn of_some() {
+#[scenario("shortage of some")]
+fn of_some() {
     static ENOUGH: AtomicBool = AtomicBool::new(false);
     static ITEMS: AtomicU64 = AtomicU64::new(0);
     let pool = begin(3);
@@ -116,7 +118,8 @@ pub(super) fn of_some() {
 }
 
 /// Scales a pool from one worker to three during a shortage.
-pub(super) fn while_growing() {
+#[scenario("shortage while growing")]
+fn while_growing() {
     let pool = begin(1);
     let shortage = Shortage::begin();
     pool.scale(3).wait().expect("the reply does not wait for missing workers");
@@ -129,7 +132,8 @@ pub(super) fn while_growing() {
 }
 
 /// Kills all workers during a shortage, which ends when the test says so.
-pub(super) fn of_all() {
+#[scenario("shortage of all")]
+fn of_all() {
     let pool = begin(2);
     let workers: std::collections::BTreeSet<_> =
         pool.map(pid, 0..8).wait().unwrap().into_iter().collect();
@@ -149,7 +153,8 @@ pub(super) fn of_all() {
 }
 
 /// Has a worker, and a shortage on demand.
-pub(super) fn of_a_guard() {
+#[scenario("shortage of a guard")]
+fn of_a_guard() {
     let _pool = begin(1);
     println!("ready");
     wait_for_word();
@@ -163,7 +168,8 @@ pub(super) fn of_a_guard() {
 }
 
 /// Has a worker that prints its first line during a shortage, and more after it.
-pub(super) fn of_a_printer() {
+#[scenario("shortage of a printer")]
+fn of_a_printer() {
     let pool = begin(1);
     let print = |line: String| println!("a worker prints {line}");
     let shortage = Shortage::begin();
@@ -175,7 +181,8 @@ pub(super) fn of_a_printer() {
 }
 
 /// Starts a ring during a shortage, and another one after it.
-pub(super) fn at_the_start_of_a_ring() {
+#[scenario("shortage at the start of a ring")]
+fn at_the_start_of_a_ring() {
     fiber::init();
     // Some limits are raised when the first child starts.
     Process::spawn(work, 21).wait().expect("a process starts");
@@ -188,7 +195,8 @@ pub(super) fn at_the_start_of_a_ring() {
 
 /// Starts a ring that takes a checkpoint, and kills a rank during a shortage, which ends when the
 /// test says so.
-pub(super) fn of_a_ring() {
+#[scenario("shortage of a ring")]
+fn of_a_ring() {
     fn until_restarted(mut node: RingNode, ready: PathBuf) -> fiber::Result<usize> {
         if node.restored::<()>()?.is_some() {
             return Ok(node.rank());
@@ -221,7 +229,8 @@ pub(super) fn of_a_ring() {
 }
 
 /// Runs rings with one rank that is short of descriptors, in several ways.
-pub(super) fn of_a_rank() {
+#[scenario("shortage of a rank")]
+fn of_a_rank() {
     /// Rank 0 sends to rank 1 while one of them has only `rest` descriptors left.
     fn send(mut node: RingNode, short: usize, rest: u64, passes: bool) -> fiber::Result<String> {
         let file = |name: &str| PathBuf::from(format!("{short}-{rest}-{passes}.{name}"));

@@ -6,13 +6,15 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 
 use fiber::{Reduction, Ring, RingNode};
+use fiber_test_support::scenario;
 
 use super::wait_until;
 
 /// Connections to each socket of a rank.
 const CROWD: usize = 20;
 
-pub(super) fn ring() {
+#[scenario("ring among silent connections")]
+fn ring() {
     fiber::init();
     println!("sums {:?}", Ring::builder().size(3).try_run(sum, ()).wait());
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use fiber::{Pool, Process};
+use fiber_test_support::scenario;
 use rustix::process::{Signal, kill_process};
 
 use super::{hang, pid, read_line, wait_until};
@@ -31,7 +32,8 @@ fn start_everywhere(file: String) {
 
 /// For each line that it reads, lets a worker start programs, and then loses the worker in the way
 /// of that line, or keeps it.
-pub(super) fn on_demand() {
+#[scenario("starters")]
+fn on_demand() {
     fiber::init();
     let pool = Pool::new(1).expect("a pool can be made").max_deaths(1);
     let mut kept = Vec::new();
@@ -69,7 +71,8 @@ pub(super) fn on_demand() {
 }
 
 /// Starts a hundred workers, each of which starts a program.
-pub(super) fn many() {
+#[scenario("many starters")]
+fn many() {
     fiber::init();
     let pool = Pool::new(100).expect("a pool can be made");
     let start = |_: u32| {

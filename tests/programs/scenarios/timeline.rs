@@ -4,11 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use fiber::Pool;
+use fiber_test_support::scenario;
 
 use super::wait_until;
 
 /// Long tasks in threads, a task that ends its worker once, one that always does, and short tasks.
-pub(super) fn all() {
+#[scenario("timeline")]
+fn all() {
     fiber::init();
     let pool = Pool::builder().name("ovens").processes(2).threads_per_worker(2).build().unwrap();
     pool.map(bake, 0..12).wait().expect("the tasks succeed");
@@ -19,7 +21,8 @@ pub(super) fn all() {
 }
 
 /// A long task whose worker is alive when the program is killed.
-pub(super) fn until_killed() {
+#[scenario("timeline until killed")]
+fn until_killed() {
     fiber::init();
     let pool = Pool::builder().name("ovens").processes(1).build().unwrap();
     pool.map(bake, 0..3).wait().expect("the tasks succeed");
@@ -29,7 +32,8 @@ pub(super) fn until_killed() {
 }
 
 /// Tasks of many calls, more than fit into a small file.
-pub(super) fn many_calls() {
+#[scenario("timeline of many calls")]
+fn many_calls() {
     fiber::init();
     let pool = Pool::builder().name("presses").processes(2).build().unwrap();
     for _ in 0..300 {

@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use fiber::{Error, Pool};
+use fiber_test_support::scenario;
 use tracing::info_span;
 
 use super::wait_until;
 
 /// A call in a span, to two workers, that fails once. The program ends at once after it.
-pub(super) fn tasks() {
+#[scenario("traced tasks")]
+fn tasks() {
     start();
     let pool = Pool::builder().name("tracers").processes(2).build().expect("the pool starts");
     let report = info_span!("report").entered();
@@ -33,14 +35,16 @@ fn work(x: u64) {
 }
 
 /// Many tasks outside of a span.
-pub(super) fn many_tasks() {
+#[scenario("many traced tasks")]
+fn many_tasks() {
     start();
     let pool = Pool::new(2).expect("the pool starts");
     pool.map(|x: u64| x, 0..3000).wait().expect("the tasks succeed");
 }
 
 /// A task whose function makes a pool. A signal ends the program.
-pub(super) fn nested() {
+#[scenario("traced nested pools")]
+fn nested() {
     start();
     let pool = Pool::builder().name("outer").processes(1).build().expect("the pool starts");
     let _report = info_span!("report").entered();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use actix::{Actor, Context, Handler, Message};
 use fiber::{Pool, Process, Ring, RingNode, SyncManager};
+use fiber_test_support::scenario;
 use serde::{Deserialize, Serialize};
 
 use super::hang;
@@ -27,7 +28,8 @@ impl Handler<Print> for Printer {
     }
 }
 
-pub(super) fn lines() {
+#[scenario("unfinished lines")]
+fn lines() {
     fiber::init();
     let print = |text: String| print!("{text}");
 

@@ -19,6 +19,7 @@ const STACK: usize = 64 << 10;
 /// # Errors
 /// The system's error, if it can't start that many threads.
 pub(super) fn check_room() -> io::Result<()> {
+    // nng's threads serve the process.
     static CHECKED: AtomicBool = AtomicBool::new(false);
     if CHECKED.load(Ordering::Acquire) {
         return Ok(());

@@ -7,14 +7,19 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Makes a test for each promise and each kind of link.
+/// Makes a test for each promise and each kind of link. Links in memory lead to no other process.
 macro_rules! promises {
-    ($($promise:ident),* $(,)?) => {
+    (everywhere { $($promise:ident),* $(,)? } between_processes { $($far:ident),* $(,)? }) => {
         mod unix {
             $(#[test] fn $promise() { super::run(super::$promise(super::LinkKind::Unix)) })*
+            $(#[test] fn $far() { super::run(super::$far(super::LinkKind::Unix)) })*
         }
         mod nng_links {
             $(#[test] fn $promise() { super::run(super::$promise(super::LinkKind::Nng)) })*
+            $(#[test] fn $far() { super::run(super::$far(super::LinkKind::Nng)) })*
+        }
+        mod memory {
+            $(#[test] fn $promise() { super::run(super::$promise(super::LinkKind::Memory)) })*
         }
     };
 }

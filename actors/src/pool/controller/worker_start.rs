@@ -1,18 +1,23 @@
 //! The start of a worker's process, as a child of the pool's supervisor.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use fiber_core::stats::ProcessRole;
-use fiber_core::{ExitReason, Result};
+use fiber_core::{Exit, ExitReason};
+use fiber_transport::Received;
 use futures_util::future::LocalBoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::{ControllerRequest, PoolSpec};
+use crate::pool::scheduler::Usage;
 use crate::pool::state::PoolState;
 use crate::pool::worker_handle::{Worker, displacement};
-use crate::process::ProcessControl;
-use crate::runtime::{JobKind, Launch, Runtime, SchedulingPolicy, StartRequest, launch, monitor};
+use crate::process::{ProcessControl, running};
+use crate::runtime::{
+    ChildProcess, InGroup, Launch, Owner, ProcessCommand, ReadyChild, Runtime, SchedulingPolicy,
+    StartRequest,
+};
 use crate::supervisor::{ChildContext, Running, Start};
 
 /// Starts the incarnations of one worker.
@@ -40,72 +45,86 @@ impl Start for WorkerStart {
         &mut self,
         context: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let (runtime, child, pool, spec) =
-            (self.runtime, self.child.clone(), self.pool.clone(), self.spec.clone());
-        Box::pin(async move {
-            let launched = launch(
-                runtime,
-                Launch {
-                    name: context.path().to_string(),
-                    role: ProcessRole::Worker,
-                    restarts: context.restarts(),
-                    // The controller counts failed starts, and decides how long to try.
-                    retry_creation: false,
-                    meta: spec.meta,
-                    output: spec.output,
-                    request: StartRequest::new(&spec.worker_main),
-                    scheduling: Some(Box::new(WorkerScheduling {
-                        child: child.clone(),
-                        pool: pool.clone(),
-                    })),
-                    kind: JobKind::Process(spec.hosts),
-                },
-            );
-            let launched = launched.await.map_err(|exit| {
-                let reason = displacement(exit.reason.clone(), false);
-                let (reason, request) = if reason.is_displacement() {
-                    (reason.clone(), ControllerRequest::Displaced(reason))
-                } else {
-                    let reason = exit.start_failure();
-                    let problem = reason.start_problem();
-                    (reason, ControllerRequest::StartFailed(child.clone(), problem))
-                };
-                if let Some(pool) = pool.upgrade() {
-                    pool.controller.do_send(request);
-                }
-                reason
-            })?;
-            let place = launched.place();
-            let (commands, inbox) = mpsc::unbounded_channel();
-            let id = NEXT.fetch_add(1, Ordering::Relaxed);
-            let link = Arc::clone(&launched.connection.link);
-            let (process, host) = (launched.info.id, launched.host);
-            let worker =
-                Worker::new(id, child, process, place.clone(), host, link, commands.clone());
-            let worker = Arc::new(worker);
-            if let Some(pool) = pool.upgrade() {
-                pool.join(Arc::clone(&worker), spec.worker_main.threads, spec.quota);
+        let (child, pool, spec) = (self.child.clone(), self.pool.clone(), self.spec.clone());
+        let scheduling = WorkerScheduling { child: child.clone(), pool: pool.clone() };
+        let launch = Launch {
+            name: context.path().to_string(),
+            role: ProcessRole::Worker,
+            restarts: context.restarts(),
+            // The controller counts failed starts, and decides how long to try.
+            retry_creation: false,
+            meta: spec.meta,
+            output: spec.output.clone(),
+            request: StartRequest::new(&spec.worker_main),
+            scheduling: Some(Box::new(scheduling)),
+            source: Box::new(InGroup(Arc::clone(&spec.hosts))),
+        };
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let control = ProcessControl(commands.clone());
+        let owner = WorkerOwner { context, child, pool, spec, commands, worker: None };
+        let process = ChildProcess { runtime: self.runtime, launch, commands: inbox, owner };
+        Box::pin(async { running(process.start(), control).await })
+    }
+}
+
+/// Makes a process that is ready a worker of its pool.
+struct WorkerOwner {
+    context: ChildContext,
+    child: String,
+    pool: Weak<PoolState>,
+    spec: PoolSpec,
+    commands: mpsc::UnboundedSender<ProcessCommand>,
+    /// Once it is ready.
+    worker: Option<Arc<Worker>>,
+}
+
+impl Owner for WorkerOwner {
+    fn ready(&mut self, ready: ReadyChild<'_>) {
+        let pool = self.pool.upgrade();
+        let worker = Arc::new(Worker::new(
+            pool.as_ref().map_or(0, |pool| pool.last_worker.fetch_add(1, Ordering::Relaxed) + 1),
+            self.child.clone(),
+            ready.info.id,
+            ready.place,
+            ready.host,
+            Arc::clone(ready.link),
+            self.commands.clone(),
+        ));
+        if let Some(pool) = pool {
+            pool.join(Arc::clone(&worker), self.spec.worker_main.threads, self.spec.quota);
+        }
+        self.worker = Some(worker);
+    }
+
+    fn message(&mut self, message: Received) {
+        if let (Some(worker), Some(pool)) = (&self.worker, self.pool.upgrade()) {
+            pool.receive(worker, message);
+        }
+    }
+
+    async fn ended(self, exit: Exit) -> ExitReason {
+        let pool = self.pool.upgrade();
+        if let Some(worker) = self.worker {
+            let exit = worker.explain(exit);
+            let usage = pool.map(|pool| pool.lost(&worker, &exit));
+            // Its task may have killed it, and such tasks are abandoned after some deaths.
+            if usage == Some(Usage::Used) {
+                self.context.note_work();
             }
-            let (exited, exit) = oneshot::channel();
-            actix::spawn(async move {
-                let receive = |message| {
-                    if let Some(pool) = pool.upgrade() {
-                        pool.receive(&worker, message);
-                    }
-                };
-                let exit = monitor(runtime, launched, inbox, receive).await;
-                let exit = worker.explain(exit);
-                if let Some(pool) = pool.upgrade() {
-                    pool.lost(&worker, &exit);
-                }
-                let _ = exited.send(exit.reason);
-            });
-            let exited = async {
-                exit.await.unwrap_or(ExitReason::LinkLost("its supervising task ended".into()))
-            };
-            Ok(Running::new(ProcessControl(commands), exited).place(place))
-        })
+            return exit.reason;
+        }
+        let reason = displacement(exit.reason.clone(), false);
+        let (reason, request) = if reason.is_displacement() {
+            (reason.clone(), ControllerRequest::Displaced(reason))
+        } else {
+            let reason = exit.start_failure();
+            let problem = reason.start_problem();
+            (reason, ControllerRequest::StartFailed(self.child, problem))
+        };
+        if let Some(pool) = pool {
+            pool.controller.do_send(request);
+        }
+        reason
     }
 }
 

@@ -10,7 +10,6 @@ use super::{DurableCall, break_off};
 use crate::pool::batch::ResultBatch;
 use crate::pool::exchange::Exchange;
 use crate::pool::run::Items;
-use crate::runtime::is_exiting;
 
 /// Outcomes that are delivered when they are recorded.
 struct Recording {
@@ -29,7 +28,7 @@ impl DurableCall {
     ) {
         // A failure may be the consequence of this program's end, which kills other processes than
         // workers, too: nothing that comes now is recorded.
-        if is_exiting() {
+        if self.runtime.is_exiting() {
             return;
         }
         if let Some(pool) = self.pool.upgrade() {

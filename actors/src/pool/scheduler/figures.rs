@@ -220,8 +220,8 @@ impl Names {
     }
 }
 
-/// Returns the path of a function.
+/// Returns the name of a function for people.
 pub(crate) fn function_name(entry: EntryRef) -> &'static str {
     // It is unknown only to a program of another build.
-    entry.resolve::<fiber_core::entry::TaskFn>().map_or("?", |entry| entry.name())
+    entry.resolve::<fiber_core::entry::TaskFn>().map_or("?", |entry| entry.display_name())
 }

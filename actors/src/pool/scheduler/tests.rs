@@ -220,6 +220,22 @@ fn a_worker_that_sigterm_asks_to_end_is_retired_and_replaced() {
 }
 
 #[test]
+fn a_task_that_fails_in_a_worker_that_takes_no_more_runs_again_in_an_idle_one() {
+    let mut scheduler = Scheduler::new();
+    let mut effects = Effects::default();
+    let retried = CallOptions { retries: 1, ..options() };
+    scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, retried);
+    scheduler.join(1, 1, 1, None, None, &mut effects);
+    scheduler.submit(Run::new(1, 0, 1, arguments(1)), &mut effects);
+    assert_eq!(scheduler.drain_some(1, &mut effects), [1]);
+    scheduler.join(2, 2, 1, None, None, &mut effects);
+    let mut effects = Effects::default();
+    scheduler.complete(1, results(1, 0, 1, true), &mut effects);
+    let workers: Vec<_> = effects.assignments.iter().map(|(worker, _)| *worker).collect();
+    assert_eq!(workers, [2]);
+}
+
+#[test]
 fn a_pool_that_shrinks_gives_up_whole_hosts() {
     let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();

@@ -17,7 +17,7 @@ use super::outcomes::PendingOutcomes;
 use super::task_span::RunSpans;
 use super::{Work, WorkQueue};
 use crate::blocking::BlockingRuntime;
-use crate::objects::wait_until_attached;
+use crate::parts::Parts;
 use crate::pool::run::{CallId, Items, PREFIX, prefix};
 use crate::pool::wire::{FromWorker, Results};
 use crate::runtime::{ControlMessage, telemetry};
@@ -33,9 +33,12 @@ const SHORT_RUN: u64 = 256;
 pub(super) fn run_all(queue: &Arc<WorkQueue>) {
     let started: Result<Vec<_>, _> = (1..queue.executors.len())
         .map(|index| {
-            let queue = Arc::clone(queue);
+            let (queue, parts) = (Arc::clone(queue), Parts::current());
             let thread = std::thread::Builder::new().name(format!("fiber-task-{index}"));
-            thread.spawn(move || run(&queue, index))
+            thread.spawn(move || {
+                let _entered = parts.enter();
+                run(&queue, index);
+            })
         })
         .collect();
     let threads = match started {
@@ -344,7 +347,7 @@ impl Tasks for Executor<'_> {
         }
         // The outcome makes the pool drop its keep-alives of the objects whose handles are in the
         // arguments. By then this process has to be one of their holders.
-        wait_until_attached();
+        self.queue.attachments.wait_until_confirmed();
         // The output leaves this process before the outcome does: the pool may kill the process as
         // soon as it has the outcome.
         if self.flush_after_task {

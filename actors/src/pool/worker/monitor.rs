@@ -23,12 +23,8 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// How long the executor's thread may take to answer with its stack.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
-/// How long the report of an overdue task waits for the stack. Naming its functions takes 3 ms in a
-/// release build, but 0.3 s in a large one without optimisation, and 1 s if three times as many
-/// threads want to run as there are cores.
-const STACK_LIMIT: Duration = Duration::from_secs(3);
-/// An error shows at most this many frames of a task.
-const MOST_FRAMES: usize = 64;
+/// How long the report of an overdue task waits for the stack.
+const STACK_LIMIT: Duration = Duration::from_secs(1);
 
 /// The monitor's last observation of one executor.
 #[derive(Default)]
@@ -140,6 +136,6 @@ async fn report_overdue(queue: Arc<WorkQueue>, task: CurrentTask, thread: u32) {
     let taking = on_a_thread(move || capture_thread(thread, ANSWER_LIMIT));
     let taken = timeout(STACK_LIMIT, taking).await;
     let stack = taken.ok().and_then(Result::ok).and_then(Result::ok);
-    let stack = stack.map(|stack| Box::new(stack.shortened(MOST_FRAMES)));
+    let stack = stack.map(Box::new);
     queue.report(WorkerEvent::Overdue { call: task.call, index: task.index, stack });
 }

@@ -83,6 +83,7 @@ const ALWAYS: u8 = 2;
 impl TaskCallsite {
     /// Returns the callsite of a function, if a subscriber may be interested in it.
     fn interesting(function: &'static str) -> Option<&'static TaskCallsite> {
+        // `tracing` registers callsites for the life of the process.
         static CALLSITES: Mutex<Option<HashMap<&'static str, &'static TaskCallsite>>> =
             Mutex::new(None);
         let mut callsites = CALLSITES.lock();

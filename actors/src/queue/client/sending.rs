@@ -6,8 +6,8 @@ use fiber_core::Result;
 use tokio::sync::oneshot;
 
 use super::{Answer, Client, State};
-use crate::mesh::Payload;
-use crate::objects::{PortRef, hold_back, release};
+use crate::mesh::{HeldBack, Payload};
+use crate::objects::PortRef;
 use crate::queue::encoded::{Encoded, HEAD};
 use crate::queue::wire::{ADMITTED, Closing, PUT};
 
@@ -35,19 +35,19 @@ impl Sending {
         room
     }
 
-    fn drop_frame(&mut self) {
+    fn drop_frame(&mut self, held_back: &HeldBack) {
         self.frame.clear();
         if std::mem::take(&mut self.in_frame) > 0 {
-            release();
+            held_back.release();
         }
     }
 
     /// Forgets all elements, and wakes everything that waits for them.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn clear(&mut self, held_back: &HeldBack) {
         self.waiting_for_room.clear();
         self.flushing.clear();
         self.in_flight = 0;
-        self.drop_frame();
+        self.drop_frame(held_back);
     }
 }
 
@@ -76,7 +76,7 @@ impl Client {
             self.queue.begin(&mut sending.frame);
             sending.frame.push(PUT);
             sending.frame.extend_from_slice(&[0; 4]);
-            hold_back();
+            self.held_back().hold();
         }
         sending.frame.extend_from_slice(element.as_block());
         sending.in_frame += 1;
@@ -99,7 +99,7 @@ impl Client {
         let count = PortRef::HEAD + 1;
         frame[count..count + 4].copy_from_slice(&sending.in_frame.to_le_bytes());
         sending.in_frame = 0;
-        release();
+        self.held_back().release();
         self.send_elements(state, frame.into());
     }
 
@@ -123,7 +123,7 @@ impl Client {
         state.sending.in_flight -= 1;
         if outcome != ADMITTED {
             state.closing = Some(Closing::from_byte(outcome));
-            state.sending.drop_frame();
+            state.sending.drop_frame(self.held_back());
             state.sending.waiting_for_room.clear();
         }
         self.send_frame(&mut state);

@@ -6,12 +6,14 @@ use fiber_core::stats::ProcessRole;
 use fiber_core::{Exit, ExitReason};
 use fiber_transport::Received;
 use futures_util::future::LocalBoxFuture;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::super::rank::RingMain;
 use super::super::wire::RankMessage;
 use super::Coordinator;
-use crate::runtime::{JobKind, Launch, ProcessCommand, StartRequest, launch, monitor};
+use crate::runtime::{
+    ChildProcess, InGroup, Launch, Owner, ProcessCommand, ReadyChild, StartRequest,
+};
 use crate::supervisor::{ChildContext, Control, Running, Start};
 
 /// Starts a rank's process, once in each attempt.
@@ -25,31 +27,35 @@ impl Start for RankStart {
         &mut self,
         context: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+        let (rank, coordinator) = (self.rank, Arc::clone(&self.coordinator));
         let (commands, inbox) = mpsc::unbounded_channel();
-        let attempt = self.coordinator.begin_rank(self.rank, commands.clone());
+        let attempt = coordinator.begin_rank(rank, commands.clone());
         let (stop_requested, stop_request) = watch::channel(false);
-        let process = RankChild {
-            coordinator: Arc::clone(&self.coordinator),
-            rank: self.rank,
-            attempt,
-            stop_request,
+        let main = RingMain { rank: rank as u64, ..coordinator.main.clone() };
+        let launch = Launch {
+            name: format!("{}/rank-{rank}", coordinator.name),
+            role: ProcessRole::RingNode,
+            restarts: context.restarts(),
+            retry_creation: context.restarts() > 0,
+            meta: coordinator.meta,
+            output: coordinator.output.clone(),
+            request: StartRequest::new(&main),
+            scheduling: None,
+            source: Box::new(InGroup(Arc::clone(&coordinator.hosts))),
         };
-        let coordinator = Arc::clone(&self.coordinator);
-        let control = RankControl { coordinator, commands, stop_requested };
-        let exited = async move {
-            let (done, exit) = oneshot::channel();
-            // A task of its own, because the supervisor may drop this future. Then the control is
-            // dropped too, which kills the process.
-            actix::spawn(async move { drop(done.send(process.run(context, inbox).await)) });
-            exit.await.unwrap_or(ExitReason::LinkLost("its attendant ended".into()))
-        };
+        let runtime = coordinator.runtime;
+        let control =
+            RankControl { coordinator: Arc::clone(&coordinator), commands, stop_requested };
+        let owner = RankOwner { context, coordinator, rank, attempt, stop_request };
+        let process = ChildProcess { runtime, launch, commands: inbox, owner };
         // The ranks start at the same time, so the supervisor does not wait for each of them.
-        Box::pin(async move { Ok(Running::new(control, exited)) })
+        Box::pin(async move { Ok(Running::new(control, process.start().exited())) })
     }
 }
 
 /// A rank's process in one attempt.
-struct RankChild {
+struct RankOwner {
+    context: ChildContext,
     coordinator: Arc<Coordinator>,
     rank: usize,
     attempt: u64,
@@ -57,70 +63,27 @@ struct RankChild {
     stop_request: watch::Receiver<bool>,
 }
 
-impl RankChild {
-    /// Launches the process, and returns why it ended.
-    async fn run(
-        mut self,
-        context: ChildContext,
-        inbox: mpsc::UnboundedReceiver<ProcessCommand>,
-    ) -> ExitReason {
-        let (rank, attempt) = (self.rank, self.attempt);
-        let exit = self.launch(context, inbox).await;
+impl Owner for RankOwner {
+    fn ready(&mut self, ready: ReadyChild<'_>) {
+        let pid = ready.info.pid;
+        self.context.set_place(format!("pid {pid}"));
+        self.coordinator.rank_connected(self.rank, self.attempt, pid, ready.link);
+    }
+
+    fn message(&mut self, message: Received) {
+        let message = RankMessage::decode(message.into());
+        self.coordinator.receive(self.rank, self.attempt, message);
+    }
+
+    async fn ended(mut self, exit: Exit) -> ExitReason {
         let reason = exit.reason.clone();
         let stopping = *self.stop_request.borrow();
-        if !stopping && !self.coordinator.rank_died(rank, attempt, exit) {
+        if !stopping && !self.coordinator.rank_died(self.rank, self.attempt, exit) {
             // The supervisor restarts a child that has ended. This one ends only when the
             // supervisor stops all ranks.
             let _ = self.stop_request.wait_for(|requested| *requested).await;
         }
         reason
-    }
-
-    /// Launches the process and follows it to its end.
-    async fn launch(
-        &self,
-        context: ChildContext,
-        mut inbox: mpsc::UnboundedReceiver<ProcessCommand>,
-    ) -> Exit {
-        let (rank, attempt, coordinator) = (self.rank, self.attempt, &*self.coordinator);
-        let runtime = coordinator.runtime;
-        let main = RingMain { rank: rank as u64, ..coordinator.main.clone() };
-        let launch = launch(
-            runtime,
-            Launch {
-                name: format!("{}/rank-{rank}", coordinator.name),
-                role: ProcessRole::RingNode,
-                restarts: context.restarts(),
-                retry_creation: context.restarts() > 0,
-                meta: coordinator.meta,
-                output: coordinator.output,
-                request: StartRequest::new(&main),
-                scheduling: None,
-                kind: JobKind::Process(Arc::clone(&coordinator.hosts)),
-            },
-        );
-        tokio::pin!(launch);
-        let launched = loop {
-            tokio::select! {
-                launched = &mut launch => match launched {
-                    Ok(launched) => break launched,
-                    Err(exit) => return exit,
-                },
-                // Dropping the launch ends what has started of the process.
-                command = inbox.recv() => match command {
-                    Some(ProcessCommand::Kill(reason)) => return Exit::new(reason, Vec::new()),
-                    None => return Exit::new(ExitReason::Shutdown, Vec::new()),
-                    Some(_) => {}
-                }
-            }
-        };
-        let pid = launched.info.pid;
-        context.set_place(format!("pid {pid}"));
-        self.coordinator.rank_connected(rank, attempt, pid, &launched.connection.link);
-        let receive = |message: Received| {
-            self.coordinator.receive(rank, attempt, RankMessage::decode(message.into()))
-        };
-        monitor(runtime, launched, inbox, receive).await
     }
 }
 

@@ -1,10 +1,10 @@
 //! A host, as its parent sees it, from its start to its end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fiber_backends::{JobState, Room, WaitReason};
+use fiber_backends::{ChildOutput, JobPlace, JobState, Room, WaitReason};
 use fiber_core::stats::ProcessRole;
 use fiber_core::{Exit, ExitReason, Meta, OutputMode};
 use fiber_transport::Received;
@@ -14,18 +14,22 @@ use tokio::time::sleep;
 
 use super::host_main::HostMain;
 use super::placed::PlacedProcesses;
+use super::room::Use;
 use super::shared::HostWire;
+use super::source::AsHost;
 use super::wire::{self, Arrived, FromHost, Number};
 use super::{HostGroup, HostNumber, HostedJob, State, room};
 use crate::runtime::Runtime;
 use crate::runtime::child_main::StartRequest;
-use crate::runtime::exit::is_exiting;
 use crate::runtime::launch::{
-    JobKind, Launch, Launched, ProcessCommand, SchedulingPolicy, launch, monitor,
+    ChildProcess, Launch, Owner, ProcessCommand, ReadyChild, SchedulingPolicy,
 };
 
 /// How long a host of a group that may need it again stays without processes.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// How long a process waits for the place of a killed one, before it may go elsewhere.
+const END_LIMIT: Duration = Duration::from_secs(10);
 
 /// A host, as its parent sees it.
 #[derive(Debug)]
@@ -44,9 +48,9 @@ pub(super) struct Host {
 pub(super) struct HostState {
     pub(super) processes: PlacedProcesses,
     /// The link to it, once it is ready.
-    link: Option<Arc<HostWire>>,
+    pub(super) link: Option<Arc<HostWire>>,
     /// The room on its machine, once that is known.
-    room: Option<Room>,
+    pub(super) room: Option<Room>,
     /// Whether it gets no more processes.
     closed: bool,
     /// Why its job waits.
@@ -54,7 +58,8 @@ pub(super) struct HostState {
 }
 
 impl Host {
-    /// Returns whether it has a place for a process.
+    /// Returns whether it has a place for a process, or will have one when those of its processes
+    /// have ended that are killed.
     pub(super) fn has_place(&self, job: &HostedJob) -> bool {
         let state = self.state.lock();
         if state.closed {
@@ -67,22 +72,32 @@ impl Host {
                     && state.processes.len() < group.per_job
             }
             None => {
-                let taken = state.processes.taken();
-                state.room.is_none_or(|room| taken.leaves_room(&room, job.meta()))
+                let will_take = state.processes.will_take();
+                state.room.is_none_or(|room| will_take.leaves_room(&room, job.meta()))
             }
         }
     }
 
-    pub(super) fn free_share(&self) -> f64 {
-        let state = self.state.lock();
-        state.processes.taken().free_share(state.room.as_ref())
+    /// Returns the share of its machine that will be free, and the share that is free already. Both
+    /// are of what a process requests.
+    pub(super) fn free_shares(&self, meta: &Meta) -> (i64, i64) {
+        let HostState { processes, room, .. } = &*self.state.lock();
+        let share = |taken: &Use| taken.free_share(room.as_ref(), meta);
+        (share(&processes.will_take()), share(processes.taken()))
     }
 
-    pub(super) fn add(self: &Arc<Host>, job: Arc<HostedJob>) {
+    /// Starts a process, or lets it wait: for the host, or for the place of one that is killed.
+    /// Returns whether it waits for such a place.
+    pub(super) fn add(self: &Arc<Host>, job: Arc<HostedJob>) -> bool {
         job.assign(self);
         let mut state = self.state.lock();
         if job.has_ended() {
-            return;
+            return false;
+        }
+        if self.machine.is_some() && !state.processes.leave_room(state.room.as_ref(), job.meta()) {
+            job.wait(JobState::AwaitsHost);
+            state.processes.queue(job);
+            return true;
         }
         match &state.link {
             Some(link) => job.start(self.number, link),
@@ -92,11 +107,45 @@ impl Host {
             }),
         }
         state.processes.insert(job);
+        false
     }
 
-    /// Forgets a process that was killed before it started.
-    pub(super) fn forget(&self, number: Number) {
-        self.state.lock().processes.remove(number);
+    /// Notes that a process is killed. Its place is free when it has ended.
+    pub(super) fn is_killed(&self, number: Number) {
+        self.state.lock().processes.is_killed(number);
+    }
+
+    /// Removes a process that has ended, or that was killed before it started. Its place is for
+    /// those that wait for it.
+    pub(super) fn remove(&self, number: Number) -> Option<Arc<HostedJob>> {
+        let mut state = self.state.lock();
+        let removed = state.processes.remove(number);
+        let Some(link) = state.link.clone() else { return removed };
+        let room = state.room;
+        while let Some(next) = state.processes.next_queued(room.as_ref()) {
+            if !next.has_ended() {
+                next.start(self.number, &link);
+                state.processes.insert(next);
+            }
+        }
+        removed
+    }
+
+    /// Refuses more processes from now on. Returns those that wait for a place.
+    fn close(&self) -> Vec<Arc<HostedJob>> {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.processes.take_queued()
+    }
+
+    /// Asks a host that works to end, unless it ends already. Returns whether it works.
+    pub(super) fn end(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.link.is_some() && !state.closed {
+            state.closed = true;
+            let _ = self.commands.send(ProcessCommand::Shutdown);
+        }
+        state.link.is_some()
     }
 
     /// Ends the host if it has no processes, unless it ends already.
@@ -104,7 +153,12 @@ impl Host {
         let mut state = self.state.lock();
         if !state.closed && state.processes.is_empty() {
             state.closed = true;
-            let _ = self.commands.send(ProcessCommand::Shutdown);
+            // Nothing is lost with a host that has not started.
+            let end = match &state.link {
+                Some(_) => ProcessCommand::Shutdown,
+                None => ProcessCommand::Kill(ExitReason::Shutdown),
+            };
+            let _ = self.commands.send(end);
         }
     }
 }
@@ -115,8 +169,41 @@ pub(super) fn hosted_output(mode: OutputMode) -> OutputMode {
 }
 
 /// Returns where the output of a host goes. Its processes have added their names if need be.
-fn host_output(mode: OutputMode) -> OutputMode {
-    if mode == OutputMode::File { OutputMode::File } else { OutputMode::Inherit }
+fn host_output(output: ChildOutput) -> ChildOutput {
+    let is_file = output.mode == OutputMode::File;
+    output.with_mode(if is_file { OutputMode::File } else { OutputMode::Inherit })
+}
+
+/// Uses a host for its processes.
+struct HostOwner {
+    runtime: &'static Runtime,
+    host: Arc<Host>,
+    was_ready: bool,
+}
+
+impl Owner for HostOwner {
+    fn ready(&mut self, child: ReadyChild<'_>) {
+        self.was_ready = true;
+        self.runtime.host_ready(&self.host, &child);
+    }
+
+    fn message(&mut self, message: Received) {
+        self.runtime.receive_from_host(&self.host, message);
+    }
+
+    fn is_last(&self, message: &Received) -> bool {
+        wire::is_relayed_control(message)
+    }
+
+    async fn ended(self, exit: Exit) -> ExitReason {
+        let reason = exit.reason.clone();
+        if self.was_ready || reason == ExitReason::Shutdown {
+            self.runtime.host_ended(&self.host, exit);
+        } else {
+            self.runtime.host_failed(&self.host, exit);
+        }
+        reason
+    }
 }
 
 impl Runtime {
@@ -128,8 +215,7 @@ impl Runtime {
         of: Option<(Arc<HostGroup>, Meta)>,
         first: &HostedJob,
     ) -> Arc<Host> {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let number = self.hosts.last_host.fetch_add(1, Ordering::Relaxed) + 1;
         let (commands, inbox) = mpsc::unbounded_channel();
         let (machine, room) = machine.unzip();
         let name = match (&of, &machine) {
@@ -146,78 +232,52 @@ impl Runtime {
         });
         state.taken.extend(host.machine.clone());
         state.hosts.push(Arc::clone(&host));
-        let output = if host.of.is_some() { first.spec.output } else { self.config().output };
-        let (started, retry) = (Arc::clone(&host), first.retry_creation);
-        self.spawn(move || self.run_host(started, retry, host_output(output), inbox));
-        host
-    }
-
-    /// Follows a host from its start to its end.
-    async fn run_host(
-        &'static self,
-        host: Arc<Host>,
-        retry_creation: bool,
-        output: OutputMode,
-        mut commands: mpsc::UnboundedReceiver<ProcessCommand>,
-    ) {
+        let output = match host.of {
+            Some(_) => first.spec.output.clone(),
+            None => self.config().output.into(),
+        };
         let (processes, meta) = match &host.of {
             Some((group, meta)) => (group.per_job, room::of_job(meta, group.per_job)),
             // The processes of a machine's host request what they need from fiber.
             None => (usize::MAX, Meta::new()),
         };
         let simulates = host.of.as_ref().is_some_and(|(group, _)| group.simulated);
-        let launching = launch(
-            self,
-            Launch {
-                name: host.name.clone(),
+        let (owned, retry_creation) = (Arc::clone(&host), first.retry_creation);
+        self.spawn(move || async move {
+            let launch = Launch {
+                name: owned.name.clone(),
                 role: ProcessRole::Host,
                 restarts: 0,
                 retry_creation,
                 meta,
-                output,
+                output: host_output(output),
                 request: StartRequest::new(&HostMain { simulates }),
-                scheduling: Some(Box::new(HostScheduling { host: Arc::clone(&host) })),
-                kind: JobKind::Host { machine: host.machine.clone(), processes },
-            },
-        );
-        tokio::pin!(launching);
-        let launched = loop {
-            tokio::select! {
-                launched = &mut launching => break launched,
-                // No process waits for it any more. Dropping the launch ends what has started.
-                command = commands.recv() => match command {
-                    Some(ProcessCommand::Terminate) => {}
-                    _ => return self.host_ended(&host, Exit::new(ExitReason::Shutdown, Vec::new())),
-                },
-            }
-        };
-        match launched {
-            Ok(launched) => {
-                if let Some(machine) = &host.machine {
-                    self.hosts.machines.started(machine);
-                }
-                self.host_ready(&host, &launched);
-                self.end_if_unused(&host);
-                let receive = |message| self.receive_from_host(&host, message);
-                let exit = monitor(self, launched, commands, receive).await;
-                self.host_ended(&host, exit);
-            }
-            Err(exit) => self.host_failed(&host, exit),
-        }
+                scheduling: Some(Box::new(HostScheduling { host: Arc::clone(&owned) })),
+                source: Box::new(AsHost { machine: owned.machine.clone(), processes }),
+            };
+            let owner = HostOwner { runtime: self, host: owned, was_ready: false };
+            let child = ChildProcess { runtime: self, launch, commands: inbox, owner };
+            child.start().exited().await;
+        });
+        host
     }
 
-    fn host_ready(&'static self, host: &Host, launched: &Launched) {
+    /// Takes a host that is ready, and starts its processes.
+    fn host_ready(&'static self, host: &Arc<Host>, child: &ReadyChild<'_>) {
+        if let Some(machine) = &host.machine {
+            self.hosts.machines.started(machine);
+        }
         let mut state = host.state.lock();
         state.waiting = None;
-        let wire = Arc::new(HostWire::new(
-            Arc::clone(&launched.connection.link),
-            Arc::clone(&launched.is_failing),
-        ));
+        let (link, is_failing) = (Arc::clone(child.link), Arc::clone(child.is_failing));
+        let wire = Arc::new(HostWire::new(link, is_failing));
         state.link = Some(Arc::clone(&wire));
         // On a machine, its own answer says first how many processes it has room for.
         if host.machine.is_none() || state.room.is_some() {
             state.processes.iter().for_each(|job| job.start(host.number, &wire));
         }
+        drop(state);
+        self.end_if_unused(host);
     }
 
     /// Takes the room of a machine. Processes for which it has no room wait again.
@@ -258,10 +318,14 @@ impl Runtime {
                 }
             }
             Some(Arrived::Command(FromHost::Room(room))) => self.set_room(host, room),
-            Some(Arrived::Command(FromHost::Terminating)) => host.state.lock().closed = true,
+            Some(Arrived::Command(FromHost::Terminating)) => {
+                self.wait_for_room(host.close());
+                self.place_processes();
+            }
             Some(Arrived::Command(FromHost::Running { number, place })) => {
                 if let Some(job) = job(number) {
-                    job.running(format!("{place} in {}", host.name));
+                    let (place, host) = (Box::new(place), host.name.clone());
+                    job.running(JobPlace::Hosted { place, host });
                 }
             }
             Some(Arrived::Command(FromHost::Connected { number, peer })) => {
@@ -275,8 +339,7 @@ impl Runtime {
                 }
             }
             Some(Arrived::Command(FromHost::Ended { number, exit })) => {
-                let ended = host.state.lock().processes.remove(number);
-                if let Some(job) = ended {
+                if let Some(job) = host.remove(number) {
                     job.ended(exit);
                     self.process_ended(host);
                 }
@@ -285,6 +348,26 @@ impl Runtime {
                 tracing::error!("ignored an invalid message of `{}`", host.name);
             }
         }
+    }
+
+    /// Lets a process that waits for the place of a killed one go elsewhere if that does not end.
+    pub(super) fn limit_wait(&'static self, host: Arc<Host>, number: Number) {
+        self.spawn(move || async move {
+            sleep(END_LIMIT).await;
+            let mut state = host.state.lock();
+            if !state.processes.is_queued(number) {
+                return;
+            }
+            let waiting = state.processes.take_queued();
+            drop(state);
+            tracing::warn!(
+                "processes on `{}` were killed {END_LIMIT:?} ago and have not ended: others wait \
+                 no longer for their places",
+                host.name
+            );
+            self.wait_for_room(waiting);
+            self.place_processes();
+        });
     }
 
     /// Uses the place of a process that has ended, and ends a host that is not needed any more.
@@ -310,7 +393,7 @@ impl Runtime {
     /// there are any.
     fn host_failed(&'static self, host: &Arc<Host>, exit: Exit) {
         let Some(machine) = &host.machine else { return self.host_ended(host, exit) };
-        if is_exiting() {
+        if self.is_exiting() {
             // This process has killed it.
             return self.host_ended(host, exit);
         }
@@ -342,7 +425,8 @@ impl Runtime {
         self.place_processes();
     }
 
-    /// Takes a host off the list, and returns its processes in the order of their creation.
+    /// Takes a host off the list, and returns its processes in the order of their creation. Those
+    /// that wait for a place in it wait for another host.
     fn remove_host(&self, host: &Arc<Host>) -> Vec<Arc<HostedJob>> {
         let mut state = self.hosts.state.lock();
         state.hosts.retain(|other| !Arc::ptr_eq(other, host));
@@ -352,7 +436,11 @@ impl Runtime {
         drop(state);
         let mut state = host.state.lock();
         state.closed = true;
-        state.processes.take_all()
+        let queued = state.processes.take_queued();
+        let placed = state.processes.take_all();
+        drop(state);
+        self.wait_for_room(queued);
+        placed
     }
 }
 

@@ -18,7 +18,7 @@ use super::shared::{KeptMessages, into_shared};
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
 use crate::endpoint::{CONTROL, message_limit};
 use crate::runtime::launch::{MAX_LAG, create, ended};
-use crate::runtime::listen::{expect_child, unexpect_child};
+use crate::runtime::listen::expect_child;
 use crate::runtime::parent_info::{ChildPlace, ParentInfo};
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 
@@ -210,7 +210,8 @@ impl Host {
             Ok(spec) => spec,
             Err(error) => return not_started(error),
         };
-        let mut connecting = Some(expect_child(id));
+        let mut expected = expect_child(id);
+        let mut is_expected = true;
         let created = tokio::select! {
             biased;
             created = self.create(id, spec, process.retry_creation) => created,
@@ -218,10 +219,7 @@ impl Host {
         };
         let job = match created {
             Ok(job) => job,
-            Err(exit) => {
-                unexpect_child(id);
-                return exit;
-            }
+            Err(exit) => return exit,
         };
         runtime.jobs.insert(id, Arc::clone(&job));
         self.send(&FromHost::Running { number, place: job.place() });
@@ -248,16 +246,14 @@ impl Host {
                     Command::Terminate => job.terminate(),
                     Command::Kill => job.kill(),
                 },
-                peer = async { connecting.as_mut().expect("it is there").await },
-                    if connecting.is_some() =>
-                {
-                    connecting = None;
+                peer = &mut expected.connection, if is_expected => {
+                    is_expected = false;
                     connection = peer.ok().and_then(|peer| self.connected(number, peer));
                 }
                 exit = ended(&mut states) => break exit,
             }
         };
-        unexpect_child(id);
+        drop(expected);
         // Messages from before the end count.
         while connection.is_some() {
             match timeout(MAX_LAG, next(&mut connection)).await {
@@ -295,16 +291,17 @@ impl Host {
                 Some(interface) => ChildPlace::InHost(interface),
                 None => ChildPlace::Alone,
             },
-            address: address.url.clone(),
+            address: address.link.clone(),
         };
         Ok(JobSpec {
             name: process.name.clone(),
             arguments: std::env::args_os().skip(1).collect(),
-            environment: vec![(variables::PARENT, info.to_string())],
+            parent: Some(info.parent()),
+            environment: Vec::new(),
             secrets: vec![(variables::KEY, runtime.key().reveal())],
             restarts: process.restarts,
             meta: process.meta,
-            output: process.output,
+            output: process.output.into(),
             log_dir: runtime.config().log_dir.clone(),
             machine: None,
             processes: 1,

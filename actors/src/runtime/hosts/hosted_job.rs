@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
-use fiber_backends::{Job, JobSpec, JobState};
+use fiber_backends::{Job, JobPlace, JobSpec, JobState};
 use fiber_core::{Exit, ExitReason, Meta, ProcessId};
 use fiber_transport::PeerInfo;
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ const SIGKILL: i32 = 9;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(in crate::runtime) struct HostedJob {
+pub(super) struct HostedJob {
     pub(super) number: Number,
     pub(super) group: Arc<HostGroup>,
     pub(super) spec: JobSpec,
@@ -36,8 +36,7 @@ pub(in crate::runtime) struct HostedJob {
 /// Where the process runs.
 #[derive(Debug, Default)]
 struct Placed {
-    /// For users: `pid 7 in host-1`.
-    place: Option<String>,
+    place: Option<JobPlace>,
     /// The number of its host, and the link to it, once it is to start there.
     host: Option<(HostNumber, Arc<HostWire>)>,
     link: Option<Arc<HostedLink>>,
@@ -98,12 +97,12 @@ impl HostedJob {
             restarts: self.spec.restarts,
             retry_creation: self.retry_creation,
             meta: self.spec.meta,
-            output: hosted_output(self.spec.output),
+            output: hosted_output(self.spec.output.mode),
         };
         let _ = host.send(wire::command(&ToHost::Start(Box::new(process))));
     }
 
-    pub(super) fn running(&self, place: String) {
+    pub(super) fn running(&self, place: JobPlace) {
         self.placed.lock().place = Some(place);
         self.wait(JobState::Running);
     }
@@ -123,7 +122,7 @@ impl HostedJob {
     }
 
     /// Returns the number of its host, and whether that is being lost, once it is to start there.
-    pub(in crate::runtime) fn host(&self) -> Option<(HostNumber, Arc<AtomicBool>)> {
+    pub(super) fn host(&self) -> Option<(HostNumber, Arc<AtomicBool>)> {
         let placed = self.placed.lock();
         placed.host.as_ref().map(|(number, wire)| (*number, wire.is_failing()))
     }
@@ -143,8 +142,8 @@ impl HostedJob {
 }
 
 impl Job for HostedJob {
-    fn place(&self) -> String {
-        self.placed.lock().place.clone().unwrap_or_else(|| "waiting for a host".into())
+    fn place(&self) -> JobPlace {
+        self.placed.lock().place.clone().unwrap_or(JobPlace::AwaitsHost)
     }
 
     fn tail(&self) -> Vec<String> {
@@ -168,19 +167,26 @@ impl Job for HostedJob {
     fn kill(&self) {
         let placed = self.placed.lock();
         let kill = wire::command(&ToHost::Kill(self.number));
-        if self.has_ended() || placed.host.as_ref().is_some_and(|(_, host)| host.send(kill).is_ok())
-        {
+        if self.has_ended() {
+            return;
+        }
+        let assigned = placed.assigned.clone();
+        if placed.host.as_ref().is_some_and(|(_, host)| host.send(kill).is_ok()) {
+            drop(placed);
+            if let Some(host) = assigned.upgrade() {
+                host.is_killed(self.number);
+            }
             return;
         }
         // It has not started, or its host is gone. The lock keeps it from starting meanwhile.
         self.wait(JobState::Ended(Exit::new(ExitReason::Signal(SIGKILL), Vec::new())));
-        let (link, assigned) = (placed.link.clone(), placed.assigned.clone());
+        let link = placed.link.clone();
         drop(placed);
         if let Some(link) = link {
             link.end(None);
         }
         if let Some(host) = assigned.upgrade() {
-            host.forget(self.number);
+            host.remove(self.number);
         }
     }
 }
@@ -198,11 +204,12 @@ pub(super) mod tests {
         let spec = JobSpec {
             name: "worker".into(),
             arguments: Vec::new(),
+            parent: None,
             environment: Vec::new(),
             secrets: Vec::new(),
             restarts: 0,
             meta,
-            output: OutputMode::Inherit,
+            output: OutputMode::Inherit.into(),
             log_dir: PathBuf::new(),
             machine: None,
             processes: 1,

@@ -21,33 +21,64 @@ pub(super) struct Use {
 
 impl Use {
     pub(super) fn add(&mut self, meta: &Meta) {
-        self.cpu += cores(meta);
-        self.memory += meta.memory.map_or(0, |size| size.as_u64());
-        self.gpu += meta.gpu.unwrap_or(0);
+        *self = self.plus(&Use::of(meta));
     }
 
     pub(super) fn subtract(&mut self, meta: &Meta) {
-        self.cpu -= cores(meta);
-        self.memory -= meta.memory.map_or(0, |size| size.as_u64());
-        self.gpu -= meta.gpu.unwrap_or(0);
+        *self = self.minus(&Use::of(meta));
+    }
+
+    pub(super) fn plus(&self, other: &Use) -> Use {
+        Use {
+            cpu: self.cpu + other.cpu,
+            memory: self.memory.saturating_add(other.memory),
+            gpu: self.gpu.saturating_add(other.gpu),
+        }
+    }
+
+    pub(super) fn minus(&self, other: &Use) -> Use {
+        Use {
+            cpu: self.cpu - other.cpu,
+            memory: self.memory.saturating_sub(other.memory),
+            gpu: self.gpu.saturating_sub(other.gpu),
+        }
+    }
+
+    fn of(meta: &Meta) -> Use {
+        Use {
+            cpu: cores(meta),
+            memory: meta.memory.map_or(0, |size| size.as_u64()),
+            gpu: meta.gpu.unwrap_or(0),
+        }
     }
 
     /// Returns whether `room` has enough for another process.
     pub(super) fn leaves_room(&self, room: &Room, meta: &Meta) -> bool {
-        let memory = meta.memory.map_or(0, |size| size.as_u64());
+        let with_it = self.plus(&Use::of(meta));
         // Fractions of cores add up with errors.
-        self.cpu + cores(meta) <= room.cpu + 1e-6
-            && room.memory.is_none_or(|limit| self.memory.saturating_add(memory) <= limit)
-            && self.gpu.saturating_add(meta.gpu.unwrap_or(0)) <= room.gpu
+        with_it.cpu <= room.cpu + 1e-6
+            && room.memory.is_none_or(|limit| with_it.memory <= limit)
+            && with_it.gpu <= room.gpu
     }
 
-    /// Returns the share of the cores that is free. Of a machine whose room is not known, it is
-    /// an estimate that lets processes spread.
-    pub(super) fn free_share(&self, room: Option<&Room>) -> f64 {
-        match room {
-            Some(room) => 1.0 - self.cpu / room.cpu.max(f64::MIN_POSITIVE),
+    /// Returns the share that is free of what a process requests, in millionths: the smallest of
+    /// its cores, memory and graphics processors. Of a machine whose room is not known, it is an
+    /// estimate that lets processes spread.
+    pub(super) fn free_share(&self, room: Option<&Room>, meta: &Meta) -> i64 {
+        let free = |taken: f64, of: f64| 1.0 - taken / of.max(f64::MIN_POSITIVE);
+        let share = match room {
             None => 1.0 / (1.0 + self.cpu),
-        }
+            Some(room) => {
+                let memory = room.memory.filter(|_| meta.memory.is_some());
+                let memory = memory.map(|room| free(self.memory as f64, room as f64));
+                let gpu = meta.gpu.filter(|count| *count > 0);
+                let gpu = gpu.map(|_| free(self.gpu.into(), room.gpu.into()));
+                let cpu = free(self.cpu, room.cpu);
+                [memory, gpu].into_iter().flatten().fold(cpu, f64::min)
+            }
+        };
+        // Fractions of cores add up with errors, which must not make equal machines differ.
+        (share * 1e6).round() as i64
     }
 }
 
@@ -79,11 +110,27 @@ mod tests {
         assert!(!used.leaves_room(&ROOM, &Meta::new().memory(701)));
         assert!(used.leaves_room(&ROOM, &Meta::new().gpu(1)));
         assert!(!used.leaves_room(&ROOM, &Meta::new().gpu(2)));
-        let share = used.free_share(Some(&ROOM));
-        assert!(Use::default().free_share(Some(&ROOM)) > share);
         used.subtract(&two[0]);
-        assert!(used.free_share(Some(&ROOM)) > share);
         assert!(used.leaves_room(&ROOM, &Meta::new().memory(1000)));
+    }
+
+    #[test]
+    fn the_free_share_is_that_of_the_scarcest_resource_that_a_process_requests() {
+        let mut used = Use::default();
+        used.add(&Meta::new().cpu(1.0).memory(600).gpu(1));
+        let share = |meta: Meta| used.free_share(Some(&ROOM), &meta);
+        assert_eq!(share(Meta::new()), 750_000);
+        assert_eq!(share(Meta::new().memory(1)), 400_000);
+        assert_eq!(share(Meta::new().memory(1).gpu(1)), 0);
+        let thirds = |sum: f64| {
+            let mut used = Use::default();
+            used.add(&Meta::new().cpu(sum));
+            used.free_share(Some(&ROOM), &Meta::new())
+        };
+        assert_eq!(thirds(0.1 + 0.2), thirds(0.3));
+        assert!(
+            used.free_share(None, &Meta::new()) < Use::default().free_share(None, &Meta::new())
+        );
     }
 
     #[test]

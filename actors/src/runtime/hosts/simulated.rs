@@ -6,20 +6,16 @@
 //! arrives any more.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use bytes::Buf;
-use fiber_backends::{Job, JobState};
+use fiber_backends::{Job, JobPlace, JobState};
 use fiber_core::stats::ProcessFigures;
 use fiber_core::{BuildId, Exit, ExitReason, ProcessId};
-use fiber_transport::{
-    Closed, Connection, Incoming, Link, Message, Peer, PeerInfo, Received, Role,
-};
+use fiber_transport::{Connection, Link, Peer, PeerInfo, Role, memory};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::endpoint::{MAIN, send_heartbeats};
 use crate::runtime::figures::own_figures;
@@ -33,24 +29,25 @@ const FIGURES_AGE: Duration = Duration::from_millis(500);
 
 /// Starts a simulated process, which is connected at once.
 pub(super) fn start(runtime: &'static Runtime, id: ProcessId) -> Arc<dyn Job> {
-    let (to_process, inbox) = mpsc::unbounded_channel();
-    let (to_host, arriving) = mpsc::unbounded_channel();
-    let end = |sender| Arc::new(MemoryLink { sender, closed: AtomicBool::new(false) });
-    let (host_end, process_end) = (end(to_process), end(to_host));
+    let (host_end, process_end) = memory::pair();
+    let ((to_process, arriving), (to_host, inbox)) = (host_end.halves(), process_end.halves());
     let job = Arc::new(SimulatedJob {
         states: watch::Sender::new(JobState::Running),
         killed: Notify::new(),
-        link: Arc::clone(&process_end),
+        link: Arc::clone(&to_host),
     });
     let build = BuildId::current().expect("this process has connected with it").clone();
     let (pid, host) = (std::process::id(), crate::endpoint::host_name());
     let info = PeerInfo { id, to: runtime.id(), role: Role::Child, build, pid, host };
-    let connection = Connection::relayed(host_end, Arriving(arriving));
+    let connection = Connection::relayed(to_process, arriving);
+    let mut process = Connection::relayed(to_host, inbox);
+    // The host has checked the length.
+    process.incoming.set_limit(usize::MAX);
     hand_over(id, Ok(Peer { info, connection }));
     let started = Arc::clone(&job);
     tokio::task::spawn_local(async move {
         let exit = tokio::select! {
-            exit = work(runtime, process_end, inbox) => exit,
+            exit = work(runtime, process) => exit,
             () = started.killed.notified() => ExitReason::Signal(SIGKILL),
         };
         started.link.close();
@@ -60,16 +57,12 @@ pub(super) fn start(runtime: &'static Runtime, id: ProcessId) -> Arc<dyn Job> {
 }
 
 /// Works for the parent, until the end.
-async fn work(
-    runtime: &'static Runtime,
-    link: Arc<MemoryLink>,
-    mut inbox: mpsc::UnboundedReceiver<Received>,
-) -> ExitReason {
-    let first = inbox.recv().await.and_then(|message| ControlMessage::read(&message));
+async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
+    let first = host.next().await.and_then(|message| ControlMessage::read(&message.ok()?));
     let Some(ControlMessage::Start { config, request }) = first else {
         return ExitReason::Normal;
     };
-    let to_parent = Arc::clone(&link) as Arc<dyn Link>;
+    let to_parent = Arc::clone(&host.link);
     let started = match request.start(runtime, Arc::clone(&to_parent)) {
         Ok(started) => started,
         Err(error) => return ExitReason::NotStarted(error.to_string()),
@@ -81,16 +74,20 @@ async fn work(
     let mut receive = StopOnDrop(started.receive);
     let (ended, mut end) = oneshot::channel();
     let main = thread::Builder::new().name("simulated".into()).stack_size(STACK);
-    if let Err(error) = main.spawn(move || ended.send((started.run)())) {
+    let run = move || {
+        let _entered = runtime.parts().enter();
+        ended.send((started.run)())
+    };
+    if let Err(error) = main.spawn(run) {
         return ExitReason::NotStarted(error.to_string());
     }
     loop {
         let mut message = tokio::select! {
             biased;
             _ = &mut end => return ExitReason::Normal,
-            message = inbox.recv() => match message {
-                Some(message) => message,
-                None => return ExitReason::Normal,
+            message = host.next() => match message {
+                Some(Ok(message)) => message,
+                Some(Err(_)) | None => return ExitReason::Normal,
             },
         };
         if message.first() == Some(&MAIN) {
@@ -113,6 +110,7 @@ async fn work(
 /// Returns the figures of the host, at most `FIGURES_AGE` old. Each simulated process sends them with
 /// its heartbeats, and the kernel needs longer for a process of many threads than for a worker's.
 fn host_figures() -> ProcessFigures {
+    // The figures are those of the process.
     static LAST: Mutex<Option<(Instant, ProcessFigures)>> = Mutex::new(None);
     let mut last = LAST.lock();
     match &*last {
@@ -139,12 +137,12 @@ struct SimulatedJob {
     states: watch::Sender<JobState>,
     killed: Notify,
     /// Where the process sends.
-    link: Arc<MemoryLink>,
+    link: Arc<dyn Link>,
 }
 
 impl Job for SimulatedJob {
-    fn place(&self) -> String {
-        format!("a thread of pid {}", std::process::id())
+    fn place(&self) -> JobPlace {
+        JobPlace::Other { words: format!("a thread of pid {}", std::process::id()) }
     }
 
     fn tail(&self) -> Vec<String> {
@@ -163,38 +161,4 @@ impl Job for SimulatedJob {
         self.link.close();
         self.killed.notify_one();
     }
-}
-
-/// One end of a link within this process.
-#[derive(Debug)]
-struct MemoryLink {
-    sender: mpsc::UnboundedSender<Received>,
-    closed: AtomicBool,
-}
-
-impl Link for MemoryLink {
-    fn send(&self, message: Message) -> Result<(), Closed> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Closed);
-        }
-        let Message { head, body, blobs } = message;
-        let bytes = if head.is_empty() { body } else { [&head[..], &body].concat().into() };
-        self.sender.send(Received { bytes, blobs }).map_err(|_| Closed)
-    }
-
-    fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-    }
-
-    fn set_peer_timeout(&self, _: Duration) {}
-}
-
-struct Arriving(mpsc::UnboundedReceiver<Received>);
-
-impl Incoming for Arriving {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Received>>> {
-        self.0.poll_recv(context).map(|message| message.map(Ok))
-    }
-
-    fn set_limit(&mut self, _: usize) {}
 }

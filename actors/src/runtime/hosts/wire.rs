@@ -5,7 +5,7 @@
 //! others, behind the number and the key; or [`COMMAND`] for an encoded [`ToHost`] or [`FromHost`].
 
 use bytes::{Buf, BufMut};
-use fiber_backends::Room;
+use fiber_backends::{JobPlace, Room};
 use fiber_core::{Exit, Meta, OutputMode, ProcessId, codec};
 use fiber_transport::{Message, PeerInfo, Received};
 use serde::de::DeserializeOwned;
@@ -62,7 +62,7 @@ pub(super) enum FromHost {
     /// SIGTERM asks the host to end: it starts no more processes.
     Terminating,
     /// A process runs.
-    Running { number: Number, place: String },
+    Running { number: Number, place: JobPlace },
     /// A process has connected, or could not because of this problem.
     Connected { number: Number, peer: Result<PeerInfo, String> },
     /// The link of a process has ended, in order or with an error.

@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep};
 
 use super::failure::not_started;
 use crate::runtime::Runtime;
-use crate::runtime::exit::is_exiting;
 
 /// The first pause before a retry; each further one is twice as long, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -41,7 +40,7 @@ async fn create_with_retries(runtime: &'static Runtime, spec: JobSpec) -> Result
     let mut pause = FIRST_PAUSE;
     loop {
         let error = match runtime.backend.create(spec.clone()).await {
-            Err(error) if Instant::now() + pause < deadline && !is_exiting() => error,
+            Err(error) if Instant::now() + pause < deadline && !runtime.is_exiting() => error,
             created => return created,
         };
         if pause == FIRST_PAUSE {

@@ -11,18 +11,6 @@ const EXIT_NOT_LOADED: i32 = 127;
 
 const SIGTERM: i32 = 15;
 
-/// Why a child did not get ready.
-pub(super) enum StartFailure {
-    /// It ended before it had connected.
-    EndedUnconnected(Exit),
-    /// It ended after that.
-    Ended(Exit),
-    /// It is alive, but can't work.
-    Unusable(String),
-    /// It connected, and sends no heartbeats any more.
-    Silent,
-}
-
 pub(in crate::runtime) fn not_started(problem: String) -> Exit {
     Exit::new(ExitReason::NotStarted(problem), Vec::new())
 }

@@ -24,6 +24,7 @@ const BATCH: usize = 512;
 /// `fiber::init()`.
 const MAX_UNSENT: usize = 64 * BATCH;
 
+// A process has one subscriber of spans, and one way on which they leave it.
 static SPANS: Mutex<Vec<SpanData>> = Mutex::new(Vec::new());
 /// Set while `SPANS` or a thread that sends has spans.
 static UNSENT: AtomicBool = AtomicBool::new(false);

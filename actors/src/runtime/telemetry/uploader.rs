@@ -25,6 +25,7 @@ const MAX_REQUEST: usize = 1 << 20;
 /// Bytes of requests that may wait. Further ones are lost.
 const MAX_WAITING: usize = 64 << 20;
 
+/// One for the process, as its subscriber of spans is.
 static UPLOADER: OnceLock<Uploader> = OnceLock::new();
 
 /// Requests on their way to the collector.

@@ -2,19 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-use fiber_core::stats::EventKind;
-use fiber_core::{ExitReason, Result};
-use tokio::sync::oneshot;
+use fiber_core::ExitReason;
 
-use super::super::identity::DownGuard;
-use super::super::spec::ChildSpec;
-use super::super::start::Control;
-use super::super::tree::Entry;
-use super::event::{Task, Timer};
-use crate::stats::emit;
+use super::super::spec::{Counts, Restart, Shutdown};
+use super::event::Request;
 
+/// The specification of a child, as far as its supervisor's decisions depend on it.
+#[derive(Clone, Debug)]
+pub(in crate::supervisor) struct Rules {
+    pub(in crate::supervisor) restart: Restart,
+    pub(in crate::supervisor) shutdown: Shutdown,
+    pub(in crate::supervisor) counts: Counts,
+}
+
+#[derive(Debug)]
 pub(super) struct Child {
-    pub(super) spec: ChildSpec,
+    pub(super) name: String,
+    pub(super) rules: Rules,
     pub(super) origin: Origin,
     pub(super) phase: ChildPhase,
     /// Whether the child is alive and a group restart under way will stop and start it.
@@ -23,40 +27,26 @@ pub(super) struct Child {
     /// Failures that lengthen the pause before the next restart. A long run resets them.
     pub(super) failures_in_a_row: u32,
     pub(super) last_start_failed: bool,
-    pub(super) entry: Entry,
-}
-
-impl Child {
-    /// Emits the event that this child is restarted.
-    pub(super) fn announce_restart(&self) {
-        let reason = self.entry.last_exit().unwrap_or(ExitReason::Shutdown);
-        let child = self.spec.identity.path().to_string();
-        emit(EventKind::ChildRestarted { child, reason });
-    }
 }
 
 /// How the supervisor got the child.
-pub(super) enum Origin {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::supervisor) enum Origin {
     Builder,
     /// A caller adds it, and waits for its first start.
-    Adding(oneshot::Sender<Result<()>>),
+    Adding(Request),
     Added,
 }
 
+#[derive(Debug)]
 pub(super) enum ChildPhase {
     /// The sequence starts it.
     Pending,
-    /// It is restarted when the timer expires.
-    BackingOff(Timer),
-    Starting {
-        task: Task,
-        down_guard: DownGuard,
-        order: StartOrder,
+    BackingOff {
+        until: Option<Instant>,
     },
+    Starting(StartOrder),
     Running {
-        control: Box<dyn Control>,
-        task: Task,
-        down_guard: DownGuard,
         since: Instant,
     },
     Stopping(Stopping),
@@ -65,16 +55,14 @@ pub(super) enum ChildPhase {
 }
 
 /// The state of a child that the supervisor stops.
+#[derive(Debug)]
 pub(super) struct Stopping {
-    pub(super) control: Box<dyn Control>,
     pub(super) cause: StopCause,
     pub(super) step: StopStep,
     /// The deadline of the step.
-    pub(super) timer: Option<Timer>,
+    pub(super) until: Option<Instant>,
     /// Callers that wait for the end.
-    pub(super) waiters: Vec<oneshot::Sender<()>>,
-    pub(super) _task: Task,
-    pub(super) down_guard: DownGuard,
+    pub(super) waiters: Vec<Request>,
     pub(super) since: Instant,
 }
 
@@ -96,9 +84,18 @@ pub(super) enum StopCause {
     Remove,
 }
 
+#[derive(Clone, Debug)]
 pub(super) enum StopStep {
     Asked,
     Killed(ExitReason),
+}
+
+/// How an incarnation has ended.
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) reason: ExitReason,
+    pub(super) uptime: Uptime,
+    pub(super) has_worked: bool,
 }
 
 /// How far an incarnation got before its end.
@@ -119,27 +116,27 @@ impl Uptime {
 }
 
 impl Child {
-    pub(super) fn new(spec: ChildSpec, origin: Origin, entry: Entry) -> Child {
+    pub(super) fn new(name: String, rules: Rules, origin: Origin) -> Child {
         Child {
-            spec,
+            name,
+            rules,
             origin,
             phase: ChildPhase::Pending,
             restarts_with_group: false,
             incarnation: 0,
             failures_in_a_row: 0,
             last_start_failed: false,
-            entry,
         }
     }
 
     pub(super) fn is_alive(&self) -> bool {
         matches!(
             self.phase,
-            ChildPhase::Starting { .. } | ChildPhase::Running { .. } | ChildPhase::Stopping(_)
+            ChildPhase::Starting(_) | ChildPhase::Running { .. } | ChildPhase::Stopping(_)
         )
     }
 
     pub(super) fn is_added(&self) -> bool {
-        !matches!(self.origin, Origin::Builder)
+        self.origin != Origin::Builder
     }
 }

@@ -1,56 +1,50 @@
-//! The inputs of a supervisor: events from its own tasks and commands from references.
+//! The events that go into a supervision, and the effects that come out.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use actix::Message;
 use fiber_core::{ExitReason, Result};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 
-use super::super::spec::ChildSpec;
-use super::super::start::Control;
+/// Identifies a child. Keys ascend in the order of first starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::supervisor) struct Key(pub(super) u64);
 
-pub(super) enum Event {
-    /// An incarnation of a child has started or exited.
-    Child {
+/// Identifies the request of a caller, which gets one answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::supervisor) struct Request(pub(in crate::supervisor) u64);
+
+#[derive(Clone, Debug)]
+pub(in crate::supervisor) enum Event {
+    /// The supervisor itself starts.
+    Begin,
+    /// A child was inserted, and starts concurrently with others.
+    Added(Key),
+    Started {
         key: Key,
         incarnation: u64,
-        event: ChildEvent,
     },
-    TimerExpired {
-        timer: u64,
-        purpose: TimerPurpose,
+    Exited {
+        key: Key,
+        incarnation: u64,
+        reason: ExitReason,
+        /// Whether the incarnation has been of use, however short its life was.
+        has_worked: bool,
     },
-}
-
-pub(super) enum ChildEvent {
-    Started { place: Option<String>, control: Box<dyn Control> },
-    Exited(ExitReason),
-}
-
-pub(in crate::supervisor) enum Command {
-    /// Adds a child. The answer comes when the child has started, or could not.
-    Add(ChildSpec, oneshot::Sender<Result<()>>),
-    /// Adds a child whose first start is retried as any other. The answer comes before the start.
-    AddInBackground(ChildSpec, oneshot::Sender<Result<()>>),
+    /// A caller stops or kills one child.
     StopChild {
         name: String,
         method: StopMethod,
-        /// Gets the receiver that resolves at the end of the child.
-        answer: oneshot::Sender<Result<oneshot::Receiver<()>>>,
+        request: Request,
     },
     /// Stops the children in order, then the supervisor.
     Stop,
     /// Kills the children, then ends the supervisor for this reason.
     Kill(ExitReason),
-}
-
-impl Message for Command {
-    type Result = ();
+    /// The deadline has come.
+    Deadline,
 }
 
 /// How a caller ends one child.
+#[derive(Clone, Debug)]
 pub(in crate::supervisor) enum StopMethod {
     /// As its specification says; then it is removed.
     Stop,
@@ -58,52 +52,65 @@ pub(in crate::supervisor) enum StopMethod {
     Kill(ExitReason),
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum TimerPurpose {
-    /// Ends the backoff of a child, or the step of its stop.
-    Child(Key),
-    /// Ends the pause before a group restart.
-    Group,
+/// A step that the driver takes for a supervision.
+#[derive(Debug)]
+pub(in crate::supervisor) enum Effect {
+    /// Start the next incarnation of a child.
+    Start {
+        key: Key,
+        incarnation: u64,
+    },
+    /// Keep the control of the incarnation that has just started.
+    Started(Key),
+    /// Ask a child to end in order.
+    Shutdown(Key),
+    Kill(Key, ExitReason),
+    /// Let go of an incarnation that has ended, or is given up.
+    Ended {
+        key: Key,
+        reason: ExitReason,
+    },
+    /// Show that a child ended by itself and is not restarted.
+    Finished(Key),
+    Remove {
+        key: Key,
+        reason: ExitReason,
+        /// Whether the next incarnation of the supervisor does not start it either.
+        is_final: bool,
+    },
+    /// Answer a caller.
+    Answer(Request, Result<()>),
+    /// Log a failure, after which the child is restarted. `is_repeated`: one start fails after
+    /// another.
+    Failed {
+        key: Key,
+        reason: ExitReason,
+        pause: Duration,
+        is_repeated: bool,
+    },
+    /// Log that the child did not stop in time.
+    Late(Key),
+    /// Log that the end of a killed child was not confirmed in time.
+    Unconfirmed(Key),
+    /// Log that there were too many failures.
+    GaveUp(ExitReason),
+    /// Report that the builder's children have started. If nobody waits for that, nothing could
+    /// ever stop the supervisor: then [`Event::Stop`] follows.
+    Ready,
+    /// The supervisor has ended. No effect follows.
+    End(ExitReason),
 }
 
-/// Identifies a child. Keys ascend in the order of first starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key(pub(super) u64);
-
-/// Sends an event after some time, unless it is dropped before.
-pub(super) struct Timer {
-    pub(super) id: u64,
-    _task: Task,
+/// One event's way through the machine: the time, random numbers, and the effects.
+pub(in crate::supervisor) struct Turn<'a> {
+    pub(in crate::supervisor) now: Instant,
+    /// Draws a number from 0 up to 1.
+    pub(in crate::supervisor) chance: &'a mut dyn FnMut() -> f64,
+    pub(in crate::supervisor) effects: &'a mut Vec<Effect>,
 }
 
-impl Timer {
-    pub(super) fn start(
-        events: &mpsc::UnboundedSender<Event>,
-        purpose: TimerPurpose,
-        time: Duration,
-    ) -> Timer {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let events = events.clone();
-        let task = Task::spawn(async move {
-            tokio::time::sleep(time).await;
-            let _ = events.send(Event::TimerExpired { timer: id, purpose });
-        });
-        Timer { id, _task: task }
-    }
-}
-
-/// A task that is aborted when it is dropped.
-pub(super) struct Task(JoinHandle<()>);
-
-impl Task {
-    pub(super) fn spawn(future: impl Future<Output = ()> + 'static) -> Task {
-        Task(actix::spawn(future))
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
+impl Turn<'_> {
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
     }
 }

@@ -1,11 +1,16 @@
 use std::time::Duration;
 
 use fiber_core::{Error, ExitReason};
+use futures_core::future::LocalBoxFuture;
 use proptest::prelude::*;
+use tokio::sync::mpsc;
 
 use super::scripted::{OnStop, eager, events_handled, run, script, system};
 use crate::supervisor::intensity::{Failures, Intensity};
-use crate::supervisor::{Backoff, Counts, Restart, Strategy, Supervisor, tree};
+use crate::supervisor::{
+    Backoff, ChildContext, ChildSpec, Control, Counts, Restart, Running, Start, Strategy,
+    Supervisor, tree,
+};
 
 const CRASH: ExitReason = ExitReason::Code(1);
 
@@ -283,4 +288,46 @@ proptest! {
             prop_assert_eq!(failures.add(now, &limit), failed > restarts as usize);
         }
     }
+}
+
+/// Ends at once, and says that it has been of use.
+struct ShortButUseful(mpsc::UnboundedSender<u64>);
+
+impl Start for ShortButUseful {
+    fn start(
+        &mut self,
+        context: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+        let _ = self.0.send(context.incarnation());
+        context.note_work();
+        Box::pin(async { Ok(Running::new(NoControl, async { ExitReason::Code(1) })) })
+    }
+}
+
+struct NoControl;
+
+impl Control for NoControl {
+    fn shutdown(&mut self) {}
+
+    fn kill(&mut self, _: ExitReason) {}
+}
+
+#[test]
+fn a_child_that_was_of_use_restarts_at_once_however_short_its_life_was() {
+    run(async {
+        let hour = Duration::from_secs(3600);
+        let (starts, mut started) = mpsc::unbounded_channel();
+        let child = ChildSpec::new("short", ShortButUseful(starts));
+        let supervisor = Supervisor::builder("useful")
+            .backoff(Backoff::new(hour, hour).jitter(0.0))
+            .intensity(u32::MAX, Duration::from_secs(1))
+            .child(child)
+            .start_on(&system())
+            .await
+            .unwrap();
+        for incarnation in 1..=5 {
+            assert_eq!(started.recv().await, Some(incarnation));
+        }
+        supervisor.stop().await.unwrap();
+    });
 }

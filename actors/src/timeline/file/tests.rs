@@ -100,7 +100,8 @@ fn calls_at_the_same_time_have_tracks_of_their_own() {
 #[test]
 fn functions_are_named_by_the_end_of_their_path() {
     assert_eq!(short("shop::resize"), "resize");
-    assert_eq!(short("shop::main::{{closure}}"), "main::{{closure}}");
+    let closure = short("shop::main::{closure@src/main.rs:12}");
+    assert_eq!(closure, "main::{closure@src/main.rs:12}");
     assert_eq!(short("main"), "main");
     assert_eq!(short("shop::all<a::B>"), "shop::all<a::B>");
 }

@@ -9,6 +9,8 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
 
+use crate::BackendError;
+
 /// A library of a program.
 #[derive(Clone, Debug)]
 pub(super) struct Library {
@@ -75,10 +77,10 @@ pub(super) fn list_libraries(
     program: &Path,
     loader: &Path,
     machine: Option<&str>,
-) -> Result<Vec<Library>, String> {
+) -> Result<Vec<Library>, BackendError> {
     let shown = program.display();
     if machine != Some(std::env::consts::ARCH) {
-        return Err(format!(
+        return Err(refused!(
             "`{shown}` is for another architecture ({}) than this host ({}): build it for this \
              one, or name an image that has it",
             machine.unwrap_or("an unusual one"),
@@ -94,14 +96,14 @@ pub(super) fn list_libraries(
     })?;
     let stdout = String::from_utf8_lossy(&listing.stdout);
     if let Some(missing) = missing_in(&stdout) {
-        return Err(format!(
+        return Err(refused!(
             "`{shown}` needs the library {missing}, which is not found: install it, or set \
              LD_LIBRARY_PATH"
         ));
     }
     if !listing.status.success() {
         let problem = String::from_utf8_lossy(&listing.stderr);
-        return Err(format!("the libraries of `{shown}` can't be listed: {}", problem.trim()));
+        return Err(refused!("the libraries of `{shown}` can't be listed: {}", problem.trim()));
     }
     Ok(listed(&stdout))
 }

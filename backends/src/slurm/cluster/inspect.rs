@@ -5,8 +5,8 @@ use std::process::Stdio;
 use fiber_core::Result;
 use fiber_core::inspect::BRIDGE;
 
-use super::commands;
-use super::jobs::Job;
+use super::super::commands::{self, CommandError};
+use super::jobs::SessionJob;
 use crate::cluster::bridge::{Greeting, NO_BRIDGE, failed, greeting};
 use crate::cluster::session::ByteStream;
 
@@ -14,11 +14,12 @@ use crate::cluster::session::ByteStream;
 pub(super) const STEP: &str = "fiber-inspect";
 
 /// Connects to the inspector of the head of a job. The step ends with its input.
-pub(super) async fn connect(job: &Job) -> Result<Box<dyn ByteStream>> {
-    let mut command = commands::command("srun");
+pub(super) async fn connect(job: &SessionJob) -> Result<Box<dyn ByteStream>> {
+    let program = "srun";
+    let mut command = commands::command(program);
     command
         .arg(format!("--jobid={}", job.id))
-        .arg(format!("--nodelist={}", job.node))
+        .args(job.node.iter().map(|node| format!("--nodelist={node}")))
         .arg(format!("--job-name={STEP}"))
         .args(["--overlap", "--nodes=1", "--ntasks=1", "--cpus-per-task=1", "--mem=0"])
         .args(["--gres=none", "--quiet", "--unbuffered", "--immediate=10"])
@@ -28,7 +29,10 @@ pub(super) async fn connect(job: &Job) -> Result<Box<dyn ByteStream>> {
         .stderr(Stdio::null());
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => return failed(&job.name, commands::not_run("srun", &error)),
+        Err(error) => {
+            let problem = CommandError::NotRun { program, error };
+            return failed(&job.name, problem.to_string());
+        }
     };
     let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
         return failed(&job.name, NO_BRIDGE);

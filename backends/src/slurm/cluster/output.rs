@@ -10,8 +10,11 @@ use futures_util::StreamExt;
 use futures_util::stream::{LocalBoxStream, unfold};
 use tokio::time::{Duration, Instant, sleep};
 
-use super::jobs::{self, Job};
-use super::{PAUSE, SlurmCluster, UNKNOWN, status};
+use super::super::jobs::is_step;
+use super::super::states;
+use super::jobs::SessionJob;
+use super::{PAUSE, SlurmCluster, UNKNOWN};
+use crate::BackendError;
 use crate::cluster::session::{OutputChunk, ProcessState};
 
 /// The pause between two looks at the file.
@@ -27,8 +30,8 @@ pub(super) async fn open<'a>(
     name: &'a str,
     follow: bool,
     tail: Option<u64>,
-) -> std::result::Result<LocalBoxStream<'a, Result<OutputChunk>>, String> {
-    if jobs::is_step(name) {
+) -> std::result::Result<LocalBoxStream<'a, Result<OutputChunk>>, BackendError> {
+    if is_step(name) {
         return Err("it is a part of the session's output: ask for that".into());
     }
     let job = cluster.job(name).await?;
@@ -50,7 +53,7 @@ pub(super) async fn open<'a>(
         name,
         path,
         offset,
-        is_complete: !follow || job.as_ref().is_none_or(Job::has_ended),
+        is_complete: !follow || job.as_ref().is_none_or(|job| job.has_ended()),
         asked: None,
         pause: PAUSE.0,
         known: Instant::now(),
@@ -117,7 +120,7 @@ impl Follower<'_> {
     }
 
     /// Asks whether the job has ended. A job that is unknown for a while has.
-    async fn ask(&mut self) -> std::result::Result<(), String> {
+    async fn ask(&mut self) -> std::result::Result<(), BackendError> {
         match self.cluster.job(self.name).await {
             Ok(Some(job)) => {
                 self.known = Instant::now();
@@ -132,11 +135,11 @@ impl Follower<'_> {
     }
 
     /// Says why a job waits, once for each reason.
-    fn look_at(&mut self, job: &Job) {
-        let ProcessState::Starting(Some(_)) = job.state() else { return };
+    fn look_at(&mut self, job: &SessionJob) {
+        let ProcessState::Starting(Some(_)) = job.process_state() else { return };
         if self.said != job.reason && self.begun.elapsed() > PATIENCE {
             self.said.clone_from(&job.reason);
-            tracing::warn!("job {} waits: {}", job.id, status::explained(&job.reason));
+            tracing::warn!("job {} waits: {}", job.id, states::explained(&job.reason));
         }
     }
 }
@@ -197,8 +200,8 @@ fn explain(path: &Path, error: &io::Error) -> String {
     format!("{} can't be read: {error}", path.display())
 }
 
-pub(super) fn unreadable(name: &str, problem: String) -> Error {
-    Error::system(format!("the output of {name} can't be read"), problem)
+pub(super) fn unreadable(name: &str, problem: impl Into<BackendError>) -> Error {
+    Error::system(format!("the output of {name} can't be read"), problem.into())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The partitions of a cluster, to refuse early what never starts.
 
-use super::commands;
-use crate::cluster::session::Allocation;
+use super::super::commands;
+use super::job_options::JobOptions;
+use crate::BackendError;
 
 /// A partition, as `sinfo` lists it.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,8 +15,8 @@ struct Partition {
 }
 
 /// Checks that the partition of a request exists, and has its nodes and time.
-pub(super) async fn check(allocation: &Allocation) -> Result<(), String> {
-    let listed = commands::sinfo(&["--noheader", "--format", "%P|%D|%l"]).await?;
+pub(super) async fn check(allocation: &JobOptions) -> Result<(), BackendError> {
+    let listed = commands::run("sinfo", &["--noheader", "--format", "%P|%D|%l"]).await?;
     let partitions = listed.lines().filter_map(parse).collect();
     check_in(&joined(partitions), allocation)
 }
@@ -24,7 +25,7 @@ fn parse(line: &str) -> Option<Partition> {
     let mut fields = line.split('|').map(str::trim);
     let name = fields.next()?;
     let nodes = fields.next()?.parse().ok()?;
-    let minutes = minutes(fields.next()?);
+    let minutes = commands::time(fields.next()?).map(|limit| limit.as_secs() / 60);
     let is_default = name.ends_with('*');
     Some(Partition { name: name.trim_end_matches('*').into(), is_default, nodes, minutes })
 }
@@ -41,22 +42,7 @@ fn joined(lines: Vec<Partition>) -> Vec<Partition> {
     partitions
 }
 
-/// Returns the minutes of a time limit: `infinite`, `30:00`, `2-00:00:00`.
-fn minutes(limit: &str) -> Option<u64> {
-    let (days, time) = match limit.split_once('-') {
-        Some((days, time)) => (days.parse::<u64>().ok()?, time),
-        None => (0, limit),
-    };
-    let parts: Option<Vec<u64>> = time.split(':').map(|part| part.parse().ok()).collect();
-    let (hours, minutes) = match parts?.as_slice() {
-        [hours, minutes, _] => (*hours, *minutes),
-        [minutes, _] => (0, *minutes),
-        _ => return None,
-    };
-    Some((days * 24 + hours) * 60 + minutes)
-}
-
-fn check_in(partitions: &[Partition], allocation: &Allocation) -> Result<(), String> {
+fn check_in(partitions: &[Partition], allocation: &JobOptions) -> Result<(), BackendError> {
     // A list of partitions is for Slurm to choose from.
     let wanted = match &allocation.partition {
         Some(name) if name.contains(',') => return Ok(()),
@@ -70,24 +56,25 @@ fn check_in(partitions: &[Partition], allocation: &Allocation) -> Result<(), Str
         return match (&allocation.partition, names.is_empty()) {
             // `sinfo` may hide partitions, or have other words.
             (_, true) | (None, _) => Ok(()),
-            (Some(name), false) => Err(format!(
+            (Some(name), false) => Err(refused!(
                 "there is no partition `{name}`: choose one of {} with --partition",
                 names.join(", ")
             )),
         };
     };
     if let Some(nodes) = allocation.nodes.filter(|nodes| *nodes > wanted.nodes) {
-        return Err(format!(
+        return Err(refused!(
             "--nodes {nodes} is more than the {} of partition `{}`: ask for fewer, or for another \
              partition with --partition",
-            wanted.nodes, wanted.name
+            wanted.nodes,
+            wanted.name
         ));
     }
     let asked = allocation.time.map(|time| time.as_secs().div_ceil(60));
     if let (Some(asked), Some(limit)) = (asked, wanted.minutes)
         && asked > limit
     {
-        return Err(format!(
+        return Err(refused!(
             "--time {asked}m is more than the {limit}m of partition `{}`: ask for less, or for \
              another partition with --partition",
             wanted.name
@@ -107,10 +94,10 @@ mod tests {
         let lines = ["main*|3|infinite", "main*|1|infinite", "brief|4|1:00"];
         let partitions = joined(lines.iter().filter_map(|line| parse(line)).collect());
         assert_eq!(partitions.len(), 2);
-        let problem = |change: &dyn Fn(&mut Allocation)| {
-            let mut allocation = Allocation::default();
+        let problem = |change: &dyn Fn(&mut JobOptions)| {
+            let mut allocation = JobOptions::default();
             change(&mut allocation);
-            check_in(&partitions, &allocation).err().unwrap_or_default()
+            check_in(&partitions, &allocation).map_or_else(String::from, |()| String::new())
         };
         assert_eq!(problem(&|_| {}), "");
         assert_eq!(problem(&|allocation| allocation.nodes = Some(4)), "");
@@ -123,12 +110,5 @@ mod tests {
             allocation.time = Some(Duration::from_secs(121));
         });
         assert!(long.contains("--time 3m is more than the 1m"), "{long}");
-    }
-
-    #[test]
-    fn limits_have_several_forms() {
-        assert_eq!(minutes("infinite"), None);
-        assert_eq!(minutes("30:00"), Some(30));
-        assert_eq!(minutes("1-02:03:00"), Some(24 * 60 + 123));
     }
 }

@@ -1,11 +1,30 @@
 //! The records of this user's sessions on one cluster: the files of their output.
 //!
 //! Each is `NAME.JOB.out` in a folder of the user's home, which login nodes and compute nodes share.
-//! A session is removed when its record is.
+//! Beside it are the exit code, `NAME.JOB.exit`, and the output of hosts, in `NAME.JOB.hosts`. A
+//! session is removed when its record is.
+//!
+//! Copies of programs are in `programs/SESSION`: the id of a job is not known before it may start.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{env, fs, io};
+
+use crate::BackendError;
+
+/// The end of the name of a file with an exit code.
+pub(super) const EXIT: &str = "exit";
+/// The end of the name of a folder with the output of hosts.
+pub(super) const HOSTS: &str = "hosts";
+/// The folder of copies of programs.
+const PROGRAMS: &str = "programs";
+
+/// Returns the path of the copy of a program.
+pub(super) fn program(folder: &Path, session: &str, original: &Path) -> PathBuf {
+    let name = original.file_name().unwrap_or(OsStr::new("program"));
+    folder.join(PROGRAMS).join(session).join(name)
+}
 
 /// The folder of the records of one cluster.
 #[derive(Debug)]
@@ -27,14 +46,32 @@ pub(super) struct Record {
 impl Record {
     /// Returns whether nothing was written for some time.
     pub(super) fn is_older_than(&self, time: Duration) -> bool {
-        let age = self.written.and_then(|written| written.elapsed().ok());
-        age.is_some_and(|age| age > time)
+        is_older_than(self.written, time)
+    }
+}
+
+fn is_older_than(written: Option<SystemTime>, time: Duration) -> bool {
+    let age = written.and_then(|written| written.elapsed().ok());
+    age.is_some_and(|age| age > time)
+}
+
+fn remove_folder(path: &Path) -> Result<(), BackendError> {
+    removed(fs::remove_dir_all(path), path)
+}
+
+/// Returns the problem if something could not be removed. What does not exist is removed.
+fn removed(result: io::Result<()>, path: &Path) -> Result<(), BackendError> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(refused!("{} can't be removed: {error}", path.display()))
+        }
+        _ => Ok(()),
     }
 }
 
 impl Records {
     /// Opens the records of a cluster. Creates nothing.
-    pub(super) fn open(cluster: &str) -> Result<Records, String> {
+    pub(super) fn open(cluster: &str) -> Result<Records, BackendError> {
         Ok(Records { folder: folder()?.join(cluster) })
     }
 
@@ -42,17 +79,33 @@ impl Records {
         &self.folder
     }
 
+    /// Returns the file of a session's output.
     pub(super) fn path(&self, name: &str, id: &str) -> PathBuf {
-        self.folder.join(format!("{name}.{id}.out"))
+        self.file(name, id, "out")
+    }
+
+    fn file(&self, name: &str, id: &str, kind: &str) -> PathBuf {
+        self.folder.join(format!("{name}.{id}.{kind}"))
+    }
+
+    /// Returns the folder of the output of a session's hosts, which they create.
+    pub(super) fn hosts(&self, name: &str, id: &str) -> PathBuf {
+        self.file(name, id, HOSTS)
+    }
+
+    /// Returns the exit code that the batch script has written, if its job has ended.
+    pub(super) fn exit_code(&self, record: &Record) -> Option<i32> {
+        let text = fs::read_to_string(self.file(&record.name, &record.id, EXIT)).ok()?;
+        text.trim().parse().ok()
     }
 
     pub(super) fn has(&self, name: &str, id: &str) -> bool {
         self.path(name, id).exists()
     }
 
-    pub(super) fn create_folder(&self) -> Result<(), String> {
+    pub(super) fn create_folder(&self) -> Result<(), BackendError> {
         fs::create_dir_all(&self.folder).map_err(|error| {
-            format!(
+            refused!(
                 "the folder {} for output can't be created: {error}: set XDG_STATE_HOME to a \
                  folder that all nodes share",
                 self.folder.display()
@@ -61,23 +114,63 @@ impl Records {
     }
 
     /// Creates the record of a job. The job may have created it, and written to it, already.
-    pub(super) fn create(&self, name: &str, id: &str) -> Result<(), String> {
+    pub(super) fn create(&self, name: &str, id: &str) -> Result<(), BackendError> {
         let path = self.path(name, id);
         let created = fs::OpenOptions::new().create(true).append(true).open(&path);
-        created.map(drop).map_err(|error| format!("{} can't be written: {error}", path.display()))
+        created.map(drop).map_err(|error| refused!("{} can't be written: {error}", path.display()))
     }
 
-    pub(super) fn remove(&self, name: &str, id: &str) -> Result<(), String> {
-        let path = self.path(name, id);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(format!("{} can't be removed: {error}", path.display()))
-            }
-            _ => Ok(()),
+    /// Removes the record of a job, and all files beside it.
+    pub(super) fn remove(&self, name: &str, id: &str) -> Result<(), BackendError> {
+        remove_folder(&self.hosts(name, id))?;
+        // The record itself is the last: without it, nothing leads to the others.
+        for path in [self.file(name, id, EXIT), self.path(name, id)] {
+            removed(fs::remove_file(&path), &path)?;
         }
+        Ok(())
     }
 
-    pub(super) fn all(&self) -> Result<Vec<Record>, String> {
+    /// Copies the program of a session for its nodes.
+    pub(super) fn copy_program(&self, session: &str, original: &Path) -> Result<(), BackendError> {
+        let copy = program(&self.folder, session, original);
+        let made = || {
+            fs::create_dir_all(copy.parent().unwrap_or(&self.folder))?;
+            fs::copy(original, &copy)
+        };
+        made().map(drop).map_err(|error| {
+            refused!(
+                "the program {} can't be copied to {}: {error}",
+                original.display(),
+                copy.display()
+            )
+        })
+    }
+
+    /// Removes the copy of a session's program, if there is one.
+    pub(super) fn remove_program(&self, session: &str) -> Result<(), BackendError> {
+        remove_folder(&self.folder.join(PROGRAMS).join(session))
+    }
+
+    /// Removes the copies of programs that no session needs any more. One that is young may be of a
+    /// session whose job is not submitted yet.
+    pub(super) fn remove_programs(
+        &self,
+        older_than: Duration,
+        is_needed: impl Fn(&str) -> bool,
+    ) -> Result<(), BackendError> {
+        let Ok(entries) = fs::read_dir(self.folder.join(PROGRAMS)) else { return Ok(()) };
+        for entry in entries.flatten() {
+            let written = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+            if let Some(session) = entry.file_name().to_str().filter(|session| !is_needed(session))
+                && is_older_than(written, older_than)
+            {
+                self.remove_program(session)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn all(&self) -> Result<Vec<Record>, BackendError> {
         let unreadable = |error: io::Error| {
             format!("the folder {} can't be read: {error}", self.folder.display())
         };
@@ -100,7 +193,7 @@ impl Records {
 }
 
 /// Returns the folder of all clusters' records.
-fn folder() -> Result<PathBuf, String> {
+fn folder() -> Result<PathBuf, BackendError> {
     let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
     let missing = "HOME is not set: set XDG_STATE_HOME to a folder that all nodes share";
@@ -122,8 +215,33 @@ mod tests {
         assert_eq!(fs::read_to_string(records.path("job-1", "17")).unwrap(), "said");
         let all = records.all().unwrap();
         assert_eq!((all.len(), all[0].name.as_str(), all[0].id.as_str()), (1, "job-1", "17"));
+        assert_eq!(records.exit_code(&all[0]), None);
+        fs::write(records.file("job-1", "17", EXIT), "3\n").unwrap();
+        fs::create_dir(records.hosts("job-1", "17")).unwrap();
+        assert_eq!(records.exit_code(&all[0]), Some(3));
         records.remove("job-1", "17").unwrap();
         records.remove("job-1", "17").unwrap();
-        assert!(!records.has("job-1", "17"));
+        assert_eq!(fs::read_dir(records.folder()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn copies_of_programs_go_when_no_session_needs_them() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let records = Records { folder: folder.path().join("cluster") };
+        let original = folder.path().join("lab");
+        fs::write(&original, "code").unwrap();
+        let copy = |session| program(&records.folder, session, &original);
+        for session in ["needed", "ended"] {
+            records.copy_program(session, &original).unwrap();
+            assert_eq!(fs::read_to_string(copy(session)).unwrap(), "code");
+        }
+        let is_needed = |session: &str| session == "needed";
+        records.remove_programs(Duration::from_secs(60), is_needed).unwrap();
+        assert!(copy("ended").exists(), "it is young");
+        records.remove_programs(Duration::ZERO, is_needed).unwrap();
+        assert!(copy("needed").exists() && !copy("ended").exists());
+        records.remove_program("needed").unwrap();
+        records.remove_program("needed").unwrap();
+        assert!(!copy("needed").exists());
     }
 }

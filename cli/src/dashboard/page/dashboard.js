@@ -155,8 +155,15 @@ function renderHead() {
     now.backend, plural(now.processes.length, "process").replace("processs", "processes"),
     plural(now.pools.length, "pool"), `${cpu} cores`, bytes(memory),
     `runs for ${time(now.taken_at - now.processes[0].since)}`,
+    ...now.processes.filter((one) => one.figures && hasNoRoom(one.figures)).slice(0, 1)
+      .map((one) => `values of ${one.name}: ${values(one.figures)}`),
   ].join(" · ");
 }
+
+// The memory of values, and whether there is no room for more.
+const hasNoRoom = (one) => one.spilled > 0 || (one.value_limit > 0 && one.stored + one.shared >= one.value_limit);
+const values = (one) => bytes(one.stored + one.shared) + (one.value_limit ? ` of ${bytes(one.value_limit)}` : "") +
+  (one.spilled ? `, ${bytes(one.spilled)} in a file` : hasNoRoom(one) ? ", full" : "");
 
 const figure = (label, value, bad) =>
   h("div", { class: "figure" + (bad ? " bad" : "") }, h("b", {}, value), h("span", {}, label));
@@ -261,9 +268,10 @@ function overview(now) {
           time(one.latency.p50), time(one.latency.p99)]))));
   if (now.queues.length)
     others.push(h("section", { class: "card" }, h("h2", {}, "Queues and pipes"),
-      table("Queues and pipes", [["queue"], ["elements", 1], ["bytes", 1], ["blocked", 1], ["consumers wait", 1], ["put", 1]],
-        now.queues.slice(0, 40).map((one) => [`${one.pipe ? "pipe" : "queue"} ${one.number}`,
-          count(one.length), bytes(one.bytes), count(one.blocked), count(one.waiting), count(one.put)]))));
+      table("Queues and pipes", [["queue"], ["elements", 1], ["bytes", 1], ["blocked", 1], ["consumers wait", 1], ["put", 1], ["taken", 1]],
+        now.queues.slice(0, 40).map((one) => [`${one.pipe ? "pipe" : "queue"} ${one.name || one.number}`,
+          count(one.length), bytes(one.bytes), count(one.blocked), count(one.waiting), count(one.put),
+          count(one.taken)]))));
   if (now.rings.length)
     others.push(h("section", { class: "card" }, h("h2", {}, "Rings"),
       table("Rings", [["ring"], ["function"], ["nodes", 1], ["start", 1], ["checkpoint", 1]],
@@ -446,7 +454,7 @@ function renderDetail() {
   ];
   if (one.figures)
     terms.push(["CPU", `${cpuShare.has(one.id) ? percent(cpuShare.get(one.id)) : "–"} of a core, ${time(one.figures.cpu)} in all`],
-      ["memory", bytes(one.figures.memory)], ["values", bytes(one.figures.stored + one.figures.shared)],
+      ["memory", bytes(one.figures.memory)], ["values", values(one.figures)],
       ["links", `${bytes(one.figures.sent)} sent, ${bytes(one.figures.received)} received`],
       ["threads", one.figures.threads]);
   if (place)

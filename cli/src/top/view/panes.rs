@@ -1,18 +1,20 @@
 //! The panes with tables: pools, tasks, functions, processes, failures.
 
-use fiber_core::stats::{EventKind, PoolPhase, SessionStats};
+use fiber_core::stats::{EventKind, PoolPhase, PoolStats, ProcessState, SessionStats};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use ratatui::text::Line;
 
 use super::super::app::{App, Pane};
 use super::super::format::{age, bytes, count, percent, span, whole};
 use super::super::rows;
-use super::{block, first_row, fit, fit_path, marked, title};
+use super::columns::{Cell, Column, Columns};
+use super::table::Table;
+use super::text::{fit, last};
+use super::{marked, title};
 
-/// Draws lines below a head, the selected one marked and in sight.
+/// Draws a pane with lines below a head.
 fn table(
     frame: &mut Frame,
     area: Rect,
@@ -22,47 +24,39 @@ fn table(
     lines: Vec<Line>,
 ) {
     let focused = app.pane == pane;
-    let block = block(app, title(app, pane, name, lines.len()), focused);
-    let inner = block.inner(area);
-    let height = usize::from(inner.height).saturating_sub(usize::from(head.is_some()));
-    let cursor = app.cursor(pane);
-    let first = first_row(cursor, height, lines.len());
-    let is_empty = lines.is_empty();
-    let mut shown: Vec<Line> =
-        head.map(|head| Line::styled(head, app.theme.head())).into_iter().collect();
-    if is_empty {
-        shown.push(Line::styled("none", app.theme.dim()));
-    }
-    let visible = lines.into_iter().enumerate().skip(first).take(height);
-    shown.extend(visible.map(|(index, line)| {
-        // The selected pool counts while other panes have the focus, too.
-        let selected = index == cursor;
-        let mark = if selected && pane == Pane::Pools && !focused {
-            app.theme.bold()
-        } else {
-            marked(selected, focused, app)
-        };
-        line.patch_style(mark)
-    }));
-    frame.render_widget(Paragraph::new(shown).block(block), area);
+    // The selected pool counts while other panes have the focus, too.
+    let mark = match pane {
+        Pane::Pools if !focused => app.theme.bold(),
+        _ => marked(true, focused, app),
+    };
+    let none = lines.is_empty().then(|| Line::styled("none", app.theme.dim()));
+    let table = Table {
+        title: title(app, pane, name, lines.len()),
+        focused,
+        head,
+        lines,
+        selected: (app.cursor(pane), mark),
+        notes: none.into_iter().collect(),
+    };
+    table.draw(frame, area, app);
 }
 
 pub(super) fn pools(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
-    let width = usize::from(area.width).saturating_sub(2);
-    let names = width.saturating_sub(66).clamp(8, 40);
-    let head = format!(
-        "{} {:>9} {:>5} {:>7} {:>8} {:>8} {:>8} {:>7} {:>6}",
-        fit("POOL", names),
-        "WORKERS",
-        "IDLE",
-        "TASKS/S",
-        "WAITING",
-        "PENDING",
-        "DONE",
-        "FAILED",
-        "DEATHS"
+    let columns = Columns::fitting(
+        inner_width(area),
+        &[
+            Column::text("POOL", 8, 40),
+            Column::figure("WORKERS", 9, 0),
+            Column::figure("IDLE", 5, 3),
+            Column::figure("TASKS/S", 7, 1),
+            Column::figure("WAITING", 8, 0),
+            Column::figure("PENDING", 8, 2),
+            Column::figure("DONE", 8, 0),
+            Column::figure("FAILED", 7, 0),
+            Column::figure("DEATHS", 6, 0),
+        ],
     );
-    let line = |pool: &fiber_core::stats::PoolStats| {
+    let line = |pool: &PoolStats| {
         let name = match pool.phase {
             PoolPhase::Open => pool.name.clone(),
             PoolPhase::Closed => format!("{} (closed)", pool.name),
@@ -71,32 +65,35 @@ pub(super) fn pools(frame: &mut Frame, area: Rect, app: &App, stats: &SessionSta
         let tasks = &pool.tasks;
         let failed = tasks.failed + tasks.abandoned;
         let bad = |number: u64| if number > 0 { app.theme.bad() } else { Style::new() };
-        Line::from(vec![
-            Span::raw(format!(
-                "{} {:>9} {:>5} {:>7} {:>8} {:>8} {:>8} ",
-                fit(&name, names),
-                format!("{}/{}", pool.ready, pool.wanted),
-                pool.idle,
-                count(pool.rate),
-                whole(tasks.waiting),
-                whole(tasks.pending),
-                whole(tasks.done),
-            )),
-            Span::styled(format!("{:>7} ", whole(failed)), bad(failed)),
-            Span::styled(format!("{:>6}", whole(pool.deaths)), bad(pool.deaths)),
+        columns.line(vec![
+            Cell::new(name),
+            Cell::new(format!("{}/{}", pool.ready, pool.wanted)),
+            Cell::new(pool.idle.to_string()),
+            Cell::new(count(pool.rate)),
+            Cell::new(whole(tasks.waiting)),
+            Cell::new(whole(tasks.pending)),
+            Cell::new(whole(tasks.done)),
+            Cell::new(whole(failed)).style(bad(failed)),
+            Cell::new(whole(pool.deaths)).style(bad(pool.deaths)),
         ])
     };
     let lines = stats.report.pools.iter().map(line).collect();
-    table(frame, area, app, (Pane::Pools, "Pools"), Some(head), lines);
+    table(frame, area, app, (Pane::Pools, "Pools"), Some(columns.head()), lines);
 }
 
 pub(super) fn tasks(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
-    let width = usize::from(area.width).saturating_sub(2);
-    let names = width.saturating_sub(8 + 1 + 1 + 7 + 1 + 10).max(6);
-    let head =
-        format!("{:>8} {} {:>7} {:>10}", "RUNS FOR", fit("FUNCTION", names), "INDEX", "WORKER");
+    let rows = rows::tasks(stats, &app.filter);
+    let columns = Columns::fitting(
+        inner_width(area),
+        &[
+            Column::figure("RUNS FOR", 8, 0),
+            functions_column(rows.iter().map(|row| row.task.function.as_str())),
+            Column::figure("INDEX", 7, 1),
+            Column::figure("WORKER", 10, 2),
+        ],
+    );
     let several = stats.report.pools.len() > 1;
-    let lines = rows::tasks(stats, &app.filter)
+    let lines = rows
         .iter()
         .map(|row| {
             let worker = match several {
@@ -105,55 +102,64 @@ pub(super) fn tasks(frame: &mut Frame, area: Rect, app: &App, stats: &SessionSta
             };
             let style = if row.task.straggler { app.theme.bad() } else { Style::new() };
             let mark = if row.task.straggler { "!" } else { "" };
-            Line::styled(
-                format!(
-                    "{:>8} {} {:>7} {:>10}",
-                    format!("{mark}{}", span(row.task.ran)),
-                    fit_path(&row.task.function, names),
-                    row.task.index,
-                    fit_path(&worker, 10).trim_end(),
-                ),
-                style,
-            )
+            let line = columns.line(vec![
+                Cell::new(format!("{mark}{}", span(row.task.ran))),
+                Cell::function(&row.task.function),
+                Cell::new(row.task.index.to_string()),
+                Cell::path(worker),
+            ]);
+            line.style(style)
         })
         .collect();
-    table(frame, area, app, (Pane::Tasks, "Slowest tasks under way"), Some(head), lines);
+    let name = (Pane::Tasks, "Slowest tasks under way");
+    table(frame, area, app, name, Some(columns.head()), lines);
 }
 
 pub(super) fn functions(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
-    let width = usize::from(area.width).saturating_sub(2);
-    let names = width.saturating_sub(4 * 8).max(6);
-    let head =
-        format!("{} {:>7} {:>7} {:>7} {:>7}", fit("FUNCTION", names), "DONE", "P50", "P99", "MAX");
-    let lines = rows::functions(stats, &app.filter, app.order(Pane::Functions))
+    let rows = rows::functions(stats, &app.filter, app.order(Pane::Functions));
+    let columns = Columns::fitting(
+        inner_width(area),
+        &[
+            functions_column(rows.iter().map(|(_, function)| function.function.as_str())),
+            Column::figure("DONE", 7, 0),
+            Column::figure("P50", 7, 0),
+            Column::figure("P99", 7, 1),
+            Column::figure("MAX", 7, 2),
+        ],
+    );
+    let lines = rows
         .iter()
         .map(|(_, function)| {
             let style = if function.failed > 0 { app.theme.bad() } else { Style::new() };
-            Line::from(vec![
-                Span::styled(fit_path(&function.function, names), style),
-                Span::raw(format!(
-                    " {:>7} {:>7} {:>7} {:>7}",
-                    whole(function.done),
-                    span(function.times.quantile(0.5)),
-                    span(function.times.quantile(0.99)),
-                    span(function.times.max()),
-                )),
+            columns.line(vec![
+                Cell::function(&function.function).style(style),
+                Cell::new(whole(function.done)),
+                Cell::new(span(function.times.quantile(0.5))),
+                Cell::new(span(function.times.quantile(0.99))),
+                Cell::new(span(function.times.max())),
             ])
         })
         .collect();
-    table(frame, area, app, (Pane::Functions, "Functions"), Some(head), lines);
+    table(frame, area, app, (Pane::Functions, "Functions"), Some(columns.head()), lines);
+}
+
+/// Returns the column of functions. It has room for the last names in their paths, and for the
+/// files and lines of closures.
+fn functions_column<'a>(functions: impl Iterator<Item = &'a str>) -> Column {
+    let least = functions.map(|function| last(function).chars().count()).max();
+    Column::text("FUNCTION", least.unwrap_or(0).clamp(8, 16), usize::MAX)
 }
 
 pub(super) fn processes(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
-    let width = usize::from(area.width).saturating_sub(2);
-    let names = width.saturating_sub(7 + 6 + 8 + 9).max(8);
-    let head = format!(
-        "{} {:>6} {:>5} {:>7} {:>8}",
-        fit("PROCESS", names),
-        "PID",
-        "CPU",
-        "MEMORY",
-        "RESTARTS"
+    let columns = Columns::fitting(
+        inner_width(area),
+        &[
+            Column::text("PROCESS", 10, usize::MAX),
+            Column::figure("PID", 6, 2),
+            Column::figure("CPU", 5, 0),
+            Column::figure("MEMORY", 7, 0),
+            Column::figure("RESTARTS", 8, 1),
+        ],
     );
     let lines = rows::processes(stats, &app.filter, app.order(Pane::Processes))
         .iter()
@@ -163,24 +169,28 @@ pub(super) fn processes(frame: &mut Frame, area: Rect, app: &App, stats: &Sessio
             let cpu = app.trends().and_then(|trends| trends.cpu(process.id));
             let memory = process.figures.as_ref().map(|figures| bytes(figures.memory));
             let state = match &process.state {
-                fiber_core::stats::ProcessState::Running => String::new(),
+                ProcessState::Running => String::new(),
                 other => format!(" ({other})"),
             };
-            Line::from(format!(
-                "{} {:>6} {:>5} {:>7} {:>8}",
-                fit(&format!("{name}{state}"), names),
-                process.pid.map_or("-".into(), |pid| pid.to_string()),
-                cpu.map_or("-".into(), percent),
-                memory.unwrap_or_else(|| "-".into()),
-                process.restarts,
-            ))
+            columns.line(vec![
+                Cell::new(format!("{name}{state}")),
+                Cell::new(process.pid.map_or("-".into(), |pid| pid.to_string())),
+                Cell::new(cpu.map_or("-".into(), percent)),
+                Cell::new(memory.unwrap_or_else(|| "-".into())),
+                Cell::new(process.restarts.to_string()),
+            ])
         })
         .collect();
-    table(frame, area, app, (Pane::Processes, "Processes"), Some(head), lines);
+    table(frame, area, app, (Pane::Processes, "Processes"), Some(columns.head()), lines);
+}
+
+/// Returns the width of a pane within its border.
+fn inner_width(area: Rect) -> usize {
+    usize::from(area.width).saturating_sub(2)
 }
 
 pub(super) fn events(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
-    let width = usize::from(area.width).saturating_sub(2);
+    let width = inner_width(area);
     let lines = rows::events(stats, &app.filter)
         .iter()
         .map(|(event, text)| {

@@ -43,12 +43,17 @@ pub(super) fn draw(
         figure(
             "memory",
             format!(
-                "{}, values {}, in shared memory {}",
+                "{}, values {}, in shared memory {}, in a file {}",
                 bytes(figures.memory),
                 bytes(figures.stored),
-                bytes(figures.shared)
+                bytes(figures.shared),
+                bytes(figures.spilled)
             ),
         );
+        if figures.value_limit > 0 {
+            let full = if figures.has_full_values() { ": full" } else { "" };
+            figure("limit", format!("{} for values{full}", bytes(figures.value_limit)));
+        }
         figure(
             "links",
             format!("{} sent, {} received", bytes(figures.sent), bytes(figures.received)),
@@ -80,9 +85,11 @@ pub(super) fn draw(
     }
     lines.push(Line::default());
     lines.push(Line::styled("last output", app.theme.dim()));
-    match process.tail.as_slice() {
-        [] => lines.push(Line::styled("none", app.theme.dim())),
-        tail => lines.extend(tail.iter().map(|line| Line::from(plain(line)))),
+    let tail = process.tail.iter().filter(|line| app.text_filter.passes(line));
+    let tail: Vec<Line> = tail.map(|line| Line::from(plain(line))).collect();
+    match tail.is_empty() {
+        true => lines.push(Line::styled("none", app.theme.dim())),
+        false => lines.extend(tail),
     }
     scrolled(frame, area, app, process.name.clone(), lines);
 }
@@ -98,7 +105,15 @@ pub(super) fn draw_stack(
     let title = format!("Stacks of {name}");
     let lines = match &app.stack {
         None => vec![Line::from("Waiting for the process …")],
-        Some(text) => text.lines().map(|line| Line::from(plain(line))).collect(),
+        Some(text) => {
+            // An empty line is before each thread.
+            let threads = text.split("\n\n").filter(|thread| app.text_filter.passes(thread));
+            let text = threads.collect::<Vec<_>>().join("\n\n");
+            match text.is_empty() {
+                true => vec![Line::styled("none", app.theme.dim())],
+                false => text.lines().map(|line| Line::from(plain(line))).collect(),
+            }
+        }
     };
     scrolled(frame, area, app, title, lines);
 }

@@ -3,50 +3,54 @@
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
-use ratatui::widgets::Paragraph;
 
 use super::super::app::App;
 use super::super::format::{age, bytes, count, span, whole};
 use super::super::rows;
-use super::{block, first_row, fit, marked};
+use super::columns::{Cell, Column, Columns};
+use super::table::Table;
+use super::{block, marked};
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let inner = block(app, "", true).inner(area);
-    let names = usize::from(inner.width).saturating_sub(62).clamp(12, 40);
-    let head = format!(
-        "{} {} {:>10} {:>9} {:>8} {:>8} {:>8}",
-        fit("NAME", 14),
-        fit("PROGRAM", names),
-        "BACKEND",
-        "PROCESSES",
-        "TASKS/S",
-        "MEMORY",
-        "AGE"
+    let columns = Columns::fitting(
+        usize::from(inner.width),
+        &[
+            Column::text("NAME", 14, 14),
+            Column::text("PROGRAM", 12, 40),
+            Column::figure("BACKEND", 10, 2),
+            Column::figure("PROCESSES", 9, 1),
+            Column::figure("TASKS/S", 8, 0),
+            Column::figure("MEMORY", 8, 0),
+            Column::figure("AGE", 8, 0),
+        ],
     );
-    let mut lines = vec![Line::styled(head, app.theme.head())];
-    let all: Vec<_> = app.sessions().collect();
-    let first =
-        first_row(app.session_cursor, usize::from(inner.height).saturating_sub(1), all.len());
-    for (index, (observed, stats)) in all.iter().enumerate().skip(first) {
+    let all = app.listed_sessions();
+    let lines = all.iter().map(|(observed, stats)| {
         let since = stats.report.processes.first().map(|head| age(head.since, stats.taken_at));
-        let line = Line::from(format!(
-            "{} {} {:>10} {:>9} {:>8} {:>8} {:>8}",
-            fit(&observed.head.name(), 14),
-            fit(&stats.program, names),
-            stats.backend,
-            whole(stats.report.processes.len() as u64),
-            count(rows::rate(stats)),
-            bytes(rows::memory(stats)),
-            since.map(span).unwrap_or_default(),
-        ));
-        lines.push(line.patch_style(marked(index == app.session_cursor, true, app)));
+        columns.line(vec![
+            Cell::new(observed.head.name()),
+            Cell::new(&stats.program),
+            Cell::new(&stats.backend),
+            Cell::new(whole(stats.report.processes.len() as u64)),
+            Cell::new(count(rows::rate(stats))),
+            Cell::new(bytes(rows::memory(stats))),
+            Cell::new(since.map(span).unwrap_or_default()),
+        ])
+    });
+    let problems = app.observed.iter().filter_map(|session| session.stats.as_ref().err());
+    let mut notes: Vec<Line> =
+        problems.map(|problem| Line::styled(problem.to_string(), app.theme.bad())).collect();
+    if all.is_empty() && notes.is_empty() {
+        notes.push(Line::styled("There are no sessions.", app.theme.dim()));
     }
-    for problem in app.observed.iter().filter_map(|session| session.stats.as_ref().err()) {
-        lines.push(Line::styled(problem.to_string(), app.theme.bad()));
-    }
-    if lines.len() == 1 {
-        lines.push(Line::styled("There are no sessions.", app.theme.dim()));
-    }
-    let block = block(app, format!("Sessions {}", all.len()), true);
-    frame.render_widget(Paragraph::new(lines).block(block), area);
+    let table = Table {
+        title: format!("Sessions {}", all.len()),
+        focused: true,
+        head: Some(columns.head()),
+        lines: lines.collect(),
+        selected: (app.session_cursor, marked(true, true, app)),
+        notes,
+    };
+    table.draw(frame, area, app);
 }

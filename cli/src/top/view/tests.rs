@@ -12,7 +12,6 @@ use super::super::app::{Effect, Pane};
 use super::super::theme::Theme;
 use super::*;
 use crate::inspect::InspectError;
-use crate::inspect::local::LocalHead;
 use crate::inspect::sessions::{Head, Observed};
 use crate::inspect::testing::stats;
 
@@ -20,7 +19,7 @@ const PLAIN: Theme = Theme { color: false, unicode: false };
 
 fn observed(pid: u32, mut stats: SessionStats) -> Observed {
     stats.session = format!("{pid:016x}");
-    Observed { head: Head::Local(LocalHead::of(pid)), stats: Ok(Arc::new(stats)) }
+    Observed { head: Head::here(pid), stats: Ok(Arc::new(stats)) }
 }
 
 /// Returns the screen of a session with this many workers.
@@ -75,6 +74,115 @@ fn a_small_terminal_shows_everything_that_matters() {
             "? help",
         ],
     );
+}
+
+#[test]
+fn the_smallest_terminal_shows_a_row_of_each_pane_and_whole_hints() {
+    let (width, height) = SMALLEST;
+    let mut app = app(PLAIN, 8);
+    let whole = &[
+        "fiber top  simulate  pid 4001, local, up 3h05m, 9 processes",
+        "POOL              WORKERS  WAITING     DONE  FAILED DEATHS|",
+        "squares               8/8     3.0M     7.0M       2      1|",
+        "|!1 slow #0 long +4 short .3|",
+        "|!++++...",
+        "|RUNS FOR FUNCTION       INDEX|",
+        "|  !41.0s ~ulate::step     124|",
+        "1m30s squares/worker-2 (pid 3999) was killed by signal",
+    ];
+    shows(&mut app, SMALLEST, whole);
+    let drawn = lines(&mut app, width, height);
+    let hints = drawn.last().unwrap();
+    assert_eq!(hints, "Tab pane  Enter open  / filter  o sort  ? help  q leave");
+    // A longer filter takes the place of hints, never that of the last two.
+    app.filter.0 = "worker-".repeat(9);
+    let drawn = lines(&mut app, width, height);
+    let hints = drawn.last().unwrap();
+    assert!(hints.starts_with("filter: worker-") && hints.ends_with("? help  q leave"), "{hints}");
+}
+
+#[test]
+fn each_line_of_help_is_whole() {
+    let mut app = app(PLAIN, 2);
+    press(&mut app, &[KeyCode::Char('?')]);
+    for size in [SMALLEST, (80, 24)] {
+        let lines = HELP.iter().map(|(keys, what)| format!("{keys:<HELP_KEYS$}{what}"));
+        let lines: Vec<String> = lines.collect();
+        shows(&mut app, size, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_closure_is_shown_with_its_file_and_line() {
+    let mut stats = stats("simulate", 8);
+    let pool = &mut stats.report.pools[0];
+    let closure = || "simulate::main::{closure@src/main.rs:123}".to_string();
+    pool.functions[0].function = closure();
+    for worker in &mut pool.workers {
+        worker.running.iter_mut().for_each(|task| task.function = closure());
+        worker.function = worker.function.take().map(|_| closure());
+    }
+    let mut app = App::new(PLAIN, Some(format!("{:016x}", 4001)));
+    app.update(vec![observed(4001, stats)]);
+    let running = ["worker-1 !!!!!!!! 41.0s main.rs:123 ", "+++++ src/main.rs:123"];
+    shows(&mut app, (80, 24), &["!41.0s main.rs:123 "]);
+    shows(&mut app, (80, 24), &running);
+    shows(&mut app, (100, 24), &["worker-1 !!!!!!!! 41.0s main.rs:123 #124"]);
+    app.detail = Pane::Functions;
+    shows(&mut app, (80, 24), &["|src/main.rs:123", "    7.0M"]);
+    shows(&mut app, SMALLEST, &["|main.rs:123", "    7.0M"]);
+    shows(&mut app, (200, 24), &["|simulate::main::{closure@src/main.rs:123} "]);
+}
+
+#[test]
+fn a_process_without_room_for_values_shows_in_a_line_of_its_own() {
+    let mut stats = stats("simulate", 8);
+    let figures = stats.report.processes[0].figures.as_mut().unwrap();
+    (figures.stored, figures.value_limit, figures.spilled) = (1 << 20, 1 << 20, 300 << 20);
+    let mut app = App::new(PLAIN, Some(format!("{:016x}", 4001)));
+    app.update(vec![observed(4001, stats)]);
+    for size in [SMALLEST, (80, 24)] {
+        let wanted =
+            ["values of simulate: 1.0M of 1.0M, 300.0M in a file", "8/8 ", "!41.0s ", "1m30s "];
+        shows(&mut app, size, &wanted);
+    }
+    press(&mut app, &[KeyCode::Tab; 4]);
+    press(&mut app, &[KeyCode::Enter]);
+    let wanted = ["values 1.0M, in shared memory 0B, in a file 300.0M", "1.0M for values: full"];
+    shows(&mut app, (80, 24), &wanted);
+}
+
+#[test]
+fn a_filter_of_a_worker_picks_lines_and_threads() {
+    let mut app = app(PLAIN, 8);
+    let mut stats = stats("simulate", 8);
+    stats.report.processes[1].tail = vec!["step 1".into(), "a warning".into()];
+    app.update(vec![observed(4001, stats)]);
+    let type_text = |app: &mut App, text: &str| {
+        press(app, &[KeyCode::Char('/')]);
+        press(app, &text.chars().map(KeyCode::Char).collect::<Vec<_>>());
+        press(app, &[KeyCode::Enter]);
+    };
+    // The filter of the panes does not hide the worker's output.
+    type_text(&mut app, "worker-1");
+    press(&mut app, &[KeyCode::Tab, KeyCode::Enter]);
+    shows(&mut app, (80, 24), &["step 1", "a warning", "/ filter"]);
+    type_text(&mut app, "warn");
+    shows(&mut app, (80, 24), &["a warning", "filter: warn"]);
+    assert!(!text(&mut app, 80, 24).contains("step 1"));
+    press(&mut app, &[KeyCode::Esc]);
+    shows(&mut app, (80, 24), &["step 1", "a warning", "squares/worker-1"]);
+    press(&mut app, &[KeyCode::Char('s')]);
+    app.stack =
+        Some("process 1\n\nthread 1 `main`: runs\n    step\n\nthread 2 `idle`: sleeps".into());
+    type_text(&mut app, "MAIN");
+    shows(&mut app, (80, 24), &["thread 1 `main`: runs", "    step", "filter: MAIN"]);
+    assert!(!text(&mut app, 80, 24).contains("idle"));
+    press(&mut app, &[KeyCode::Esc]);
+    shows(&mut app, (80, 24), &["thread 2 `idle`"]);
+    // Back at the panes, their filter is there again.
+    press(&mut app, &[KeyCode::Esc, KeyCode::Esc]);
+    shows(&mut app, (80, 24), &["filter: worker-1", "squares: 1 worker "]);
 }
 
 #[test]
@@ -199,7 +307,7 @@ fn a_terminal_that_is_too_small_says_so() {
 fn sessions_are_listed_and_one_opens() {
     let mut app = App::new(PLAIN, None);
     let problem = InspectError::Silent("pid 9 does not answer".into());
-    let silent = Observed { head: Head::Local(LocalHead::of(9)), stats: Err(problem) };
+    let silent = Observed { head: Head::here(9), stats: Err(problem) };
     let all = || vec![observed(1, stats("one", 2)), observed(2, stats("two", 3)), silent.clone()];
     assert_eq!(app.update(all()), None);
     shows(&mut app, (80, 24), &["Sessions 2", "pid 1", "one", "two", "pid 9 does not answer"]);
@@ -208,6 +316,14 @@ fn sessions_are_listed_and_one_opens() {
     // It ends: the list is shown again.
     assert_eq!(app.update(vec![observed(1, stats("one", 2))]), None);
     shows(&mut app, (80, 24), &["Sessions 1", "The session of pid 2 (two) has ended."]);
+    // The filter of the list picks sessions.
+    app.update(all());
+    press(&mut app, &[KeyCode::Char('/'), KeyCode::Char('t'), KeyCode::Char('w')]);
+    press(&mut app, &[KeyCode::Enter]);
+    shows(&mut app, (80, 24), &["Sessions 1", "two", "filter: tw"]);
+    press(&mut app, &[KeyCode::Esc]);
+    shows(&mut app, (80, 24), &["Sessions 2"]);
+    app.update(vec![observed(1, stats("one", 2))]);
     press(&mut app, &[KeyCode::Enter]);
     shows(&mut app, (80, 24), &["one  pid 1"]);
     let ended = app.update(Vec::new()).expect("there is no other session");
@@ -218,7 +334,7 @@ fn sessions_are_listed_and_one_opens() {
 fn a_session_that_does_not_answer_stays() {
     let mut app = app(PLAIN, 2);
     let problem = InspectError::Silent("pid 4001 does not answer".into());
-    let silent = Observed { head: Head::Local(LocalHead::of(4001)), stats: Err(problem) };
+    let silent = Observed { head: Head::here(4001), stats: Err(problem) };
     assert_eq!(app.update(vec![silent]), None);
     shows(&mut app, (80, 24), &["pid 4001 does not answer"]);
     assert_eq!(app.update(vec![observed(4001, stats("simulate", 2))]), None);

@@ -10,7 +10,8 @@ use super::super::app::{App, Pane};
 use super::super::format::span;
 use super::super::rows::{self, activity, longest_task};
 use super::super::theme::Activity;
-use super::{block, first_row, fit, fit_path, marked, workers_of};
+use super::text::{fit, fit_function, fit_path, last};
+use super::{block, first_row, marked, workers_of};
 
 /// The width of a worker's bar.
 const BAR: usize = 8;
@@ -26,7 +27,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &mut App, stats: &Session
     let inner = block(app, "", false).inner(area);
     // A line of figures is above the workers.
     let (width, height) = (usize::from(inner.width), usize::from(inner.height).saturating_sub(1));
-    let counts = summary(app, &all);
+    let counts = summary(app, &all, width);
     let (lines, title) = match app.zoom {
         Some((first, number)) => {
             app.grid = app.grid.or(Some((1, number)));
@@ -59,8 +60,9 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &mut App, stats: &Session
     frame.render_widget(Paragraph::new(shown).block(block), area);
 }
 
-/// Returns how many workers do what.
-fn summary(app: &App, workers: &[&WorkerStats]) -> Line<'static> {
+/// Returns how many workers do what. Names that don't fit are left out, the last ones first: the
+/// symbols say the same.
+fn summary(app: &App, workers: &[&WorkerStats], width: usize) -> Line<'static> {
     let mut numbers = [0; 4];
     workers.iter().for_each(|worker| numbers[activity(worker) as usize] += 1);
     let states = [
@@ -69,16 +71,25 @@ fn summary(app: &App, workers: &[&WorkerStats]) -> Line<'static> {
         (Activity::Short, "short"),
         (Activity::Idle, "idle"),
     ];
-    let mut spans = Vec::new();
-    for (state, name) in states {
-        let number = numbers[state as usize];
-        if number > 0 || state != Activity::Straggler {
-            spans
-                .push(Span::styled(app.theme.symbol(state).to_string(), app.theme.activity(state)));
-            spans.push(Span::raw(format!("{number} {name} ")));
-        }
-    }
-    Line::from(spans)
+    let shown: Vec<_> = states
+        .into_iter()
+        .map(|(state, name)| (state, name, numbers[state as usize]))
+        .filter(|(state, _, number)| *number > 0 || *state != Activity::Straggler)
+        .collect();
+    let line = |named: usize| {
+        let spans = shown.iter().enumerate().flat_map(|(place, (state, name, number))| {
+            let name = if place < named { format!(" {name}") } else { String::new() };
+            let symbol = app.theme.symbol(*state).to_string();
+            let space = if place + 1 < shown.len() { " " } else { "" };
+            [
+                Span::styled(symbol, app.theme.activity(*state)),
+                Span::raw(format!("{number}{name}{space}")),
+            ]
+        });
+        Line::from_iter(spans)
+    };
+    let fits = |line: &Line<'_>| line.width() <= width;
+    (0..=shown.len()).rev().map(line).find(fits).unwrap_or_else(|| line(0))
 }
 
 fn bars(app: &App, workers: &[&WorkerStats], width: usize, height: usize) -> Vec<Line<'static>> {
@@ -95,12 +106,19 @@ fn bars(app: &App, workers: &[&WorkerStats], width: usize, height: usize) -> Vec
                 Some(task) => {
                     let ran = span(task.ran);
                     let index = format!("#{}", task.index);
-                    let name = rest.saturating_sub(ran.len() + index.len() + 2);
-                    format!("{ran} {} {index}", fit_path(last(&task.function), name).trim_end())
+                    let (function, room) =
+                        (last(&task.function), rest.saturating_sub(ran.len() + 1));
+                    match room.checked_sub(index.len() + 1) {
+                        Some(room) if function.chars().count() <= room => {
+                            format!("{ran} {function} {index}")
+                        }
+                        // The pane of tasks has the index.
+                        _ => format!("{ran} {}", fit_path(function, room).trim_end()),
+                    }
                 }
                 None if worker.draining => "stops after its tasks".into(),
                 None if worker.pending > 0 => {
-                    fit_path(worker.function.as_deref().unwrap_or_default(), rest)
+                    fit_function(worker.function.as_deref().unwrap_or_default(), rest)
                 }
                 None => String::new(),
             };
@@ -147,10 +165,4 @@ fn grid(app: &App, workers: &[&WorkerStats], width: usize, each: usize) -> Vec<L
         })
         .collect();
     cells.chunks(width.max(1)).map(|row| Line::from(row.to_vec())).collect()
-}
-
-/// Returns the last name of a function's path. A closure is named after the function around it.
-fn last(function: &str) -> &str {
-    let plain = function.trim_end_matches("::{{closure}}");
-    plain.rfind("::").map_or(function, |begin| &function[begin + 2..])
 }

@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
+use fiber_test_support::docker::{docker, must_answer, try_docker};
+use fiber_test_support::processes;
+
 use super::Engine;
-use crate::docker::{docker, must_answer, try_docker};
-use crate::processes;
 
 pub(crate) struct Docker;
 

@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
+use fiber_test_support::kubectl::{apply, get, kubectl, nodes, registry, try_kubectl};
+use fiber_test_support::processes;
 use serde_json::{Value, json};
 
 use super::Engine;
-use crate::kubectl::{apply, get, kubectl, nodes, registry, try_kubectl};
-use crate::processes;
 
 pub(crate) struct Kubernetes;
 

@@ -1,22 +1,23 @@
 //! The capture of stacks.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::libraries;
 use super::modules::{self, LoadedModule};
 use super::signal::{self, Request};
-use super::symbols::Symbols;
 use super::threads::{self, Process, Status};
 use super::unwind::{Unwinder, Unwound};
-use super::{ProcessStack, ThreadStack, ThreadState, thread_id};
+use super::{Frame, ProcessStack, TAKES_STACKS, ThreadStack, ThreadState, thread_id};
 use crate::error::{Error, Result};
 use crate::wait::deadline_after;
 
 /// Returns the stacks of all threads of this process. Waits at most `limit` for their answers; a
-/// thread that does not answer has its state and the reason in place of frames. Naming functions
-/// takes time of its own: about 0.1 s for the first capture of a large program.
+/// thread that does not answer has its state and the reason in place of frames. Functions of the
+/// program have no names yet: see [`ProgramNames`](crate::stacks::ProgramNames).
 ///
 /// It blocks the calling thread, whose own stack is not taken.
 ///
@@ -73,7 +74,6 @@ pub(super) struct Sampler {
     generation: (u64, u64),
     modules: Vec<LoadedModule>,
     unwinder: Unwinder,
-    symbols: Symbols,
 }
 
 /// A thread's answer.
@@ -87,6 +87,7 @@ pub(super) enum Answer {
 const LOOK: Duration = Duration::from_millis(5);
 const ENDED: &str = "it has ended";
 
+/// One for the process, as the signal handler has one table.
 static SAMPLER: Mutex<Option<Sampler>> = Mutex::new(None);
 
 /// The sampler while one capture uses it.
@@ -107,7 +108,6 @@ impl Sampler {
             generation: (0, 0),
             modules: Vec::new(),
             unwinder: Unwinder::new(&[], 0),
-            symbols: Symbols::default(),
         })
     }
 
@@ -121,7 +121,6 @@ impl Sampler {
             self.generation = generation;
             self.modules = modules::loaded();
             self.unwinder = Unwinder::new(&self.modules, self.handler_return);
-            self.symbols.forget();
         }
         Ok(())
     }
@@ -214,13 +213,12 @@ impl Locked {
             Answer::Stack(unwound) => unwound.addresses.as_slice(),
             Answer::None(_) => &[],
         });
-        sampler.symbols.resolve(addresses.copied(), &sampler.modules);
+        let known = libraries::frames(addresses.copied(), &sampler.modules);
         for (tid, answer) in answers {
             let Some(stack) = stacks.iter_mut().find(|stack| stack.tid == tid) else { continue };
             match answer {
                 Answer::Stack(Unwound { addresses, truncated }) => {
-                    let frames = addresses.iter().flat_map(|at| sampler.symbols.frames(*at));
-                    stack.frames = frames.cloned().collect();
+                    stack.frames = addresses.iter().map(|at| known[at].clone()).collect();
                     stack.truncated = truncated;
                 }
                 Answer::None(problem) => stack.problem = Some(problem),
@@ -247,11 +245,12 @@ impl Locked {
         Ok(())
     }
 
-    /// Resolves addresses.
-    pub(super) fn resolve(&mut self, addresses: impl Iterator<Item = u64>) -> Result<&Symbols> {
-        let sampler = self.sampler()?;
-        sampler.symbols.resolve(addresses, &sampler.modules);
-        Ok(&sampler.symbols)
+    /// Returns the frame of each address.
+    pub(super) fn frames(
+        &mut self,
+        addresses: impl Iterator<Item = u64>,
+    ) -> Result<HashMap<u64, Frame>> {
+        Ok(libraries::frames(addresses, &self.sampler()?.modules))
     }
 }
 
@@ -263,7 +262,7 @@ impl Sampler {
         // A handler of an earlier request, which blocks all signals, may not have returned yet.
         let may_be_in_handler = status.state != ThreadState::Sleeping;
         if tid == thread_id() {
-            Some("it takes the stacks".into())
+            Some(TAKES_STACKS.into())
         } else if status.state == ThreadState::Ending {
             Some(ENDED.into())
         } else if blocks && (waits || !may_be_in_handler) {

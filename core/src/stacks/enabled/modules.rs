@@ -3,16 +3,16 @@
 
 #![allow(unsafe_code)]
 
-use std::borrow::Cow;
 use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::fs::File;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{io, ptr, slice};
 
 use addr2line::gimli::{BaseAddresses, EhFrameHdr, LittleEndian, Pointer};
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// The program, or a library that is loaded.
 #[derive(Clone, Debug)]
@@ -34,12 +34,76 @@ pub(super) struct UnwindTables {
     pub(super) frames: Section,
 }
 
-/// A part of a module. That of the program stays where it is; that of a library is a copy, because
-/// the library may be unloaded.
+/// A part of a module, from an address to the end of its segment.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) address: u64,
-    pub(super) data: Cow<'static, [u8]>,
+    pub(super) data: Bytes,
+}
+
+/// Bytes of a module that stay readable. The program's stay where they are. A library may be
+/// unloaded, so its bytes are read from its file: a mapping takes no memory of its own.
+#[derive(Clone, Debug)]
+pub(super) enum Bytes {
+    Program(&'static [u8]),
+    File(Arc<Mapping>, Range<usize>),
+    /// The file of the library is gone or was replaced.
+    Copy(Arc<[u8]>),
+}
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes::Program(&[])
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Program(bytes) => bytes,
+            Bytes::File(file, range) => &file[range.clone()],
+            Bytes::Copy(bytes) => bytes,
+        }
+    }
+}
+
+/// A file that is mapped for reading.
+#[derive(Debug)]
+pub(super) struct Mapping(&'static [u8]);
+
+impl Mapping {
+    /// Maps a file.
+    ///
+    /// # Errors
+    /// An error of the system.
+    pub(super) fn open(path: &Path) -> io::Result<Mapping> {
+        let file = File::open(path)?;
+        let size = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        // SAFETY: a mapping at an address that the kernel chooses affects no other memory.
+        let start =
+            unsafe { mmap(ptr::null_mut(), size, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)? };
+        // SAFETY: the mapping has this size, and only dropping this ends it. The linker maps the
+        // same file: whoever changes it in place breaks the program anyway.
+        Ok(Mapping(unsafe { slice::from_raw_parts(start.cast(), size) }))
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and no reference to it outlives the value:
+        // `deref` lends them for as long.
+        let _ = unsafe { munmap(self.0.as_ptr().cast_mut().cast(), self.0.len()) };
+    }
 }
 
 impl LoadedModule {
@@ -109,21 +173,43 @@ unsafe fn module(info: &libc::dl_phdr_info, is_program: bool) -> Option<LoadedMo
     let end = segments.iter().map(|header| in_file(header).end).max()?;
     let range = bias.wrapping_add(start)..bias.wrapping_add(end);
 
-    // The readable memory from an address in the file to the end of its segment.
-    let section = |address: u64| {
-        let segment = segments.iter().find(|header| {
-            header.p_flags & libc::PF_R != 0 && in_file(header).contains(&address)
-        })?;
-        let size = (in_file(segment).end - address) as usize;
+    let segment_of = |address: u64| {
+        segments
+            .iter()
+            .find(|header| header.p_flags & libc::PF_R != 0 && in_file(header).contains(&address))
+    };
+    let offset = |segment: &libc::Elf64_Phdr, address: u64| {
+        (address - segment.p_vaddr + segment.p_offset) as usize
+    };
+    let loaded = |address: u64, size: u64| {
         let start = bias.wrapping_add(address) as *const u8;
-        // SAFETY: the range is in a readable segment, which is loaded for as long as the caller
-        // promises. Unwind tables are not written once the module is loaded.
-        let data: &'static [u8] = unsafe { slice::from_raw_parts(start, size) };
-        let data = if is_program { Cow::Borrowed(data) } else { Cow::Owned(data.to_vec()) };
+        // SAFETY: the callers pass a range in a readable segment, which is loaded for as long as
+        // the caller promises. Unwind tables are not written once the module is loaded.
+        let bytes: &'static [u8] = unsafe { slice::from_raw_parts(start, size as usize) };
+        bytes
+    };
+    let header = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME);
+    // The library's file, unless another has its path by now.
+    let file = header.filter(|_| !is_program).and_then(|header| {
+        let file = Mapping::open(&path).ok()?;
+        let start = offset(segment_of(header.p_vaddr)?, header.p_vaddr);
+        let index = file.get(start..start + header.p_memsz as usize)?;
+        (index == loaded(header.p_vaddr, header.p_memsz)).then(|| Arc::new(file))
+    });
+    // The readable bytes from an address in the file to the end of its segment.
+    let section = |address: u64| {
+        let segment = segment_of(address)?;
+        let size = in_file(segment).end - address;
+        let start = offset(segment, address);
+        let range = start..start + size as usize;
+        let data = match &file {
+            _ if is_program => Bytes::Program(loaded(address, size)),
+            Some(file) if range.end <= file.len() => Bytes::File(Arc::clone(file), range),
+            _ => Bytes::Copy(loaded(address, size).into()),
+        };
         Some(Section { address, data })
     };
-    let index = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME);
-    let unwind_tables = index.and_then(|header| {
+    let unwind_tables = header.and_then(|header| {
         let index = section(header.p_vaddr)?;
         let frames = section(frames_address(&index)?)?;
         Some(UnwindTables { index, frames })
@@ -139,21 +225,6 @@ fn frames_address(index: &Section) -> Option<u64> {
         Pointer::Direct(address) => Some(address),
         Pointer::Indirect(_) => None,
     }
-}
-
-/// Maps this process's executable, also if its file was deleted or replaced since.
-///
-/// # Errors
-/// An error of the system.
-pub(super) fn map_program() -> io::Result<&'static [u8]> {
-    let file = File::open("/proc/self/exe")?;
-    let size = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-    // SAFETY: a mapping at an address that the kernel chooses affects no other memory.
-    let start =
-        unsafe { mmap(ptr::null_mut(), size, ProtFlags::READ, MapFlags::PRIVATE, &file, 0)? };
-    // SAFETY: the mapping has this size and is never unmapped. The kernel refuses writes to a file
-    // while a process executes it, so the content does not change.
-    Ok(unsafe { slice::from_raw_parts(start.cast(), size) })
 }
 
 /// Returns the words at the addresses `from..to` of a module from the kernel, which is never

@@ -1,12 +1,14 @@
 //! Profiles: many captures in a row.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::capture::{Answer, Sampler, failed};
-use super::{Profile, thread_id, threads};
+use super::{Profile, Sample, is_of_fiber, thread_id, threads};
 use crate::error::{Error, Result};
 
 /// How long a sample waits for threads. A thread that runs answers at once, unless it waits for a
@@ -15,10 +17,17 @@ const ANSWER: Duration = Duration::from_millis(50);
 /// How long a sample waits for a capture.
 const CAPTURE: Duration = Duration::from_secs(5);
 const MOST_HERTZ: u32 = 1000;
+/// The least time between two samples of threads that wait. Each wakes all of them.
+const WAITING: Duration = Duration::from_millis(100);
+/// At most this many different stacks are kept: some 10 MB, or 32 MB if all are very deep.
+const MOST_STACKS: usize = 1 << 14;
 
 /// A thread that was seen.
 struct Seen {
     name: String,
+    is_of_fiber: bool,
+    /// The CPU time that it had at first.
+    cpu: Duration,
     /// It answered the last request, so it does not block the signal.
     answers: bool,
 }
@@ -26,16 +35,48 @@ struct Seen {
 /// Notes a thread that is new. Returns `None` if it has ended.
 fn notice(seen: &mut HashMap<u32, Seen>, tid: u32) -> Option<&Seen> {
     if let Entry::Vacant(new) = seen.entry(tid) {
-        new.insert(Seen {
-            name: threads::status(threads::Process::This, tid)?.name,
-            answers: false,
-        });
+        let name = threads::status(threads::Process::This, tid)?.name;
+        let is_of_fiber = is_of_fiber(&name);
+        let cpu = threads::cpu(threads::Process::This, tid).unwrap_or_default();
+        new.insert(Seen { name, is_of_fiber, cpu, answers: false });
     }
     seen.get(&tid)
 }
 
+/// The stacks that were found, as addresses, with their threads: how often.
+#[derive(Default)]
+struct Found(HashMap<(u32, Vec<u64>), u64>);
+
+impl Found {
+    /// Counts a stack. Returns whether there was room for it.
+    fn count(&mut self, tid: u32, addresses: Vec<u64>) -> bool {
+        let has_room = self.0.len() < MOST_STACKS;
+        match self.0.entry((tid, addresses)) {
+            Entry::Occupied(mut known) => *known.get_mut() += 1,
+            Entry::Vacant(new) if has_room => drop(new.insert(1)),
+            Entry::Vacant(_) => return false,
+        }
+        true
+    }
+
+    /// Returns the stacks, with addresses as their places in the list of all.
+    fn samples(self, seen: &HashMap<u32, Seen>, places: &HashMap<u64, u32>) -> Vec<Sample> {
+        let sample = |((tid, addresses), count): ((u32, Vec<u64>), u64)| Sample {
+            thread: seen.get(&tid).map_or_else(String::new, |thread| thread.name.clone()),
+            calls: addresses.iter().map(|address| places[address]).collect(),
+            count,
+        };
+        self.0.into_iter().map(sample).collect()
+    }
+}
+
+fn clock(id: ClockId) -> Duration {
+    Duration::try_from(clock_gettime(id)).unwrap_or_default()
+}
+
 /// Takes `hertz` samples a second for `duration`: of the threads that run, or of all with `idle`.
-/// Returns how often each stack was found.
+/// Returns how often each stack was found. While none of the program's own threads runs, it takes
+/// up to 10 samples a second of those that wait.
 ///
 /// It blocks the calling thread, which is not in the profile. While a sample takes longer than it
 /// should, the next ones are left out. See the [module](crate::stacks) for what samples change in
@@ -55,31 +96,44 @@ pub fn profile(duration: Duration, hertz: u32, idle: bool) -> Result<Profile> {
     let period = Duration::from_secs(1) / hertz;
     let own = thread_id();
     let start = Instant::now();
+    let (process, sampler) = (clock(ClockId::ProcessCPUTime), clock(ClockId::ThreadCPUTime));
     let mut next = start;
+    let mut next_waiting = start;
     let mut seen: HashMap<u32, Seen> = HashMap::new();
-    let mut counts: HashMap<(u32, Vec<u64>), u64> = HashMap::new();
+    let (mut running, mut waiting) = (Found::default(), Found::default());
     let mut missed = 0;
     while next.saturating_duration_since(start) < duration {
         thread::sleep(next.saturating_duration_since(Instant::now()));
         // Locked for one sample: captures may come in between.
         let mut sampler = Sampler::lock(CAPTURE)?;
-        let mut chosen = Vec::new();
+        let (mut chosen, mut others) = (Vec::new(), Vec::new());
+        let mut program_runs = false;
         for tid in threads::all(threads::Process::This)
             .map_err(|error| failed("the threads can't be listed", error))?
         {
             let Some(thread) = notice(&mut seen, tid).filter(|_| tid != own) else { continue };
-            if (idle || threads::runs(tid)) && (thread.answers || sampler.may_ask(tid)?) {
-                chosen.push(tid);
+            let runs = idle || threads::runs(tid);
+            program_runs |= runs && !thread.is_of_fiber;
+            if thread.answers || sampler.may_ask(tid)? {
+                if runs { chosen.push(tid) } else { others.push(tid) }
             }
         }
-        sampler.ask(&chosen, Instant::now() + ANSWER, |tid, answer| {
-            let answers = matches!(answer, Answer::Stack(_));
-            seen.entry(tid).and_modify(|thread| thread.answers = answers);
-            match answer {
-                Answer::Stack(unwound) => *counts.entry((tid, unwound.addresses)).or_default() += 1,
-                Answer::None(_) => missed += 1,
-            }
-        })?;
+        let now = Instant::now();
+        if program_runs || now < next_waiting {
+            others.clear();
+        } else {
+            next_waiting = now + WAITING;
+        }
+        for (tids, found) in [(chosen, &mut running), (others, &mut waiting)] {
+            sampler.ask(&tids, Instant::now() + ANSWER, |tid, answer| {
+                let stack = match answer {
+                    Answer::Stack(unwound) => Some(unwound.addresses),
+                    Answer::None(_) => None,
+                };
+                seen.entry(tid).and_modify(|thread| thread.answers = stack.is_some());
+                missed += u64::from(!stack.is_some_and(|stack| found.count(tid, stack)));
+            })?;
+        }
         drop(sampler);
         next += period;
         // Skips the samples whose time has passed.
@@ -87,23 +141,31 @@ pub fn profile(duration: Duration, hertz: u32, idle: bool) -> Result<Profile> {
         next += period * (late.as_nanos() / period.as_nanos()) as u32;
     }
     let taken = start.elapsed();
-    let mut sampler = Sampler::lock(CAPTURE)?;
-    let addresses = counts.keys().flat_map(|(_, addresses)| addresses.iter().copied());
-    let symbols = sampler.resolve(addresses)?;
-    let mut stacks = BTreeMap::new();
-    for ((tid, addresses), count) in counts {
-        let frames = addresses.iter().flat_map(|address| symbols.frames(*address));
-        let calls = frames.map(|frame| match &frame.function {
-            Some(function) => function.clone(),
-            None => frame.to_string(),
-        });
-        // These are outside of the thread's work, and the same in all stacks.
-        let mut calls: Vec<String> =
-            calls.take_while(|name| !name.contains("__rust_begin_short_backtrace")).collect();
-        calls.push(seen.get(&tid).map_or_else(String::new, |thread| thread.name.clone()));
-        let folded: Vec<_> =
-            calls.iter().rev().map(|name| name.replace([';', '\n'], ":")).collect();
-        *stacks.entry(folded.join(";")).or_default() += count;
+    let process = clock(ClockId::ProcessCPUTime).saturating_sub(process);
+    let sampler = clock(ClockId::ThreadCPUTime).saturating_sub(sampler);
+    let of_fiber = seen.iter().filter(|(tid, thread)| thread.is_of_fiber && **tid != own);
+    let fiber_cpu: Duration = of_fiber
+        .filter_map(|(tid, thread)| {
+            Some(threads::cpu(threads::Process::This, *tid)?.saturating_sub(thread.cpu))
+        })
+        .sum();
+
+    let stacks = running.0.keys().chain(waiting.0.keys());
+    let addresses = stacks.flat_map(|(_, addresses)| addresses.iter().copied());
+    let (mut places, mut frames) = (HashMap::new(), Vec::new());
+    for (address, frame) in Sampler::lock(CAPTURE)?.frames(addresses)? {
+        places.insert(address, frames.len() as u32);
+        frames.push(vec![frame]);
     }
-    Ok(Profile { duration: taken, hertz, idle, stacks, missed })
+    Ok(Profile {
+        duration: taken,
+        hertz,
+        idle,
+        cpu: process.saturating_sub(sampler).saturating_sub(fiber_cpu),
+        fiber_cpu,
+        running: running.samples(&seen, &places),
+        waiting: waiting.samples(&seen, &places),
+        frames,
+        missed,
+    })
 }

@@ -112,7 +112,8 @@ pub(super) fn describe(process: Process, tid: u32, status: &Status) -> ThreadSta
     }
 }
 
-fn cpu(process: Process, tid: u32) -> Option<Duration> {
+/// Returns how long a thread has run. `None` if it has ended.
+pub(super) fn cpu(process: Process, tid: u32) -> Option<Duration> {
     let text = read_to_string(format!("/proc/{process}/task/{tid}/schedstat")).ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }

@@ -1,13 +1,11 @@
 //! Unwinding of a copied stack.
 
-use std::borrow::Cow;
-
 use framehop::{
     CacheNative, Error, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module,
     UnwindRegsNative, Unwinder as _, UnwinderNative,
 };
 
-use super::modules::LoadedModule;
+use super::modules::{Bytes, LoadedModule};
 use super::signal::{Registers, interrupted};
 
 /// At most this many calls are unwound. Stacks travel in messages.
@@ -15,7 +13,7 @@ const MOST: usize = 256;
 
 /// The unwind tables of all modules, with a cache of what was found in them.
 pub(super) struct Unwinder {
-    unwinder: UnwinderNative<Cow<'static, [u8]>, MayAllocateDuringUnwind>,
+    unwinder: UnwinderNative<Bytes, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
     handler_return: HandlerReturn,
 }

@@ -1,0 +1,91 @@
+//! A backend, as the command sees it: its names, its options and the way to its sessions.
+
+use fiber_core::{Config, ConfigProblem, Error, Result};
+use futures_util::future::LocalBoxFuture;
+
+use super::options::{BackendOption, OptionValues};
+use super::session::Cluster;
+
+/// A backend, as the command sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionBackend {
+    /// The name that selects it: `kubernetes`.
+    pub name: &'static str,
+    /// Its name in texts: `Kubernetes`.
+    pub title: &'static str,
+    /// A description of its processes, for the help.
+    pub about: &'static str,
+    /// Its options of `fiber run`, in their order in the help.
+    pub run_options: &'static [BackendOption],
+    /// Its options of each command that looks for sessions.
+    pub place_options: &'static [BackendOption],
+    /// Changes a configuration by the values of its `place_options`.
+    pub place: fn(&OptionValues, &mut Config),
+    /// The names of the options for containers that `fiber run` does not take for it, and what it
+    /// does instead of running one, with the remedy: the end of `--image is for containers, but …`.
+    pub refused: (&'static [&'static str], &'static str),
+    /// Connects to its sessions.
+    pub(crate) connect: Connect,
+}
+
+/// Connects to the sessions of a backend.
+type Connect = for<'a> fn(&'a Config) -> LocalBoxFuture<'a, Result<Box<dyn Cluster>>>;
+
+impl SessionBackend {
+    /// Returns a backend that takes all options of `fiber run` and has none of its own.
+    pub(crate) const fn new(
+        name: &'static str,
+        title: &'static str,
+        about: &'static str,
+        connect: Connect,
+    ) -> SessionBackend {
+        SessionBackend {
+            name,
+            title,
+            about,
+            run_options: &[],
+            place_options: &[],
+            place: |_, _| {},
+            refused: (&[], ""),
+            connect,
+        }
+    }
+
+    /// Returns whether `fiber run` takes an option for containers.
+    pub fn takes(&self, option: &str) -> bool {
+        !self.refused.0.contains(&option)
+    }
+
+    /// Connects to its sessions.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the cluster does not answer.
+    pub async fn connect(&self, config: &Config) -> Result<Box<dyn Cluster>> {
+        (self.connect)(config).await
+    }
+}
+
+/// Returns all backends that this build has, in the order of the help.
+pub fn backends() -> impl Iterator<Item = &'static SessionBackend> {
+    crate::catalogue::session_backends()
+}
+
+/// Returns the backend that the configuration names.
+///
+/// # Errors
+/// [`Error::Config`] if there is none of this name.
+pub fn configured(config: &Config) -> Result<&'static SessionBackend> {
+    backends()
+        .find(|backend| backend.name == config.backend)
+        .ok_or_else(|| no_sessions(&config.backend))
+}
+
+/// Returns the error for a backend without sessions in which the command could act.
+pub(crate) fn no_sessions(backend: &str) -> Error {
+    Error::from(ConfigProblem::value(
+        "backend",
+        backend,
+        "it has no sessions that this command can see: choose another one by `--backend docker`, \
+         FIBER_BACKEND, or `backend` in fiber.toml",
+    ))
+}

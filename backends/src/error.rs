@@ -1,0 +1,127 @@
+//! The errors of backends, before they become fiber's [`Error`](fiber_core::Error).
+
+use std::fmt::Display;
+
+use fiber_core::shortage;
+
+/// Why a backend could not do something. Each variant carries a message with what the user can do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackendError {
+    /// The engine can't be used from here: its commands, rights or settings are missing.
+    #[error("{0}")]
+    NotAvailable(String),
+    /// The engine does not answer, or is busy. The same request may succeed later.
+    #[error("{0}")]
+    OutOfReach(String),
+    /// Something did not happen within its time limit. The same request may succeed later.
+    #[error("{0}")]
+    TimedOut(String),
+    /// This host is short of descriptors, threads or memory. The same request may succeed later.
+    #[error("{0}")]
+    Shortage(String),
+    /// The request or the configuration can't be granted. The same request fails again.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl BackendError {
+    /// Returns whether the same request may succeed later, without a change by the user.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            BackendError::OutOfReach(_) | BackendError::TimedOut(_) | BackendError::Shortage(_) => {
+                true
+            }
+            BackendError::NotAvailable(_) | BackendError::Refused(_) => false,
+        }
+    }
+
+    /// Returns whether the same request fails until somebody changes something.
+    pub fn is_lasting(&self) -> bool {
+        !self.is_passing()
+    }
+
+    /// Makes an error of the system's, which is a shortage or a refusal.
+    pub(crate) fn of_system(error: &std::io::Error, message: String) -> BackendError {
+        match shortage::is_shortage(error) {
+            true => BackendError::Shortage(message),
+            false => BackendError::Refused(message),
+        }
+    }
+
+    /// Makes the error of a file or folder that can't be read.
+    pub(crate) fn unreadable(path: impl Display, error: &std::io::Error) -> BackendError {
+        let message = format!("{path} can't be read: {}", shortage::explain(error));
+        BackendError::of_system(error, message)
+    }
+
+    /// Returns the error with its message changed.
+    #[cfg(any(test, feature = "docker"))]
+    pub(crate) fn map(self, change: impl FnOnce(String) -> String) -> BackendError {
+        match self {
+            BackendError::NotAvailable(message) => BackendError::NotAvailable(change(message)),
+            BackendError::OutOfReach(message) => BackendError::OutOfReach(change(message)),
+            BackendError::TimedOut(message) => BackendError::TimedOut(change(message)),
+            BackendError::Shortage(message) => BackendError::Shortage(change(message)),
+            BackendError::Refused(message) => BackendError::Refused(change(message)),
+        }
+    }
+}
+
+/// Formats the message of a [`BackendError::Refused`].
+macro_rules! refused {
+    ($($message:tt)*) => {
+        $crate::BackendError::Refused(format!($($message)*))
+    };
+}
+
+/// Most problems are refusals: the message says what to change.
+impl From<String> for BackendError {
+    fn from(message: String) -> BackendError {
+        BackendError::Refused(message)
+    }
+}
+
+impl From<&str> for BackendError {
+    fn from(message: &str) -> BackendError {
+        BackendError::Refused(message.into())
+    }
+}
+
+impl From<BackendError> for String {
+    fn from(error: BackendError) -> String {
+        error.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn errors_pass_or_last() {
+        let message = || "the reason".to_string();
+        for passing in [
+            BackendError::OutOfReach(message()),
+            BackendError::TimedOut(message()),
+            BackendError::of_system(&io::Error::from_raw_os_error(24), message()),
+        ] {
+            assert!(passing.is_passing() && !passing.is_lasting(), "{passing:?}");
+        }
+        for lasting in [
+            BackendError::NotAvailable(message()),
+            BackendError::from(message()),
+            BackendError::of_system(&io::ErrorKind::NotFound.into(), message()),
+        ] {
+            assert!(lasting.is_lasting() && !lasting.is_passing(), "{lasting:?}");
+        }
+    }
+
+    #[test]
+    fn a_changed_message_keeps_its_kind() {
+        let error = BackendError::TimedOut("late".into()).map(|message| message + ": wait");
+        assert_eq!(error, BackendError::TimedOut("late: wait".into()));
+    }
+}

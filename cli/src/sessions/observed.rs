@@ -1,0 +1,126 @@
+//! Sessions whose processes only their heads know, as these describe them.
+
+use std::sync::Arc;
+
+use fiber_backends::cluster::{Location, ProcessState, SessionProcess, Usage};
+use fiber_core::stats::{self, JobPlace, ProcessRole, ProcessStats, SessionStats};
+use fiber_core::{Meta, ProcessId};
+
+use super::Session;
+use crate::inspect::sessions::{Head, Observed};
+use crate::inspect::target::{is_beside_head, machine};
+
+/// Returns the sessions whose heads have answered, oldest first.
+pub(super) fn sessions(observed: &[Observed]) -> Vec<Session> {
+    let answered = observed.iter().filter_map(|session| {
+        let stats = session.stats.as_ref().ok()?;
+        Some(self::session(&session.head, stats))
+    });
+    let mut sessions: Vec<Session> = answered.collect();
+    sessions.sort_by_key(|session| session.head.started_at);
+    sessions
+}
+
+fn session(head: &Head, stats: &Arc<SessionStats>) -> Session {
+    let mut workers = Vec::new();
+    let mut processes = stats.report.processes.iter();
+    let first = processes.next();
+    for process in processes {
+        workers.push((depth(stats, process), listed(stats, &head.name(), process)));
+    }
+    let mut own = first.map_or_else(
+        || {
+            listed(
+                stats,
+                "",
+                &ProcessStats::new(
+                    ProcessId(0),
+                    stats.program.clone(),
+                    ProcessRole::Head,
+                    stats.taken_at,
+                ),
+            )
+        },
+        |first| listed(stats, "", first),
+    );
+    (own.job, own.program, own.parent) = (head.name(), Some(own.name), None);
+    own.name = head.name();
+    Session { head: own, workers, observed: Some((head.clone(), Arc::clone(stats))) }
+}
+
+/// Returns the number of processes between a process and its head.
+fn depth(stats: &SessionStats, process: &ProcessStats) -> usize {
+    let parent = |process: &ProcessStats| stats.report.process(process.parent?);
+    std::iter::successors(parent(process), |above| parent(above)).take(64).count().max(1) - 1
+}
+
+fn listed(stats: &SessionStats, head: &str, process: &ProcessStats) -> SessionProcess {
+    let parent = process.parent.and_then(|parent| stats.report.process(parent));
+    let place = process.job.clone().unwrap_or(JobPlace::Other { words: process.place.clone() });
+    SessionProcess {
+        name: process.name.clone(),
+        job: match process.pid.filter(|_| is_beside_head(stats, process)) {
+            Some(pid) => JobPlace::Process { pid }.to_string(),
+            None => process.place.clone(),
+        },
+        program: None,
+        parent: parent.map(|parent| match parent.role {
+            ProcessRole::Head => head.to_string(),
+            _ => parent.name.clone(),
+        }),
+        place,
+        machine: machine(stats, process).map(String::from),
+        location: Location::Cluster,
+        has_output: false,
+        state: match &process.state {
+            stats::ProcessState::Starting => ProcessState::Starting(None),
+            stats::ProcessState::Waiting(reason) => ProcessState::Starting(Some(reason.clone())),
+            _ => ProcessState::Running,
+        },
+        restarts: process.restarts,
+        meta: Meta::new(),
+        started_at: Some(process.since),
+        usage: process
+            .figures
+            .as_ref()
+            .map(|figures| Usage { cpu: figures.cpu, memory: figures.memory }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inspect::testing::stats;
+
+    #[test]
+    fn a_session_is_listed_by_names_with_places_and_what_it_uses() {
+        let mut stats = stats("simulate", 2);
+        let worker = stats.report.processes[1].id;
+        let below = &mut stats.report.processes[2];
+        below.parent = Some(worker);
+        below.set_job(JobPlace::Container { name: "fiber-1".into() });
+        let session = session(&Head::here(4001), &Arc::new(stats));
+        let head = &session.head;
+        assert_eq!((head.name.as_str(), head.program.as_deref()), ("pid 4001", Some("simulate")));
+        let (place, machine) = (head.place.to_string(), head.machine.as_deref());
+        assert_eq!((place.as_str(), machine), ("pid 4001", Some("host")));
+        assert_eq!((head.parent.clone(), head.usage.unwrap().memory), (None, 31 << 20));
+        let shape: Vec<_> = session
+            .workers
+            .iter()
+            .map(|(depth, process)| {
+                let (parent, machine) = (process.parent.as_deref(), process.machine.as_deref());
+                let place = process.place.to_string();
+                (*depth, process.name.as_str(), place, parent.unwrap(), machine)
+            })
+            .collect();
+        assert_eq!(
+            shape,
+            [
+                (0, "squares/worker-1", "pid 4002".into(), "pid 4001", Some("host")),
+                (1, "squares/worker-2", "container fiber-1".into(), "squares/worker-1", None),
+            ]
+        );
+        assert_eq!(session.workers[1].1.restarts, 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! Calls to managed actors whose processes are killed at random: every call ends, and all calls of
+//! addresses with `resend` are answered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use actix::prelude::*;
+use fiber::{AsyncManager, Error, RemoteAddr};
+use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+const CALLS: u64 = 1000;
+/// The time limit of each call.
+const LIMIT: Duration = Duration::from_secs(60);
+
+struct Echo;
+
+impl Actor for Echo {
+    type Context = Context<Self>;
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "u64")]
+struct Say(u64);
+
+impl Handler<Say> for Echo {
+    type Result = ResponseFuture<u64>;
+
+    /// Answers every third message after the next one.
+    fn handle(&mut self, Say(number): Say, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(async move {
+            if number.is_multiple_of(3) {
+                actix::clock::sleep(Duration::from_micros(200)).await;
+            }
+            number
+        })
+    }
+}
+
+/// Asks another managed actor.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Result<u64, String>")]
+struct Relay(RemoteAddr<Echo>, u64);
+
+impl Handler<Relay> for Echo {
+    type Result = ResponseFuture<Result<u64, String>>;
+
+    fn handle(&mut self, relay: Relay, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(async move { relay.0.send(Say(relay.1)).await.map_err(|error| error.to_string()) })
+    }
+}
+
+fn kill_at_random(managers: &[AsyncManager<Echo>], end: &AtomicBool) {
+    let mut random = rand::rngs::SmallRng::seed_from_u64(5);
+    while !end.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(random.random_range(5..40)));
+        managers[random.random_range(0..managers.len())].kill_process();
+    }
+}
+
+#[test]
+fn every_call_ends_while_actors_are_killed() {
+    let start = |number| {
+        let builder = AsyncManager::<Echo>::builder().name(format!("echo-{number}"));
+        let builder = builder
+            .intensity(u32::MAX, Duration::from_secs(1))
+            .backoff(fiber::supervisor::Backoff::none());
+        builder.start(|| Echo, ()).wait().unwrap()
+    };
+    let managers: Vec<_> = (0..3).map(start).collect();
+    let addrs: Vec<_> = managers.iter().map(|manager| manager.addr().timeout(LIMIT)).collect();
+    let end = Arc::new(AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let ending = Arc::clone(&end);
+        let managers = &managers;
+        scope.spawn(move || kill_at_random(managers, &ending));
+
+        let certain = scope.spawn(|| {
+            let addrs: Vec<_> = addrs.iter().map(|addr| addr.clone().resend()).collect();
+            let calls: Vec<_> =
+                (0..CALLS).map(|number| addrs[number as usize % 3].send(Say(number))).collect();
+            calls
+                .into_iter()
+                .zip(0..)
+                .for_each(|(call, number)| assert_eq!(call.wait().unwrap(), number));
+        });
+        let tolerant = scope.spawn(|| {
+            for number in 0..CALLS {
+                match addrs[number as usize % 3].send(Say(number)).wait() {
+                    Ok(answer) => assert_eq!(answer, number),
+                    Err(Error::ActorStopped { .. }) => {}
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+        });
+        let relayed = scope.spawn(|| {
+            for number in 0..CALLS / 4 {
+                let place = number as usize;
+                let call = addrs[place % 3]
+                    .clone()
+                    .resend()
+                    .send(Relay(addrs[(place + 1) % 3].clone().resend(), number));
+                assert_eq!(call.wait().unwrap(), Ok(number));
+            }
+        });
+        let results = [certain.join(), tolerant.join(), relayed.join()];
+        end.store(true, Ordering::Release);
+        results.into_iter().for_each(|result| result.unwrap());
+    });
+}

@@ -1,0 +1,30 @@
+//! Actors in processes of their own, and addresses that travel.
+
+mod addresses;
+mod calls;
+mod counter;
+mod ends;
+mod pools;
+mod restarts;
+mod values;
+
+use fiber::{Error, error::ExitReason};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Returns whether a process runs. A zombie does not.
+fn exists(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = status.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+    state.is_some_and(|state| state != "Z")
+}
+
+fn stopped(error: Error) -> ExitReason {
+    match error {
+        Error::ActorStopped { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    }
+}

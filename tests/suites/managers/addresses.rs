@@ -1,0 +1,122 @@
+//! Addresses of managed and exported actors, in other processes.
+
+use std::collections::HashSet;
+
+use actix::prelude::*;
+use fiber::supervisor::Down;
+use fiber::{AsyncManager, Error, Pool, Process, RemoteAddr, error::ExitReason};
+use tokio::sync::mpsc;
+
+use super::counter::{Add, AskOther, Counter, Remark, Stop, counter};
+use super::{kill, stopped};
+
+#[test]
+fn an_address_works_in_every_process_that_it_reaches() {
+    let manager = counter(0);
+    let add = |addr: RemoteAddr<Counter>| {
+        let grandchild = |addr: RemoteAddr<Counter>| addr.send(Add(1)).wait().unwrap();
+        let there = Process::spawn(grandchild, addr.clone()).wait().unwrap();
+        (there, addr.send(Add(1)).wait().unwrap(), addr)
+    };
+    let (first, second, back) = Process::spawn(add, manager.addr()).wait().unwrap();
+    assert_eq!((first, second), (1, 2));
+    assert_eq!(back, manager.addr());
+    let pool = Pool::new(2).unwrap();
+    let one_more = |addr: RemoteAddr<Counter>| addr.send(Add(1)).wait().unwrap();
+    let counts = pool.map(one_more, vec![manager.addr(); 50]).wait().unwrap();
+    assert_eq!(HashSet::<u64>::from_iter(counts), HashSet::from_iter(3..53));
+    let other = counter(100);
+    assert_eq!(other.send(AskOther(manager.addr(), 0)).wait().unwrap(), Ok(52));
+}
+
+#[test]
+fn an_exported_actor_gets_messages_in_order_even_if_its_mailbox_is_full() {
+    System::new().block_on(async {
+        let local = Counter::new(0).start();
+        let addr = RemoteAddr::export(local.clone()).unwrap();
+        let add = |addr: RemoteAddr<Counter>| {
+            let answers: Vec<_> = (0..100).map(|_| addr.send(Add(1))).collect();
+            answers.into_iter().map(|answer| answer.wait().unwrap()).collect::<Vec<_>>()
+        };
+        let counts = Process::spawn(add, addr.clone()).await.unwrap();
+        assert_eq!(counts, Vec::from_iter(1..=100));
+        assert_eq!(local.send(Add(0)).await.unwrap(), 100);
+        assert_eq!(addr.send(Add(1)).await.unwrap(), 101);
+        addr.send(Stop).await.unwrap();
+        assert_eq!(stopped(addr.send(Add(1)).await.unwrap_err()), ExitReason::Normal);
+        assert_eq!(addr.join().await.unwrap(), ExitReason::Normal);
+    });
+}
+
+#[test]
+fn an_address_of_another_session_is_an_error() {
+    let manager = counter(0);
+    let mut other = serde_json::to_value(manager.addr()).unwrap();
+    other["target"]["session"] = 7.into();
+    let other: RemoteAddr<Counter> = serde_json::from_value(other).unwrap();
+    let error = other.send(Add(1)).wait().unwrap_err();
+    assert!(matches!(error, Error::OtherSession { .. }), "{error}");
+    assert!(!other.connected());
+}
+
+#[test]
+fn a_call_to_an_actor_whose_process_has_ended_fails_with_the_reason() {
+    let export = || {
+        let system = System::new();
+        let addr = system.block_on(async { RemoteAddr::export(Counter::new(0).start()).unwrap() });
+        drop(system);
+        addr
+    };
+    let addr = Process::spawn(export, ()).wait().unwrap();
+    let error = addr.send(Add(1)).wait().unwrap_err();
+    assert!(matches!(stopped(error), ExitReason::LinkLost(_)));
+}
+
+struct Watcher(mpsc::UnboundedSender<ExitReason>);
+
+impl Actor for Watcher {
+    type Context = Context<Self>;
+}
+
+impl Handler<Down> for Watcher {
+    type Result = ();
+
+    fn handle(&mut self, down: Down, _: &mut Context<Self>) {
+        self.0.send(down.reason).unwrap();
+    }
+}
+
+#[test]
+fn a_watcher_gets_a_down_message_for_each_end() {
+    System::new().block_on(async {
+        let manager = AsyncManager::start(Counter::new, 0).await.unwrap();
+        let (sender, mut reasons) = mpsc::unbounded_channel();
+        let watcher = Watcher(sender).start();
+        manager.watch(watcher.recipient()).await.unwrap();
+        kill(manager.pid().unwrap());
+        assert_eq!(reasons.recv().await, Some(ExitReason::Signal(9)));
+        manager.send(Add(1)).await.unwrap();
+        kill(manager.pid().unwrap());
+        assert_eq!(reasons.recv().await, Some(ExitReason::Signal(9)));
+        manager.send(Add(1)).await.unwrap();
+        manager.stop().await.unwrap();
+        assert_eq!(reasons.recv().await, Some(ExitReason::Shutdown));
+    });
+}
+
+#[test]
+fn messages_that_a_process_sent_before_its_end_are_handled() {
+    let manager = counter(0);
+    let send_all = |addr: RemoteAddr<Counter>| {
+        (0..64).for_each(|_| addr.do_send(Remark("x".repeat(1 << 20))));
+        addr.do_send(Add(1));
+    };
+    let all = (64 << 20) + 1;
+    Process::spawn(send_all, manager.addr()).wait().unwrap();
+    assert_eq!(manager.send(Add(0)).wait().unwrap(), all);
+
+    let pool = Pool::new(1).unwrap();
+    pool.apply(send_all, manager.addr()).wait().unwrap();
+    pool.stop().wait().unwrap();
+    assert_eq!(manager.send(Add(0)).wait().unwrap(), 2 * all);
+}

@@ -1,0 +1,127 @@
+//! Messages to managed actors, and their answers.
+
+use std::time::Duration;
+
+use actix::prelude::*;
+use fiber::{
+    AsyncManager, Error, SyncManager,
+    error::{ExitReason, FailureKind},
+    remote::RemoteRecipient,
+};
+use serde::{Deserialize, Serialize};
+
+use super::counter::{Add, AskInACircle, AskOther, Counter, Gate, Meet, WhichProcess, counter};
+
+#[test]
+fn a_managed_actor_runs_in_its_own_process_and_answers() {
+    let manager =
+        AsyncManager::<Counter>::builder().name("account").start(Counter::new, 5).wait().unwrap();
+    assert_eq!(manager.send(Add(2)).wait().unwrap(), 7);
+    let pid = manager.send(WhichProcess).wait().unwrap();
+    assert_ne!(pid, std::process::id());
+    assert_eq!(manager.pid(), Some(pid));
+    assert_eq!((manager.name(), manager.addr().name()), ("account", "account"));
+    assert!(manager.connected());
+    let two = AsyncManager::start(|a: u64, b: u64| Counter::new(a * b), (3, 4)).wait().unwrap();
+    assert_eq!(two.send(Add(0)).wait().unwrap(), 12);
+    assert_ne!(two.addr(), manager.addr());
+    let sync = SyncManager::start(Counter::new, 1).unwrap();
+    assert_eq!(sync.send(Add(1)).unwrap(), 2);
+    assert_eq!(sync.pid(), Some(sync.send(WhichProcess).unwrap()));
+    sync.stop().unwrap();
+    assert_eq!(sync.join().unwrap(), ExitReason::Shutdown);
+}
+
+#[test]
+fn messages_are_handled_in_the_order_in_which_they_were_sent() {
+    let manager = counter(0);
+    for _ in 0..1000 {
+        manager.do_send(Add(1));
+    }
+    let answers: Vec<_> = (0..1000).map(|_| manager.send(Add(1))).collect();
+    for (place, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer.wait().unwrap(), 1001 + place as u64);
+    }
+    let only_adds: RemoteRecipient<Add> = manager.recipient();
+    only_adds.try_send(Add(1)).unwrap();
+    assert_eq!(only_adds.send(Add(0)).wait().unwrap(), 2001);
+}
+
+#[test]
+fn async_handlers_run_concurrently_and_return_errors_as_values() {
+    let manager = counter(0);
+    let waits = manager.send(Gate::Wait);
+    assert_eq!(manager.send(Gate::Release).wait().unwrap(), Err("released".to_string()));
+    assert_eq!(waits.wait().unwrap(), Ok(1));
+}
+
+#[test]
+fn actors_in_different_processes_run_in_parallel() {
+    let directory = tempfile::tempdir().unwrap();
+    let managers: Vec<_> = (0..4).map(|_| counter(0)).collect();
+    let place = directory.path();
+    let meet = |(manager, name): (&AsyncManager<Counter>, u32)| {
+        manager.send(Meet { place: place.into(), name, others: 4 })
+    };
+    // Each handler returns only after all have begun.
+    let calls: Vec<_> = managers.iter().zip(0..).map(meet).collect();
+    calls.into_iter().for_each(|call| call.wait().unwrap());
+}
+
+#[test]
+fn a_timeout_of_two_actors_that_wait_for_each_other_names_both() {
+    let named = |name: &str| {
+        AsyncManager::<Counter>::builder().name(name).start(Counter::new, 0).wait().unwrap()
+    };
+    let (left, right) = (named("left"), named("right"));
+    let limit = Duration::from_millis(300);
+    let circle = AskInACircle(right.addr(), left.addr().timeout(limit));
+    let problem = left.send(circle).wait().unwrap().unwrap_err();
+    assert!(problem.contains("`left`") && problem.contains("`right"), "{problem}");
+    assert!(problem.contains("300ms"), "{problem}");
+}
+
+#[test]
+fn a_full_mailbox_is_an_error_that_names_its_size() {
+    let manager =
+        AsyncManager::<Counter>::builder().mailbox(2).start(Counter::new, 0).wait().unwrap();
+    // The actor is busy while it waits for the other one.
+    let other = counter(0);
+    let busy = manager.send(AskOther(other.addr(), 1));
+    let many: Vec<_> = (0..10_000).map(|_| manager.send(Add(1))).collect();
+    let full = many.into_iter().map(|call| call.wait()).filter(Result::is_err);
+    let first = full.map(Result::unwrap_err).next().expect("the mailbox is full");
+    assert!(matches!(first, Error::MailboxFull { capacity: 2, .. }), "{first}");
+    assert!(first.to_string().contains("(2 messages)"), "{first}");
+    assert_eq!(busy.wait().unwrap(), Ok(1));
+}
+
+/// A message whose `Serialize` does not match its `Deserialize`.
+#[derive(Debug, Deserialize)]
+struct Crooked(#[expect(dead_code, reason = "no handler reads it")] u32);
+
+impl Serialize for Crooked {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("crooked")
+    }
+}
+
+impl Message for Crooked {
+    type Result = ();
+}
+
+impl Handler<Crooked> for Counter {
+    type Result = ();
+
+    fn handle(&mut self, _: Crooked, _: &mut Context<Self>) {}
+}
+
+#[test]
+fn a_message_that_cannot_be_deserialised_is_an_error_for_its_sender() {
+    let manager = counter(0);
+    let error = manager.send(Crooked(1)).wait().unwrap_err();
+    assert!(error.to_string().contains("Crooked"), "{error}");
+    let Error::Call { failure, .. } = error else { panic!("{error}") };
+    assert_eq!(failure.kind, FailureKind::Arguments);
+    assert_eq!(manager.send(Add(1)).wait().unwrap(), 1);
+}

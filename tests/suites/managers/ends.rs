@@ -1,0 +1,73 @@
+//! The end of managed actors and of their processes.
+
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use fiber::{AsyncManager, Process, error::ExitReason};
+
+use super::counter::{Add, Counter, Stop, counter};
+use super::{exists, stopped};
+
+#[test]
+fn an_actor_that_stops_itself_is_not_restarted() {
+    let manager = counter(0);
+    manager.send(Stop).wait().unwrap();
+    assert_eq!(manager.join().wait().unwrap(), ExitReason::Normal);
+    assert_eq!(stopped(manager.send(Add(1)).wait().unwrap_err()), ExitReason::Normal);
+}
+
+#[test]
+fn a_stopped_or_dropped_manager_leaves_no_process() {
+    let manager = counter(0);
+    let (pid, addr) = (manager.pid().unwrap(), manager.addr());
+    manager.stop().wait().unwrap();
+    assert!(!exists(pid));
+    assert_eq!(stopped(addr.send(Add(1)).wait().unwrap_err()), ExitReason::Shutdown);
+    assert_eq!(manager.join().wait().unwrap(), ExitReason::Shutdown);
+    let dropped = counter(0);
+    let addr = dropped.addr();
+    drop(dropped);
+    assert_eq!(addr.join().wait().unwrap(), ExitReason::Shutdown);
+}
+
+/// An actor that takes its time to end, and creates a file then.
+struct Slow(std::path::PathBuf, Duration);
+
+impl Actor for Slow {
+    type Context = Context<Self>;
+
+    fn stopping(&mut self, context: &mut Context<Self>) -> Running {
+        context.run_later(self.1, |slow, context| {
+            std::fs::write(&slow.0, "").unwrap();
+            context.terminate();
+        });
+        Running::Continue
+    }
+}
+
+#[test]
+fn the_shutdown_deadline_of_a_builder_may_be_longer_than_the_default() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ended");
+    let slow = |path: String| Slow(path.into(), Duration::from_millis(5500));
+    let path = file.to_str().unwrap().to_string();
+    let manager =
+        AsyncManager::<Slow>::builder().shutdown(Duration::from_secs(60)).start(slow, path);
+    manager.wait().unwrap().stop().wait().unwrap();
+    assert!(file.exists(), "the actor was killed before its deadline");
+}
+
+#[test]
+fn the_managed_actors_of_a_process_end_with_it() {
+    let nested = |count: u64| {
+        let manager = AsyncManager::start(Counter::new, count).wait().unwrap();
+        (manager.send(Add(1)).wait().unwrap(), manager.pid().unwrap())
+    };
+    let (count, pid) = Process::spawn(nested, 4).wait().unwrap();
+    assert_eq!(count, 5);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while exists(pid) {
+        assert!(Instant::now() < deadline, "the managed process outlives its parent");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,113 @@
+//! Managed actors that fail, and their restarts.
+
+use std::time::Duration;
+
+use fiber::{
+    AsyncManager, Error,
+    error::{ExitReason, FailureKind},
+    manager::Snapshots,
+};
+
+use super::counter::{Add, AskOther, Counter, Fail, Gate, counter};
+use super::{kill, stopped};
+
+#[test]
+fn a_panic_fails_its_call_with_the_message_and_restarts_the_actor() {
+    let manager = counter(10);
+    manager.send(Add(5)).wait().unwrap();
+    let pid = manager.pid();
+    match manager.send(Fail::Panic).wait().unwrap_err() {
+        Error::Call { failure, .. } => {
+            assert_eq!(failure.kind, FailureKind::Panicked);
+            assert!(failure.message.contains("that is too much"), "{failure}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(manager.send(Add(1)).wait().unwrap(), 11);
+    let later = stopped(manager.send(Fail::PanicLater).wait().unwrap_err());
+    assert!(later.to_string().contains("later it was too much"), "{later}");
+    assert_eq!(manager.send(Add(1)).wait().unwrap(), 11);
+    assert_eq!(manager.pid(), pid, "the process is the same");
+}
+
+#[test]
+fn a_killed_process_is_restarted_and_addresses_stay_valid() {
+    let manager = counter(10);
+    let elsewhere = counter(0);
+    assert_eq!(elsewhere.send(AskOther(manager.addr(), 1)).wait().unwrap(), Ok(11));
+    let first = manager.pid().unwrap();
+    let pending = manager.send(Gate::Wait);
+    manager.send(Add(1)).wait().unwrap();
+    kill(first);
+    assert_eq!(stopped(pending.wait().unwrap_err()), ExitReason::Signal(9));
+    assert_eq!(manager.send(Add(1)).wait().unwrap(), 11, "the actor is new");
+    assert_ne!(manager.pid().unwrap(), first);
+    assert_eq!(elsewhere.send(AskOther(manager.addr(), 1)).wait().unwrap(), Ok(12));
+}
+
+#[test]
+fn resent_calls_keep_their_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let manager = counter(0);
+    let addr = manager.addr().resend();
+    let aborts = addr.send(Fail::AbortOnce(directory.path().join("once")));
+    let answers: Vec<_> = (0..100).map(|_| addr.send(Add(1))).collect();
+    aborts.wait().unwrap();
+    for (place, answer) in answers.into_iter().enumerate() {
+        assert_eq!(answer.wait().unwrap(), 1 + place as u64);
+    }
+}
+
+#[test]
+fn a_restarted_actor_continues_from_its_last_snapshot() {
+    let builder = AsyncManager::<Counter>::builder().snapshots(Snapshots::every_messages(5));
+    let manager = builder.start(Counter::new, 0).wait().unwrap();
+    for _ in 0..12 {
+        manager.send(Add(1)).wait().unwrap();
+    }
+    manager.send(Fail::Panic).wait().unwrap_err();
+    assert_eq!(manager.send(Add(0)).wait().unwrap(), 10);
+    manager.send(Fail::Abort).wait().unwrap_err();
+    assert_eq!(manager.send(Add(0)).wait().unwrap(), 10);
+}
+
+#[test]
+fn a_panic_of_the_factory_is_an_error_of_the_start() {
+    let refuse = |_: u64| -> Counter { panic!("no counter today") };
+    let error = AsyncManager::start(refuse, 1).wait().unwrap_err();
+    assert!(error.to_string().contains("no counter today"), "{error}");
+}
+
+#[test]
+fn an_actor_whose_process_needs_too_many_restarts_ends_and_later_calls_say_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let once = |path: std::path::PathBuf| {
+        assert!(std::fs::File::create_new(path).is_ok(), "no second time");
+        Counter::new(0)
+    };
+    let builder =
+        AsyncManager::<Counter>::builder().name("unsteady").intensity(2, Duration::from_secs(60));
+    let manager = builder.start(once, directory.path().join("once")).wait().unwrap();
+    manager.kill_process();
+    let error = manager.send(Add(1)).wait().unwrap_err();
+    assert!(!matches!(error, Error::TimedOut { .. }), "{error}");
+    let reason = manager.join().wait().unwrap();
+    assert!(matches!(reason, ExitReason::IntensityReached { restarts: 2, .. }), "{reason:?}");
+    let error = manager.send(Add(1)).wait().unwrap_err().to_string();
+    assert!(error.contains("unsteady") && error.contains("no second time"), "{error}");
+    assert!(!manager.connected());
+}
+
+#[test]
+fn an_actor_that_panics_too_often_ends() {
+    let builder = AsyncManager::<Counter>::builder().intensity(1, Duration::from_secs(60));
+    let manager = builder
+        .restart(fiber::supervisor::Restart::Temporary)
+        .start(Counter::new, 0)
+        .wait()
+        .unwrap();
+    manager.send(Fail::Panic).wait().unwrap_err();
+    manager.send(Fail::Panic).wait().unwrap_err();
+    let reason = manager.join().wait().unwrap();
+    assert!(matches!(reason, ExitReason::IntensityReached { restarts: 1, .. }), "{reason:?}");
+}

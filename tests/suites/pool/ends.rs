@@ -1,0 +1,99 @@
+//! Pools that are closed, stopped, killed or dropped.
+
+use std::time::Duration;
+
+use fiber::Error;
+
+use super::{pool, sleep_ms, square};
+
+fn slow(x: u64) -> u64 {
+    sleep_ms(1);
+    x
+}
+
+#[test]
+fn a_closed_pool_finishes_its_calls_and_refuses_new_ones() {
+    let pool = pool(2);
+    let work = pool.map(slow, 0..100);
+    pool.close();
+    let refused = pool.map(square, 0..3).wait().unwrap_err().to_string();
+    assert!(refused.contains("closed"), "{refused}");
+    assert_eq!(work.wait().unwrap().len(), 100);
+    pool.join().wait().unwrap();
+}
+
+#[test]
+fn join_does_not_end_the_pool() {
+    let pool = pool(1);
+    let joined = pool.join();
+    assert_eq!(pool.apply(square, 3).wait().unwrap(), 9);
+    assert_eq!(pool.apply(square, 4).wait().unwrap(), 16);
+    pool.close();
+    joined.wait().unwrap();
+}
+
+#[test]
+fn stop_finishes_all_calls_even_if_its_reply_is_dropped() {
+    let pool = pool(2);
+    let work = pool.map(slow, 0..100);
+    drop(pool.stop());
+    let refused = pool.apply(square, 3).wait().unwrap_err().to_string();
+    assert!(refused.contains("closed"), "{refused}");
+    assert_eq!(work.wait().unwrap().len(), 100);
+    pool.join().wait().unwrap();
+}
+
+#[test]
+fn kill_fails_all_calls() {
+    let pool = pool(2);
+    let hanging = pool.map(|_: u32| sleep_ms(3_600_000), 0..10);
+    pool.kill();
+    pool.join().wait().unwrap();
+    let error = hanging.wait().unwrap_err().to_string();
+    assert!(error.contains("was killed"), "{error}");
+    let error = pool.apply(square, 1).wait().unwrap_err().to_string();
+    assert!(error.contains("was killed"), "{error}");
+}
+
+#[test]
+fn every_method_of_an_ended_pool_returns_the_reason() {
+    let pool = pool(1);
+    pool.kill();
+    let errors = [
+        pool.wait_until_ready().wait().unwrap_err(),
+        pool.scale(2).wait().unwrap_err(),
+        pool.broadcast(1).map(drop).unwrap_err(),
+        pool.apply(square, 3).wait().unwrap_err(),
+    ];
+    for error in errors {
+        assert!(error.to_string().contains("was killed"), "{error}");
+    }
+    pool.join().wait().unwrap();
+}
+
+#[test]
+fn dropping_a_pool_kills_its_workers() {
+    let pool = pool(2);
+    let pid = pool.apply(std::process::id, ()).wait().unwrap();
+    let hanging = pool.map(|_: u32| sleep_ms(3_600_000), 0..10);
+    drop(pool);
+    assert!(matches!(hanging.wait(), Err(Error::PoolEnded { .. })));
+    wait_until(|| !alive(pid));
+}
+
+/// Waits for a change of the operating system, which sends no event.
+fn wait_until(reached: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while !reached() {
+        assert!(std::time::Instant::now() < deadline, "the condition was not reached in 20 s");
+        std::thread::yield_now();
+    }
+}
+
+fn alive(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    status
+        .rsplit(')')
+        .next()
+        .is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+}

@@ -1,0 +1,128 @@
+//! Tasks that fail.
+
+use fiber::Error;
+use fiber::error::{Failure, FailureKind};
+
+use super::pool;
+
+#[test]
+fn a_failing_task_fails_alone_and_its_worker_continues() {
+    let odd =
+        |x: u32| if x % 2 == 1 { Err(format!("{x} is odd")) } else { Ok((x, std::process::id())) };
+    let pool = pool(1);
+    let results: Vec<_> = pool.try_imap(odd, 0..4).wait().collect();
+    match &results[3] {
+        Err(Error::Task { index: 3, failure, .. }) => {
+            assert_eq!((failure.kind, &*failure.message), (FailureKind::Returned, "3 is odd"));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(results[0].as_ref().unwrap().1, results[2].as_ref().unwrap().1);
+}
+
+#[test]
+fn an_error_names_a_closure_by_file_and_line() {
+    let fails = |x: u32| if x == 2 { Err("no") } else { Ok(x) };
+    let error = pool(1).try_map(fails, 0..4).wait().unwrap_err().to_string();
+    let named = format!("line::{{closure@{}:{}}}", file!(), line!() - 1);
+    assert!(error.contains(&named), "{error}");
+    let error = pool(1).try_apply(|| Err::<(), _>("no"), ()).wait().unwrap_err().to_string();
+    let named = format!("line::{{closure@{}:{}}}", file!(), line!() - 1);
+    assert!(error.contains(&named), "{error}");
+    let dies = || -> () { std::process::abort() };
+    let error = pool(1).max_deaths(1).apply(dies, ()).wait().unwrap_err().to_string();
+    let named = format!("line::{{closure@{}:{}}}", file!(), line!() - 1);
+    assert!(error.contains(&named), "{error}");
+}
+
+#[test]
+fn a_panic_gives_its_message_and_location() {
+    let error = pool(1)
+        .map(|x: u32| assert!(x < 2, "{x} is too much"), 0..4)
+        .wait()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("panicked: ") && error.contains("is too much") && error.contains(file!()),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_long_message_arrives_without_its_middle() {
+    let panics = |megabytes: usize| {
+        if megabytes > 0 {
+            panic!("begin {} end", "x".repeat(megabytes << 20))
+        }
+    };
+    let fails = |megabytes: usize| match megabytes {
+        0 => Ok(()),
+        _ => Err(format!("begin {} end", "x".repeat(megabytes << 20))),
+    };
+    let pool = pool(1);
+    for error in [pool.apply(panics, 8).wait(), pool.try_apply(fails, 8).wait()] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.len() < 70_000, "{} bytes", error.len());
+        for part in ["begin xxx", "bytes left out]", "xxx end"] {
+            assert!(error.contains(part), "`{part}` is missing");
+        }
+    }
+}
+
+#[test]
+fn a_failure_of_the_function_itself_arrives_whole() {
+    let fails = |length: usize| -> Result<(), Failure> {
+        let mut failure = Failure::new(FailureKind::Returned, "");
+        failure.message = "x".repeat(length);
+        Err(failure)
+    };
+    let Err(Error::Task { failure, .. }) = pool(1).try_apply(fails, 200_000).wait() else {
+        panic!("it fails");
+    };
+    assert_eq!(failure.message.len(), 200_000);
+}
+
+#[test]
+fn errors_that_only_implement_display_arrive_as_text() {
+    let read = |path: String| std::fs::read_to_string(path);
+    let error =
+        pool(1).try_apply(read, "/no/such/file".to_string()).wait().unwrap_err().to_string();
+    assert!(error.contains("No such file"), "{error}");
+    let chain = || anyhow::Context::context(Err::<u32, _>(anyhow::anyhow!("inner")), "outer");
+    let error = pool(1).try_apply(chain, ()).wait().unwrap_err().to_string();
+    assert!(error.contains("outer: inner"), "{error}");
+}
+
+#[test]
+fn retries_run_a_failed_task_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let flaky = |path: String| {
+        use std::io::Write;
+        let mut file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(|e| e.to_string())?;
+        file.write_all(b"x").map_err(|e| e.to_string())?;
+        let attempts = std::fs::metadata(&path).map_err(|e| e.to_string())?.len();
+        if attempts < 3 { Err(format!("attempt {attempts}")) } else { Ok(attempts) }
+    };
+    let paths = |run: &str| -> Vec<String> {
+        (0..20)
+            .map(|n| directory.path().join(format!("{run}{n}")).to_string_lossy().into_owned())
+            .collect()
+    };
+    assert_eq!(pool(2).retries(2).try_map(flaky, paths("a")).wait().unwrap(), vec![3; 20]);
+    let error = pool(2).retries(1).try_map(flaky, paths("b")).wait().unwrap_err();
+    assert!(error.to_string().contains("attempt 2"), "{error}");
+}
+
+#[test]
+fn processes_that_start_processes_are_limited_in_depth() {
+    fn nest(levels: u32) -> fiber::Result<u32> {
+        if levels == 0 { Ok(0) } else { pool(1).try_apply(nest, levels - 1).wait().map(|n| n + 1) }
+    }
+    assert_eq!(nest(8).unwrap(), 8);
+    let error = nest(9).unwrap_err().to_string();
+    assert!(error.contains("FIBER_MAX_DEPTH"), "{error}");
+}

@@ -1,0 +1,445 @@
+//! The promises of supervisors, with real processes and actix actors.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use actix::{Actor, Context, Handler, Message};
+use fiber::supervisor::{
+    Backoff, ChildSpec, ChildState, Restart, Shutdown, Strategy, SupervisorBuilder, SupervisorRef,
+};
+use fiber::{Error, Process, Supervisor, error::ExitReason, process::active_children};
+use fiber_test_support::tricky::{Tricky, tricky};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Time limit for anything that must happen.
+const LONG: Duration = Duration::from_secs(20);
+/// The interval of checks whether something has happened.
+const LOOK: Duration = Duration::from_millis(1);
+
+fn hang() {
+    loop {
+        std::thread::park();
+    }
+}
+
+fn process(name: &str) -> ChildSpec {
+    ChildSpec::process(name, hang, ()).unwrap()
+}
+
+/// Configures a supervisor that does not pause before restarts. No other test uses the name.
+fn eager(name: &str) -> SupervisorBuilder {
+    Supervisor::builder(name).backoff(Backoff::none())
+}
+
+fn wait_until(what: &str, reached: impl Fn() -> bool) {
+    let deadline = Instant::now() + LONG;
+    while !reached() {
+        assert!(Instant::now() < deadline, "{what} did not happen; the tree:\n{}", fiber::tree());
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Returns the process id that the tree shows while a process runs.
+fn pid(path: &str) -> Option<u32> {
+    let tree = fiber::tree();
+    let branch = tree.find(path).filter(|branch| branch.state == ChildState::Running)?;
+    branch.place.as_ref()?.strip_prefix("pid ")?.split(' ').next()?.parse().ok()
+}
+
+fn running_pid(path: &str) -> u32 {
+    wait_until(&format!("the start of `{path}`"), || pid(path).is_some());
+    pid(path).expect("it runs")
+}
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+}
+
+fn exists(pid: u32) -> bool {
+    Pid::from_raw(pid as i32).is_some_and(|pid| test_kill_process(pid).is_ok())
+}
+
+fn last_exit(path: &str) -> Option<ExitReason> {
+    fiber::tree().find(path)?.last_exit.clone()
+}
+
+fn end(supervisor: &SupervisorRef) {
+    supervisor.stop().wait().unwrap();
+}
+
+#[test]
+fn a_killed_process_is_restarted_with_another_process_id() {
+    let app = eager("killed").child(process("server")).start().wait().unwrap();
+    let first = running_pid("killed/server");
+    assert!(
+        fiber::tree().to_string().contains(&format!("server  running  pid {first}")),
+        "{}",
+        fiber::tree()
+    );
+    kill(first);
+    wait_until("the restart", || pid("killed/server").is_some_and(|pid| pid != first));
+    let tree = fiber::tree();
+    let branch = tree.find("killed/server").unwrap();
+    assert_eq!((branch.restarts, &branch.last_exit), (1, &Some(ExitReason::Signal(9))));
+    assert!(!exists(first));
+    end(&app);
+}
+
+#[test]
+fn every_incarnation_runs_the_function_with_the_same_arguments() {
+    fn note(path: String, word: String, deep: Option<Option<Tricky>>, nothing: Option<Option<()>>) {
+        use std::io::Write;
+        assert_eq!((deep, nothing), (Some(Some(tricky())), Some(None)));
+        let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+        writeln!(file, "{word}").unwrap();
+        hang();
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let arguments = (
+        file.path().to_string_lossy().into_owned(),
+        "same".to_string(),
+        Some(Some(tricky())),
+        Some(None),
+    );
+    let notes = || std::fs::read_to_string(file.path()).unwrap();
+    let app = eager("again")
+        .child(ChildSpec::process("notes", note, arguments).unwrap())
+        .start()
+        .wait()
+        .unwrap();
+    for incarnation in 1..=3 {
+        wait_until("the note", || notes() == "same\n".repeat(incarnation));
+        kill(running_pid("again/notes"));
+        wait_until("the end", || {
+            fiber::tree().find("again/notes").unwrap().restarts as usize == incarnation
+        });
+    }
+    end(&app);
+}
+
+/// Returns an error, then panics, then succeeds.
+async fn third_time_lucky(path: String) -> Result<(), String> {
+    std::fs::create_dir_all(&path).map_err(|error| error.to_string())?;
+    let attempt = std::fs::read_dir(&path).map_err(|error| error.to_string())?.count();
+    std::fs::write(format!("{path}/{attempt}"), "").map_err(|error| error.to_string())?;
+    match attempt {
+        0 => Err("no luck".into()),
+        1 => panic!("no luck at all"),
+        _ => Ok(()),
+    }
+}
+
+#[test]
+fn a_transient_process_is_restarted_after_an_error_and_a_panic_but_not_when_it_returns() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_string_lossy().into_owned();
+    let spec =
+        ChildSpec::process("lucky", third_time_lucky, path).unwrap().restart(Restart::Transient);
+    let app = eager("transient").child(spec).start().wait().unwrap();
+    let ended = || {
+        fiber::tree()
+            .find("transient/lucky")
+            .is_some_and(|branch| branch.state == ChildState::Ended)
+    };
+    wait_until("the end", ended);
+    assert_eq!(fiber::tree().find("transient/lucky").unwrap().restarts, 2);
+    assert_eq!(last_exit("transient/lucky"), Some(ExitReason::Normal));
+    end(&app);
+}
+
+#[test]
+fn a_permanent_process_is_restarted_when_it_returns_and_a_temporary_one_never() {
+    let app = eager("kinds").intensity(u32::MAX, LONG).start().wait().unwrap();
+    app.add_child(ChildSpec::process("permanent", || (), ()).unwrap()).wait().unwrap();
+    let temporary = ChildSpec::process("temporary", || -> () { panic!("once") }, ()).unwrap();
+    app.add_child(temporary.restart(Restart::Temporary)).wait().unwrap();
+    wait_until("a restart", || {
+        fiber::tree().find("kinds/permanent").is_some_and(|branch| branch.restarts > 1)
+    });
+    wait_until("an end for good", || fiber::tree().find("kinds/temporary").is_none());
+    end(&app);
+}
+
+#[test]
+fn reasons_have_the_words_of_errors_panics_and_deaths() {
+    let cases = [
+        (ChildSpec::process("child", || Err::<(), _>("no disk"), ()), "failed: no disk"),
+        (ChildSpec::process("child", || -> () { panic!("no memory") }, ()), "panicked: no memory"),
+        (
+            ChildSpec::process("child", |code: i32| -> () { std::process::exit(code) }, 7),
+            "exited with code 7",
+        ),
+        (
+            ChildSpec::process("child", || -> () { std::process::abort() }, ()),
+            "was killed by signal 6 (SIGABRT)",
+        ),
+    ];
+    for (number, (spec, words)) in cases.into_iter().enumerate() {
+        let supervisor =
+            eager(&format!("words {number}")).intensity(0, LONG).start().wait().unwrap();
+        // The child may end before the supervisor has answered.
+        let _ = supervisor.add_child(spec.unwrap()).wait();
+        match supervisor.join().wait().unwrap() {
+            ExitReason::IntensityReached { last, .. } => {
+                assert!(last.to_string().starts_with(words), "{last}")
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+struct Counter(u64);
+
+impl Actor for Counter {
+    type Context = Context<Self>;
+}
+
+#[derive(Message)]
+#[rtype(result = "u64")]
+struct Add(u64);
+
+impl Handler<Add> for Counter {
+    type Result = u64;
+
+    fn handle(&mut self, Add(number): Add, _: &mut Context<Self>) -> u64 {
+        assert!(number < 100, "{number} is too much");
+        self.0 += number;
+        self.0
+    }
+}
+
+#[test]
+fn a_panicking_actor_is_replaced_and_its_call_fails_with_the_panic() {
+    let app =
+        eager("actors").child(ChildSpec::actor("counter", || Counter(10))).start().wait().unwrap();
+    let counter = app.child::<Counter>("counter").unwrap();
+    assert_eq!(counter.send(Add(5)).wait().unwrap(), 15);
+    match counter.send(Add(100)).wait().unwrap_err() {
+        Error::ActorStopped { name, reason: ExitReason::Panicked(message) } => {
+            assert_eq!(name, "actors/counter");
+            assert!(message.starts_with("100 is too much"), "{message}");
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(counter.send(Add(1)).wait().unwrap(), 11);
+    assert_eq!(fiber::tree().find("actors/counter").unwrap().restarts, 1);
+    end(&app);
+}
+
+#[tokio::test]
+async fn a_supervisor_is_used_from_any_runtime() {
+    let app = eager("any runtime").start().await.unwrap();
+    app.add_child(ChildSpec::actor("counter", || Counter(0))).await.unwrap();
+    app.add_child(process("server")).await.unwrap();
+    assert_eq!(app.child::<Counter>("counter").unwrap().send(Add(2)).await.unwrap(), 2);
+    app.stop().await.unwrap();
+    assert_eq!(app.join().await.unwrap(), ExitReason::Shutdown);
+}
+
+/// Configures a supervisor that gives up at the first failure of its only process.
+fn gives_up_at_once() -> SupervisorBuilder {
+    eager("gives_up_at_once").intensity(0, LONG).child(process("server"))
+}
+
+#[test]
+fn a_supervisor_that_gives_up_ends_with_its_reason_and_its_parent_restarts_it() {
+    let app = eager("parent")
+        .child(ChildSpec::supervisor("below", gives_up_at_once()))
+        .start()
+        .wait()
+        .unwrap();
+    let first = running_pid("parent/below/server");
+    kill(first);
+    wait_until("the restart of all", || pid("parent/below/server").is_some_and(|pid| pid != first));
+    match last_exit("parent/below").unwrap() {
+        ExitReason::IntensityReached { restarts: 0, child, last, .. } => {
+            assert_eq!((&*child, *last), ("server", ExitReason::Signal(9)));
+        }
+        other => panic!("{other}"),
+    }
+    end(&app);
+}
+
+#[test]
+fn a_parent_goes_on_without_a_temporary_supervisor_that_gave_up_or_gives_up_itself() {
+    let below = || ChildSpec::supervisor("below", gives_up_at_once());
+    let without =
+        eager("without").child(below().restart(Restart::Temporary)).start().wait().unwrap();
+    kill(running_pid("without/below/server"));
+    wait_until("the end", || fiber::tree().find("without/below").is_none());
+    assert!(fiber::tree().find("without").is_some());
+    end(&without);
+
+    let top = eager("top").intensity(0, LONG).child(below()).start().wait().unwrap();
+    kill(running_pid("top/below/server"));
+    let reason = top.join().wait().unwrap().to_string();
+    assert!(reason.contains("the last child to fail was `below`, which gave up"), "{reason}");
+    assert!(
+        reason.contains("the last child to fail was `server`, which was killed by signal 9"),
+        "{reason}"
+    );
+    assert!(fiber::tree().find("top").is_none());
+}
+
+fn three(name: &str, strategy: Strategy) -> (SupervisorRef, [u32; 3]) {
+    let builder = ["a", "b", "c"]
+        .map(process)
+        .into_iter()
+        .fold(eager(name).strategy(strategy), SupervisorBuilder::child);
+    let app = builder.start().wait().unwrap();
+    let pids = ["a", "b", "c"].map(|child| running_pid(&format!("{name}/{child}")));
+    (app, pids)
+}
+
+/// Kills the second of three processes, and returns the process ids when `last` runs again.
+fn after_the_loss_of_the_second(name: &str, before: [u32; 3], last: &str) -> [u32; 3] {
+    kill(before[1]);
+    wait_until("the restart", || {
+        pid(&format!("{name}/{last}")).is_some_and(|pid| !before.contains(&pid))
+    });
+    ["a", "b", "c"].map(|child| running_pid(&format!("{name}/{child}")))
+}
+
+#[test]
+fn one_for_one_replaces_one_process() {
+    let (app, before) = three("one for one", Strategy::OneForOne);
+    let after = after_the_loss_of_the_second("one for one", before, "b");
+    assert!(
+        after[0] == before[0] && after[1] != before[1] && after[2] == before[2],
+        "{before:?} {after:?}"
+    );
+    end(&app);
+}
+
+#[test]
+fn one_for_all_replaces_all_processes() {
+    let (app, before) = three("one for all", Strategy::OneForAll);
+    let after = after_the_loss_of_the_second("one for all", before, "c");
+    assert!(after.iter().all(|pid| !before.contains(pid)), "{before:?} {after:?}");
+    assert!(!before.into_iter().any(exists));
+    end(&app);
+}
+
+#[test]
+fn rest_for_one_replaces_a_process_and_those_after_it() {
+    let (app, before) = three("rest for one", Strategy::RestForOne);
+    let after = after_the_loss_of_the_second("rest for one", before, "c");
+    assert_eq!(after[0], before[0]);
+    assert!(!before.contains(&after[1]) && !before.contains(&after[2]), "{before:?} {after:?}");
+    end(&app);
+}
+
+/// Creates one file when it runs, and another when it gets SIGTERM.
+async fn stops_on_sigterm(path: String) {
+    let mut terminated = signal(SignalKind::terminate()).unwrap();
+    std::fs::write(format!("{path}/running"), "").unwrap();
+    terminated.recv().await;
+    std::fs::write(format!("{path}/terminated"), "").unwrap();
+}
+
+async fn ignores_sigterm(path: String) {
+    let _ignored = signal(SignalKind::terminate()).unwrap();
+    std::fs::write(format!("{path}/ignores_sigterm"), "").unwrap();
+    std::future::pending::<()>().await;
+}
+
+#[test]
+fn stopping_terminates_processes_kills_those_that_go_on_and_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = || directory.path().to_string_lossy().into_owned();
+    let deadline = Duration::from_millis(300);
+    let app = eager("shutdown")
+        .child(process("plain"))
+        .child(
+            ChildSpec::process("ignores_sigterm", ignores_sigterm, path())
+                .unwrap()
+                .shutdown(Shutdown::After(deadline)),
+        )
+        .child(
+            ChildSpec::process("stops_on_sigterm", stops_on_sigterm, path())
+                .unwrap()
+                .shutdown(Shutdown::Wait),
+        )
+        .start()
+        .wait()
+        .unwrap();
+    wait_until("the start of both", || {
+        ["ignores_sigterm", "running"].iter().all(|name| Path::new(&path()).join(name).exists())
+    });
+    let pids = ["plain", "ignores_sigterm", "stops_on_sigterm"]
+        .map(|child| running_pid(&format!("shutdown/{child}")));
+    app.stop().wait().unwrap();
+    assert!(Path::new(&path()).join("terminated").exists());
+    for pid in pids {
+        assert!(!exists(pid), "{pid} is left");
+    }
+    assert!(fiber::tree().find("shutdown").is_none());
+    assert!(active_children().iter().all(|child| !child.name().starts_with("shutdown/")));
+    assert_eq!(app.join().wait().unwrap(), ExitReason::Shutdown);
+}
+
+#[test]
+fn stopping_a_child_ends_its_process_for_good() {
+    let app = eager("terminate").child(process("server")).start().wait().unwrap();
+    let first = running_pid("terminate/server");
+    app.stop_child("server").wait().unwrap();
+    assert!(!exists(first) && fiber::tree().find("terminate/server").is_none());
+    app.add_child(process("server")).wait().unwrap();
+    assert_ne!(running_pid("terminate/server"), first);
+    end(&app);
+}
+
+#[test]
+fn supervised_processes_are_active_children() {
+    let app = eager("listed").child(process("server")).start().wait().unwrap();
+    let child = active_children()
+        .into_iter()
+        .find(|child| child.name() == "listed/server")
+        .expect("it is running");
+    assert_eq!(child.pid(), Some(running_pid("listed/server")));
+    end(&app);
+    assert!(!child.is_alive());
+}
+
+#[test]
+fn processes_have_supervisors_of_their_own() {
+    fn outer() -> (u32, u32) {
+        let app = eager("inner").child(process("server")).start().wait().unwrap();
+        let first = running_pid("inner/server");
+        kill(first);
+        wait_until("the restart", || pid("inner/server").is_some_and(|pid| pid != first));
+        let second = running_pid("inner/server");
+        end(&app);
+        (first, second)
+    }
+    let (first, second) = Process::spawn(outer, ()).wait().unwrap();
+    assert!(first != second && !exists(second));
+}
+
+#[test]
+fn a_supervisor_whose_reply_is_dropped_stops() {
+    let (begun, beginning) = std::sync::mpsc::channel();
+    let counter = ChildSpec::actor("counter", move || {
+        begun.send(()).unwrap();
+        Counter(0)
+    });
+    drop(eager("dropped").child(counter).start());
+    beginning.recv_timeout(LONG).unwrap();
+    wait_until("its end", || fiber::tree().find("dropped").is_none());
+}
+
+#[test]
+fn names_that_can_not_be_part_of_a_path_are_errors() {
+    let refusals = [
+        Process::builder().name("a/b").spawn(hang, ()).wait(),
+        Process::builder().name("").spawn(hang, ()).wait(),
+        ChildSpec::process("a/b", hang, ()).map(drop),
+        Supervisor::builder("a/b").start().wait().map(drop),
+    ];
+    for refusal in refusals {
+        let error = refusal.unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
+        assert!(error.to_string().contains("use at least one character, and no `/`"), "{error}");
+    }
+}

@@ -1,0 +1,26 @@
+//! Helpers of several test suites: they register tests and the programs that these start, start
+//! programs, and call the commands of engines.
+
+// The attributes name this crate.
+extern crate self as fiber_test_support;
+
+pub mod command;
+pub mod docker;
+pub mod gpus;
+mod hosted;
+pub mod kubeconfig;
+pub mod kubectl;
+pub mod processes;
+pub mod program;
+mod scenario;
+mod scenarios;
+mod suite;
+pub mod tasks;
+pub mod tricky;
+pub mod wait;
+
+pub use fiber_test_macros::{scenario, trial};
+pub use inventory;
+
+pub use self::scenario::{Scenario, exit_code, run_scenario};
+pub use self::suite::{Test, is_asked, run_tests, run_tests_with, tests, topic};
