@@ -317,6 +317,46 @@ fn innermost(error: &Error) -> String {
     causes(error).last().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
+/// An API server whose answers a test chooses.
+#[cfg(test)]
+pub(super) mod test_server {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::ApiServer;
+
+    /// Starts a server that answers each request, given as text, with a status code and a body.
+    pub(in crate::kubernetes) async fn start(
+        mut answer: impl FnMut(&str) -> (u16, String) + Send + 'static,
+    ) -> ApiServer {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (status, body) = answer(&read_request(&mut stream).await);
+                let text = format!(
+                    "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\n\
+                     Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                let _ = stream.write_all(text.as_bytes()).await;
+            }
+        });
+        ApiServer::at(&url)
+    }
+
+    async fn read_request(stream: &mut TcpStream) -> String {
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            match stream.read_u8().await {
+                Ok(byte) => request.push(byte),
+                Err(_) => break,
+            }
+        }
+        String::from_utf8_lossy(&request).into_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -92,10 +92,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PodStream<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
     use super::*;
+    use crate::kubernetes::api_server::test_server;
 
     const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"fiber-1"},
         "spec":{"containers":[{"name":"main","command":["/program"]}]}}"#;
@@ -104,35 +102,17 @@ mod tests {
  resource \"pods/exec\" in API group \"\" in the namespace \"default\""}"#;
 
     /// Answers like an API server that lets its user read pods, and run nothing in them.
-    async fn serve(listener: TcpListener) {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let mut request = Vec::new();
-            while !request.ends_with(b"\r\n\r\n") {
-                match stream.read_u8().await {
-                    Ok(byte) => request.push(byte),
-                    Err(_) => break,
-                }
-            }
-            let is_exec = String::from_utf8_lossy(&request).contains("/exec");
-            let (status, body) = match is_exec {
-                true => ("403 Forbidden", FORBIDDEN.replace('\n', " ")),
-                false => ("200 OK", POD.to_string()),
-            };
-            let answer = format!(
-                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-                 Connection: close\r\n\r\n{body}",
-                body.len()
-            );
-            let _ = stream.write_all(answer.as_bytes()).await;
+    fn reads_only(request: &str) -> (u16, String) {
+        match request.contains("/exec") {
+            true => (403, FORBIDDEN.replace('\n', " ")),
+            false => (200, POD.to_string()),
         }
     }
 
     #[tokio::test]
     async fn a_missing_right_to_run_commands_in_pods_is_named() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        tokio::spawn(serve(listener));
-        let refused = connect(&ApiServer::at(&url), "fiber-1").await;
+        let server = test_server::start(reads_only).await;
+        let refused = connect(&server, "fiber-1").await;
         let Err(problem) = refused else { panic!("it is forbidden") };
         let problem = problem.to_string();
         for words in ["cannot create", "pods/exec", "deploy/kubernetes/rbac.yaml"] {

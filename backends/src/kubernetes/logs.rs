@@ -10,7 +10,7 @@ use futures_util::io::{AsyncBufRead, AsyncBufReadExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, LogParams};
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::api_server::{ApiServer, is_missing, is_transient};
 use super::names::CONTAINER;
@@ -20,6 +20,9 @@ use crate::output::{LineForwarder, OutputTarget, Tail};
 
 /// The pause before a stream that ended is requested again.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Time limit for the API server to learn that a container runs. Its node reports that a moment
+/// after the process has begun.
+const START: Duration = Duration::from_secs(10);
 /// After this time without output, a reader checks whether the pod still exists.
 const SILENCE: Duration = Duration::from_secs(2);
 /// The node's message in place of a log whose container is gone.
@@ -147,6 +150,7 @@ pub(super) async fn read(
         ..of_program()
     };
     let mut passed = 0;
+    let begun = Instant::now();
     loop {
         let ended = match pods.get_opt(name).await {
             Ok(pod) => has_ended(pod),
@@ -178,6 +182,9 @@ pub(super) async fn read(
             // The pod was removed meanwhile, which is its end.
             Err(error) if is_missing(&error) && (passed > 0 || follow) => return Ok(()),
             Err(error) if follow && is_transient(&error) => whole = false,
+            Err(error) if is_starting(&error) && (follow || begun.elapsed() < START) => {
+                whole = false;
+            }
             Err(error) => return Err(error),
         }
         if whole && (ended || !follow || tail.is_some()) {
@@ -185,6 +192,15 @@ pub(super) async fn read(
         }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Returns whether an error says that the API server knows of no start of the container yet, and
+/// that nothing stands in its way.
+fn is_starting(error: &kube::Error) -> bool {
+    let states = ["ContainerCreating", "PodInitializing"];
+    let kube::Error::Api(status) = error else { return false };
+    let reason = status.message.rsplit_once("is waiting to start: ").map(|(_, reason)| reason);
+    status.code == 400 && reason.is_some_and(|reason| states.contains(&reason))
 }
 
 /// Returns whether a pod has ended or does not exist any more.
@@ -239,6 +255,7 @@ mod tests {
     use futures_util::io::Cursor;
 
     use super::*;
+    use crate::kubernetes::api_server::test_server;
 
     async fn read_text(log: &str, passed: &mut usize) -> (String, StreamEnd) {
         let mut text = String::new();
@@ -265,6 +282,57 @@ mod tests {
         let open = futures_util::stream::pending::<std::io::Result<Bytes>>().into_async_read();
         let end = read_stream(open, &mut 0, async |_: &[u8]| true, async || true).await;
         assert_eq!(end, StreamEnd::Complete);
+    }
+
+    /// The API server's answer while `fiber-1` waits to start.
+    fn waiting(reason: &str) -> (u16, String) {
+        let message =
+            format!(r#"container \"fiber\" in pod \"fiber-1\" is waiting to start: {reason}"#);
+        let status = format!(
+            r#"{{"apiVersion":"v1","kind":"Status","status":"Failure","code":400,
+                "reason":"BadRequest","message":"{message}"}}"#
+        );
+        (400, status)
+    }
+
+    /// Reads the log of `fiber-1`, whose requests have these answers, one after the other.
+    async fn read_answers(
+        follow: bool,
+        answers: Vec<(u16, String)>,
+    ) -> (String, Result<(), kube::Error>) {
+        const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"fiber-1"},
+            "status":{"phase":"Succeeded"}}"#;
+        let mut answers = answers.into_iter();
+        let server = test_server::start(move |request| match request.contains("/log?") {
+            true => answers.next().expect("no log is asked for after an error"),
+            false => (200, POD.into()),
+        });
+        let (sender, mut chunks) = mpsc::channel(10);
+        let end = read(&server.await, "fiber-1", follow, None, &sender).await;
+        drop(sender);
+        let mut text = Vec::new();
+        while let Some(chunk) = chunks.recv().await {
+            text.extend_from_slice(&chunk.unwrap());
+        }
+        (String::from_utf8(text).unwrap(), end)
+    }
+
+    #[tokio::test]
+    async fn a_pod_of_whose_start_the_api_server_learns_late_has_its_log() {
+        for follow in [false, true] {
+            let answers = ["ContainerCreating", "PodInitializing"].map(waiting);
+            let answers = answers.into_iter().chain([(200, "hello\n".into())]).collect();
+            let (text, end) = read_answers(follow, answers).await;
+            assert!(end.is_ok(), "{end:?}");
+            assert_eq!(text, "hello\n");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_pod_whose_start_fails_is_an_error_at_once() {
+        let (text, end) = read_answers(true, vec![waiting("ImagePullBackOff")]).await;
+        assert_eq!(text, "");
+        assert!(end.unwrap_err().to_string().contains("ImagePullBackOff"));
     }
 
     #[tokio::test]
