@@ -11,7 +11,7 @@ use fiber::{Pool, Result};
 /// The time limit of each step.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What a session decided, and what it left behind.
+/// The decisions of a session, and its remains.
 #[derive(Debug, PartialEq)]
 struct Life {
     /// The effects of the scheduler, as long as one task at a time runs.

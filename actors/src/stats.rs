@@ -1,4 +1,4 @@
-//! What a process and the processes below it are doing, and the events of its pools.
+//! Statistics of this process and the processes below it, and the events of its pools.
 //!
 //! [`stats()`](crate::stats()) returns the figures. Pools, queues, actors and rings count anyway;
 //! asking them takes about 1 µs for each worker, and nothing while nobody asks.

@@ -57,7 +57,7 @@ pub(crate) struct Record {
     pub(crate) what: What,
 }
 
-/// What happened.
+/// An event of the timeline.
 pub(crate) enum What {
     /// A worker has completed tasks.
     Ran(Ran),

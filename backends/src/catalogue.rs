@@ -70,7 +70,7 @@ impl BackendEntry {
         }
     }
 
-    /// Sets what the command knows of the backend's sessions.
+    /// Adds the backend's part for the command `fiber`: its sessions.
     #[cfg(feature = "cluster")]
     pub(crate) const fn sessions(mut self, sessions: &'static SessionBackend) -> BackendEntry {
         self.sessions = Some(sessions);

@@ -1,4 +1,4 @@
-//! Sessions seen from outside: what the command `fiber` needs of each backend.
+//! Sessions seen from outside: the part of each backend for the command `fiber`.
 //!
 //! A session is a program with the processes that it started. The head is the program itself. It
 //! runs in a container or pod of its own, or as a job, when a [`Cluster`] started it, and else on a

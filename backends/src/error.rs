@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use fiber_core::shortage;
 
-/// Why a backend could not do something. Each variant carries a message with what the user can do.
+/// A failure of a backend. Each variant carries a message that names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackendError {

@@ -90,7 +90,7 @@ pub use ssh::Ssh;
 /// Time for the end of a process after `grace`, before its engine kills it.
 #[cfg(feature = "docker")]
 const PROCESS_END: Duration = Duration::from_secs(5);
-/// The same for a head, which ends its children first.
+/// Time for the end of a head after `grace`. It ends its children first.
 #[cfg(feature = "docker")]
 const HEAD_END: Duration = Duration::from_secs(25);
 
@@ -128,7 +128,7 @@ pub struct JobSpec {
 /// The way from a process to its parent. Its text is `IDENTITY,ADDRESS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// What the runtime tells the process of both.
+    /// The text by which the parent's runtime knows the pair of both processes.
     pub identity: String,
     /// The address at which the parent listens.
     pub address: Address,

@@ -26,7 +26,7 @@ const TEST: &str = "a_moment_without_descriptors_harms_no_later_operation";
 const LONG: Duration = Duration::from_secs(60);
 /// More descriptors than an operation needs.
 const ENOUGH: u64 = 30;
-/// What the client prints at the end of its work.
+/// The client's last line of output.
 const DONE: &str = "no later operation is harmed";
 
 #[test]

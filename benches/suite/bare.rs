@@ -1,5 +1,5 @@
-//! What the machine gives without fiber, measured beside it: sockets, threads and nng, with nothing
-//! around them.
+//! The machine without fiber, measured beside it: sockets, threads and nng, with nothing around
+//! them.
 //!
 //! The other process of a round trip is the benchmark's own binary, started again with
 //! `BENCH_ECHO`, which says what to echo: call [`serve_if_asked`] as the first thing in `main`.
@@ -21,7 +21,7 @@ use nng_sys as _;
 
 const ECHO: &str = "BENCH_ECHO";
 pub(crate) const PING_BYTES: usize = 64;
-/// What flows one way: frames, and bytes in each.
+/// The stream in one direction: frames, and bytes in each.
 pub(crate) const FRAMES: usize = 1024;
 pub(crate) const FRAME_BYTES: usize = 256 << 10;
 const PINGS: usize = 20_000;

@@ -1,4 +1,4 @@
-//! What is measured. Each case adds its rows to the table.
+//! The measurements. Each case adds its rows to the table.
 
 mod actors;
 mod arrays;

@@ -19,7 +19,7 @@ use serde::Deserialize;
 /// sleeps.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What one case of one library measured. The line of JSON holds more, for who reads it by hand:
+/// The figures of one library in one case. The line of JSON holds more, for human readers:
 /// see `protocol.py`.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct PeerResult {

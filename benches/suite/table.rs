@@ -56,7 +56,7 @@ impl fmt::Display for Figure {
 
 /// The value in the first unit that it fills, or in the last.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
-    // What rounds up to a whole unit is written in it: 1.00 k, not 1000.
+    // A value that rounds up to a whole unit is written in it: 1.00 k, not 1000.
     let fits = units.iter().find(|(size, _)| value >= size * 0.9995);
     let (size, name) = fits.or(units.last()).copied().unwrap_or((1.0, ""));
     significant(value / size) + name
@@ -72,7 +72,7 @@ fn significant(value: f64) -> String {
     }
 }
 
-/// What fiber is held to in a case.
+/// The figure that fiber has to reach in a case.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Target {
     /// At least so many times the other's figure, as for rates.
@@ -150,7 +150,7 @@ pub(crate) enum Verdict {
     Reached,
     /// At least one is not.
     Missed,
-    /// What a target compares with was not measured in this run.
+    /// The run has no figure to compare with.
     Unknown,
     /// There is no target: the figure is for information.
     Reported,
@@ -189,13 +189,13 @@ impl Row {
         }
     }
 
-    /// What `other` measured in the same case: a library, or `bare`.
+    /// Adds the figure of `other` in the same case: a library, or `bare`.
     pub(crate) fn beside(mut self, other: impl Into<String>, figure: Figure) -> Self {
         self.others.push((other.into(), figure));
         self
     }
 
-    /// What fiber is held to.
+    /// Sets a figure that fiber has to reach.
     pub(crate) fn target(mut self, target: Target) -> Self {
         self.targets.push(target);
         self

@@ -40,7 +40,7 @@ pub(crate) fn svg(profile: &ProfileText, title: &str) -> anyhow::Result<Vec<u8>>
     let waits = if profile.waits { "where it waited, " } else { "" };
     options.title = format!("{title}: {waits}ran {}", percent(profile.share));
     options.count_name = "samples".into();
-    // The same profile has the same picture.
+    // Equal profiles give equal pictures.
     options.deterministic = true;
     let mut picture = Vec::new();
     from_lines(&mut options, folded.lines(), &mut picture)

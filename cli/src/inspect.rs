@@ -34,9 +34,9 @@ pub(crate) struct Samples {
     pub(crate) seconds: f64,
     /// The number in a second.
     pub(crate) hertz: u32,
-    /// Of threads that wait, too.
+    /// Includes threads that wait.
     pub(crate) idle: bool,
-    /// Of fiber's own threads, too.
+    /// Includes fiber's own threads.
     pub(crate) all: bool,
 }
 

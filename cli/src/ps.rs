@@ -15,7 +15,7 @@ use crate::sessions::{self, Session};
 
 pub(crate) async fn ps(args: &ClusterArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let config = args.config()?;
-    // What is known of this host is shown, even if no engine answers.
+    // The sessions of this host are shown even if no engine answers.
     let (mut sessions, mut problem) = (Vec::new(), None);
     let chosen = match cluster::connect(&config).await {
         Ok(chosen) => Some(chosen),

@@ -28,7 +28,7 @@ pub enum Address {
     /// A Unix socket for processes with the same reach, nng for all others:
     /// `near:REACH|NAME|nng:tcp://HOST:PORT`.
     NearAndFar {
-        /// The same text in all processes that reach each other's Unix sockets.
+        /// A text that all processes have in common that reach each other's Unix sockets.
         reach: String,
         /// The name of the Unix socket.
         name: String,

@@ -226,7 +226,7 @@ pub enum Error {
     Journal {
         /// The journal's folder.
         journal: PathBuf,
-        /// What went wrong, where, and what to do about it.
+        /// The cause: what went wrong, where, and what to do about it.
         cause: Cause,
     },
     /// The operating system, a container engine or a cluster refused something.

@@ -182,7 +182,7 @@ pub struct Exit {
     pub reason: ExitReason,
     /// The last lines of its output, oldest first: at most 20 lines and at most 4 KiB.
     pub tail: Vec<String>,
-    /// What the task that ran past its timeout was doing, after [`ExitReason::TaskTimedOut`].
+    /// The stack of the task that ran past its timeout, after [`ExitReason::TaskTimedOut`].
     /// `None` without the feature `stacks`, or if the worker could not tell in time.
     pub stack: Option<Box<ThreadStack>>,
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// It is implemented for every type that implements serde's `Serialize` and `Deserialize` and
 /// borrows nothing. A worker reads its arguments from a message, so there is nothing that they
 /// could borrow from: take a `String` in place of a `&str`, and a `Vec<T>` in place of a `&[T]`.
-/// The same holds for results, `&'static str` among them.
+/// This holds for results, too, `&'static str` among them.
 ///
 /// A [`Queue`], the ends of a [`Pipe`], a [`Broadcast`], a [`RemoteAddr`] and the objects of
 /// [`fiber::sync`] travel as handles. A [`Pool`], a [`Process`] and a manager stay in the process

@@ -1,4 +1,4 @@
-//! What a session is doing: the figures that the inspector, the command `fiber` and metrics show.
+//! Statistics of a session, as the inspector, the command `fiber` and metrics show them.
 //!
 //! A head reports its whole session as [`SessionStats`]. The lists in it are flat: each item names
 //! the process that it belongs to. All types serialize; in JSON, times are seconds since 1970 and
@@ -28,7 +28,7 @@ pub use self::slice::{Slice, SliceKind};
 pub use self::tree::{Branch, ChildKind, ChildState, Strategy, Tree};
 use crate::id::ProcessId;
 
-/// What a session is doing, as its head knows it.
+/// Statistics of a session, as its head knows them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SessionStats {
@@ -62,7 +62,7 @@ impl SessionStats {
     }
 }
 
-/// What a process and the processes below it are doing.
+/// Statistics of a process and the processes below it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

@@ -27,7 +27,7 @@ mod ranges;
 use allocator::{Allocator, Pages};
 use ranges::{PAGE, Ranges};
 
-/// What happens to a page.
+/// The states of a page that the model observes.
 #[derive(Default)]
 struct Page {
     is_there: AtomicBool,

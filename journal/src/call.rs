@@ -11,7 +11,7 @@ use crate::TaskKey;
 /// Identifies a call within a journal.
 pub type CallId = u32;
 
-/// What identifies a call.
+/// The identity of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallLabel {
     /// The name that the user gave, or the order among the calls of this function: `#0`.
@@ -34,12 +34,12 @@ struct Table {
     ids: HashMap<CallLabel, CallId>,
 }
 
-/// A call, and what its tasks' keys begin with.
+/// A call, with the hashes from which those of its tasks' keys begin.
 pub(crate) struct Call {
     pub(crate) label: CallLabel,
     /// The hash of the label, which is the key of the hashes of arguments.
     plain: [u8; 32],
-    /// The same for arguments that have blobs.
+    /// The key for arguments that have blobs.
     with_blobs: [u8; 32],
 }
 

@@ -3,7 +3,7 @@
 /// The version of the format that this build writes.
 pub(crate) const VERSION: u32 = 1;
 
-/// What a segment holds.
+/// The kind of a segment's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentKind {
     Outcomes,
@@ -25,7 +25,7 @@ impl SegmentKind {
 pub(crate) struct Limits {
     /// The length in bytes from which a segment of outcomes is sealed.
     pub(crate) outcomes: u64,
-    /// The same of slots.
+    /// The length in bytes from which a segment of slots is sealed.
     pub(crate) slots: u64,
     /// How many bytes of superseded slots there may be, beside as many as last values have.
     pub(crate) superseded: u64,
@@ -51,7 +51,7 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) kind: SegmentKind,
-    /// The same in all segments of a journal.
+    /// The id of the journal, which all of its segments have.
     pub(crate) journal: [u8; 16],
     pub(crate) number: u32,
     /// Random. The checksums of the segment's commits include it, so bytes of another file are no

@@ -1,4 +1,4 @@
-//! What identifies a task.
+//! The identity of a task.
 
 /// The hash of what identifies a task: its call and its encoded argument.
 ///

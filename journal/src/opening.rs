@@ -18,7 +18,7 @@ use crate::sidecar::Contents;
 use crate::slots::{SlotChange, Slots};
 use crate::writer::{Stream, Writer};
 
-/// What an open journal consists of.
+/// The parts of an open journal.
 pub(crate) struct Opened {
     pub(crate) index: Index,
     pub(crate) calls: Arc<Calls>,

@@ -1,4 +1,4 @@
-//! What goes wrong with a journal, in words.
+//! Problems with a journal, in words.
 
 use std::fmt;
 use std::io;

@@ -19,7 +19,7 @@ use crate::segment::{Place, Segment};
 use crate::slots::{self, SlotChange, Slots};
 use crate::{CallLabel, OutcomeKind};
 
-/// What is removed. Superseded values of slots always are.
+/// The content to remove. Superseded values of slots always are removed.
 pub struct Prune<'a> {
     /// The calls whose outcomes are removed.
     pub calls: &'a dyn Fn(&CallLabel) -> bool,
@@ -36,7 +36,7 @@ impl std::fmt::Debug for Prune<'_> {
     }
 }
 
-/// What was removed.
+/// The removed content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// The number of outcomes.

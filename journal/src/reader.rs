@@ -24,7 +24,7 @@ pub struct Reader {
     folder: Folder,
 }
 
-/// What a journal holds.
+/// The content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The calls that have outcomes, in the order of their first ones.
@@ -38,7 +38,7 @@ pub struct Summary {
     /// The bytes behind the last commits: a commit that is being written, or that a killed program
     /// has not completed. They hold nothing that was reported as recorded.
     pub unfinished: u64,
-    /// What was on disk and can't be read.
+    /// Damaged places on disk.
     pub damage: Vec<Damage>,
     /// The process that has the journal open for writing.
     pub holder: Option<Holder>,
@@ -47,7 +47,7 @@ pub struct Summary {
 /// A call, and its outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSummary {
-    /// What identifies the call.
+    /// The identity of the call.
     pub label: CallLabel,
     /// The number of results.
     pub returned: u64,
@@ -79,7 +79,7 @@ pub struct Damage {
     pub offset: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// What is wrong, if none of the file can be read.
+    /// The problem, if none of the file can be read.
     pub problem: Option<String>,
 }
 

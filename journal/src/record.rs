@@ -16,7 +16,7 @@ const OUTCOME: u8 = 2;
 const PUT: u8 = 3;
 const REMOVED: u8 = 4;
 
-/// What is at the beginning of a record, before the value's bytes and blobs.
+/// The beginning of a record, before the value's bytes and blobs.
 pub(crate) struct Head {
     kind: u8,
     detail: u8,

@@ -1,4 +1,4 @@
-//! What is recorded.
+//! The recorder of outcomes and slots.
 
 use fiber_core::Result;
 

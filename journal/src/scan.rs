@@ -17,7 +17,7 @@ pub(crate) struct Hole {
     pub(crate) len: u64,
 }
 
-/// What a scan has found, beside the records.
+/// The findings of a scan, beside the records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scanned {
     /// The end of the last commit. A torn tail begins there.

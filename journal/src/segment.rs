@@ -33,7 +33,7 @@ pub(crate) struct Segment {
 /// A commit that is not complete.
 #[derive(Default)]
 struct Commit {
-    /// What is not in the file yet. It begins with the header's place.
+    /// The bytes that are not in the file yet. They begin with the header's place.
     buffer: Vec<u8>,
     /// The length of what is in the file.
     written: u64,
@@ -207,7 +207,7 @@ impl Segment {
                 self.synced = self.end;
                 Ok(())
             }
-            // What was not on disk may be lost, although it can be read.
+            // Bytes that were not on disk may be lost, although they can be read.
             Err(error) => Err(self.undo(self.synced, "sync", error)),
         }
     }

@@ -12,7 +12,7 @@ use crate::{CallId, CallLabel};
 const MAGIC: [u8; 8] = *b"FIBERIX1";
 const FIXED_LEN: usize = 40;
 
-/// What a segment of outcomes has.
+/// The content of a segment of outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) calls: Vec<(CallId, CallLabel)>,

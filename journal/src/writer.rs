@@ -32,7 +32,7 @@ pub(crate) struct Writer {
     labelled: HashSet<CallId>,
     /// The outcomes of this segment.
     outcomes: Vec<IndexEntry>,
-    /// What the commit changes.
+    /// The slots that the commit changes.
     changes: Vec<SlotChange>,
     /// The values that have to be moved out of the oldest segment of slots.
     moves: Vec<(String, u64)>,

@@ -1,4 +1,4 @@
-//! What identifies a task.
+//! The identity of a task.
 
 use fiber_test_support::trial;
 

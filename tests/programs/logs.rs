@@ -1,4 +1,4 @@
-//! What tasks log, in programs that install a subscriber before `fiber::init()`.
+//! Logs of tasks, in programs that install a subscriber before `fiber::init()`.
 
 use fiber_test_support::program::Setup;
 use fiber_test_support::trial;

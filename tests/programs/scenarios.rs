@@ -55,7 +55,7 @@ fn progress_beside_lines() {
     let first = results.next().unwrap().unwrap();
     std::fs::write("bar", "").unwrap();
     wait_until(|| Path::new("go").exists());
-    // As many programs do.
+    // Many programs print while they iterate.
     let mut out = std::io::stdout().lock();
     for x in [first].into_iter().chain(results.map(Result::unwrap)) {
         fiber::pool::suspend_progress(|| writeln!(out, "program {x}").unwrap());

@@ -163,7 +163,7 @@ fn what_a_killed_process_has_passed_on_stays_as_it_is() {
         middle.wait().unwrap();
         while to_middle.next().await.is_some_and(|message| message.is_ok()) {}
         drop(to_middle);
-        // What the killed process has not passed on is free again.
+        // Memory that the killed process has not passed on is free again.
         loop {
             let next = shared(10).as_ptr();
             assert_ne!(next, place, "the reader has it");

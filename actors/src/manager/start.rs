@@ -103,7 +103,7 @@ struct ManagerStart {
     incarnations: Arc<Incarnations>,
 }
 
-/// What passes from one incarnation to the next.
+/// The state that passes from one incarnation to the next.
 struct Incarnations {
     owned: Arc<OwnedActor>,
     restart: Restart,

@@ -73,7 +73,7 @@ impl Samples {
     }
 }
 
-/// What counts: its counters end with it.
+/// The thing that counts: its counters end with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Source {
     Process(ProcessId),

@@ -20,7 +20,7 @@ const OTHERS: &str = "(ended)";
 /// The counters of a session.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
-    /// What counted at the last update.
+    /// The samples of the last update.
     live: BTreeMap<Source, Samples>,
     /// Pools of this process that are gone, and whose last values follow.
     gone: BTreeMap<Source, Samples>,

@@ -87,7 +87,7 @@ impl JournalOption {
     }
 }
 
-/// What a call needs to record its outcomes.
+/// The journal's part in a call: it records the call's outcomes.
 pub(super) struct DurableCall {
     store: Arc<Store>,
     id: fiber_journal::CallId,

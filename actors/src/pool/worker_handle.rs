@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// What a worker's link was asked to do.
+    /// A request to a worker's link.
     #[derive(Debug, PartialEq, Eq)]
     enum Asked {
         Send,

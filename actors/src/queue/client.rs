@@ -44,7 +44,7 @@ struct ClientState {
     failed: Option<Error>,
 }
 
-/// What to do if the owner is alive.
+/// The remedy if the owner is alive.
 const GET_ANOTHER: &str = "if the owner is alive, get another handle of the queue from it (of a \
                            pipe, make another), for this process's handles stay unusable";
 

@@ -24,7 +24,7 @@ pub(crate) struct QueueHandle {
     inner: Arc<QueueHandleInner>,
 }
 
-/// What a process has to know of a queue to use it.
+/// The kind of a queue, which each process that uses it has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum QueueKind {
     /// Elements that are put are on their way.

@@ -25,7 +25,7 @@ const ALL_TO_ALL: usize = 8;
 /// meanwhile.
 const CHUNK: usize = 128 << 10;
 
-/// What to do with received elements.
+/// The use of received elements.
 #[derive(Clone, Copy)]
 enum OnReceive {
     Replace,

@@ -25,7 +25,7 @@ use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedM
 /// The exit code of a process whose function failed.
 const EXIT_FAILED: i32 = 1;
 
-/// What a rank's process needs at its start. The function's arguments and the rank's checkpoint are
+/// The start message of a rank's process. The function's arguments and the rank's checkpoint are
 /// messages of their own, because they may be large.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct RingMain {
@@ -38,7 +38,7 @@ pub(super) struct RingMain {
     pub(super) is_durable: bool,
 }
 
-/// What fiber's thread passes to the main thread.
+/// A message from fiber's thread to the main thread.
 enum MainMessage {
     Coordinator(CoordinatorMessage),
     Shutdown,

@@ -14,7 +14,7 @@ use crate::durable::{Change, DurableState, ObjectKind};
 /// The slot of the [`Identity`].
 const IDENTITY: u64 = 0;
 
-/// What has to be the same when a run is continued.
+/// The properties of a run that have to be the same when it is continued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
     pub(super) function: String,

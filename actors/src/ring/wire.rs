@@ -56,7 +56,7 @@ pub(super) enum RankMessage {
     Failure(Bytes),
     /// The rank cannot continue.
     Error(StreamError),
-    /// What the rank is doing.
+    /// The rank has begun another activity.
     Activity(RankActivity),
 }
 

@@ -1,4 +1,4 @@
-//! What this process knows of its children, for people who look at the session.
+//! Reports of this process's children, for people who look at the session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ struct ChildRecord {
     /// Its pid, host and link, once it has connected.
     connected: Option<(u32, String, Arc<dyn Link>)>,
     figures: Option<ProcessFigures>,
-    /// What it reported about its own objects and children.
+    /// Its last report about its own objects and children.
     below: Option<Box<Report>>,
 }
 

@@ -14,11 +14,11 @@ use crate::timeline::Timeline;
 /// Time limit at the exit of this process, each for the last messages, for the end of children on
 /// this host, and for output that can't be written.
 pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The same for the end of children in containers and pods, which outlive this process if it does
-/// not end them.
+/// Time limit at the exit of this process for the end of children in containers and pods, which
+/// outlive this process if it does not end them.
 const REMOTE_EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The same for spans that the collector has not accepted.
+/// Time limit at the exit of this process for spans that the collector has not accepted.
 #[cfg(feature = "opentelemetry")]
 const SPANS_TIMEOUT: Duration = Duration::from_secs(5);
 

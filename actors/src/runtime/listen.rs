@@ -44,7 +44,7 @@ pub(super) struct Listening {
 #[derive(Debug)]
 pub(super) struct Address {
     pub(super) link: fiber_core::Address,
-    /// The same as text, as it travels.
+    /// `link` as text, as it travels.
     url: String,
     /// Where the children run.
     pub(super) locality: Locality,

@@ -25,7 +25,7 @@ pub(super) struct ParentInfo {
     pub(super) address: Address,
 }
 
-/// What a child shares its job with.
+/// The processes with which a child shares its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChildPlace {
     /// With no other child.

@@ -1,4 +1,4 @@
-//! What the incarnations of a child have in common: its name and its watchers.
+//! The name and the watchers of a child, which its incarnations have in common.
 
 use std::sync::{Arc, OnceLock};
 

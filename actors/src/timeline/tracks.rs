@@ -22,7 +22,7 @@ pub(super) enum Item {
 /// A thread of a worker: the pool's name, the worker's, and the thread's number.
 type ThreadKey = (String, String, u32);
 
-/// What is known of a thread.
+/// The state of a thread's track.
 struct Thread {
     /// When its last slice ended.
     end: Instant,

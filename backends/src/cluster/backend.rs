@@ -21,8 +21,8 @@ pub struct SessionBackend {
     pub place_options: &'static [BackendOption],
     /// Changes a configuration by the values of its `place_options`.
     pub place: fn(&OptionValues, &mut Config),
-    /// The names of the options for containers that `fiber run` does not take for it, and what it
-    /// does instead of running one, with the remedy: the end of `--image is for containers, but …`.
+    /// Options for containers that `fiber run` refuses for this backend, and the end of the message
+    /// `--image is for containers, but …`: how it runs programs, and the remedy.
     pub refused: (&'static [&'static str], &'static str),
     /// Connects to its sessions.
     pub(crate) connect: Connect,

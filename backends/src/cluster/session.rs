@@ -185,7 +185,7 @@ pub struct RunRequest {
     pub options: OptionValues,
 }
 
-/// What [`Cluster::start`] has done.
+/// The result of [`Cluster::start`].
 #[derive(Debug)]
 pub enum Started {
     /// The engine runs the head.
@@ -201,7 +201,7 @@ pub enum Started {
 pub struct SessionHead {
     /// The name of its session: see [`SessionProcess::name`].
     pub name: String,
-    /// What [`Cluster::inspect`] takes for it. It is unique.
+    /// The argument of [`Cluster::inspect`] for it. It is unique.
     pub inspector: String,
     /// Its pid, if it is a process of this host.
     pub pid: Option<u32>,
@@ -240,8 +240,8 @@ pub struct SessionProcess {
     /// Its name: that of the session for the head, else the one by which its parent calls it:
     /// `pool-1/worker-2`.
     pub name: String,
-    /// What this [`Cluster`] calls it: its container, pod or job step; the name for a head. It is
-    /// unique.
+    /// The unique name that this [`Cluster`] has for it: its container, pod or job step; the
+    /// session's name for a head.
     pub job: String,
     /// The name of the program of a head.
     pub program: Option<String>,
@@ -263,11 +263,11 @@ pub struct SessionProcess {
     pub meta: Meta,
     /// The time when its process, container or pod was created.
     pub started_at: Option<SystemTime>,
-    /// What it uses, where that is known.
+    /// Its use of resources, where that is known.
     pub usage: Option<Usage>,
 }
 
-/// What a process uses.
+/// The resources that a process uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
     /// CPU time that it has used.

@@ -39,7 +39,7 @@ pub(super) struct Job {
     pub(super) exit: ScriptExit,
     pub(super) restarts: u64,
     pub(super) submitted: Option<SystemTime>,
-    /// What it has on all of its nodes together.
+    /// The sum of all of its nodes.
     pub(super) resources: String,
     /// The node of its script.
     pub(super) node: Option<String>,

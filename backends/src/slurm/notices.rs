@@ -1,4 +1,4 @@
-//! What `srun -v` and the step's daemon say on standard error, between the lines of the program.
+//! Messages of `srun -v` and the step's daemon on standard error, between the lines of the program.
 //!
 //! The words differ between versions. Unknown ones only lose detail: without any, the exit code of
 //! `srun` counts.
@@ -13,7 +13,7 @@ const OUT_OF_MEMORY: u32 = 0xfd;
 /// The exit code of `srun` for a task killed by a signal, minus the signal.
 const SIGNAL_BASE: i32 = 128;
 
-/// What to do if a node has no program.
+/// The remedy if a node has no program.
 pub(super) const COPY_HINT: &str = "the program's file has to exist on all nodes, for example on a \
     shared file system, or set `slurm_copy = true`";
 
@@ -28,7 +28,7 @@ pub(super) enum Change {
     Elsewhere(String),
 }
 
-/// What Slurm has said about a step.
+/// The facts that Slurm has reported about a step.
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     /// `JOB.STEP`.

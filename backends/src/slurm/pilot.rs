@@ -250,7 +250,7 @@ impl Pilot {
     }
 }
 
-/// What Slurm's answer means for a pilot.
+/// The state of a pilot, read from Slurm's answer.
 #[derive(Debug, PartialEq)]
 enum Progress {
     In(JobState),

@@ -105,7 +105,7 @@ async fn own_address_towards(
     config: Option<&Path>,
     machine: &str,
 ) -> Result<Option<IpAddr>, BackendError> {
-    // What ssh's configuration makes of the name.
+    // ssh's configuration may give the name another host.
     let output =
         ssh(config).args(["-G", "--", machine]).stdin(Stdio::null()).kill_on_drop(true).output();
     let output = match timeout(LOOKUP, output).await {

@@ -8,7 +8,7 @@ use fiber_core::{Config, ConfigProblem, Error, Result, shortage};
 /// A machine that ssh reaches.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SshMachine {
-    /// What the user calls it, which is also what `ssh` gets.
+    /// The name that the user gave, which is also the argument of `ssh`.
     pub(super) name: String,
     /// The limit of the processes there, in cores.
     pub(super) cores: Option<f64>,

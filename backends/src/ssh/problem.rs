@@ -1,4 +1,4 @@
-//! What is wrong with a machine, and what the user can do about it.
+//! Problems of a machine, with a remedy for each.
 
 use std::io;
 

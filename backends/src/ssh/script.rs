@@ -1,4 +1,4 @@
-//! What a machine runs to start a job.
+//! The script that starts a job on a machine.
 //!
 //! The command line that `ssh` sends is the same for all jobs, and means the same to all login
 //! shells. It reads one line of standard input and runs it: the values of this job, then
@@ -14,7 +14,7 @@ use crate::{JobSpec, configured_environment};
 
 /// The command for the login shell of the user there.
 pub(super) const COMMAND: &str = "exec sh -c 'IFS= read -r script; eval \"$script\"'";
-/// What the lines of the script begin with that are for this process.
+/// Prefix of the lines of the script that are for this process.
 pub(super) const MARK: &str = "fiber-ssh ";
 const START: &str = include_str!("start.sh");
 

@@ -81,7 +81,7 @@ fn command(config: &Config, machine: &SshMachine) -> Command {
     let limit = |duration: Duration| duration.as_secs_f64().ceil().max(1.0) as u64;
     let mut command = ssh(config.ssh_config.as_deref());
     command.args(["-T", "-x", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]);
-    // Of the user's configuration for terminals, what would be in the way.
+    // The user's configuration for terminals would be in the way.
     command.args(["-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no"]);
     command.args(["-o", "ClearAllForwardings=yes", "-o", "ControlMaster=no"]);
     // A machine that is off, and a wire that is cut.
@@ -98,7 +98,7 @@ fn command(config: &Config, machine: &SshMachine) -> Command {
 
 struct Session {
     command: Command,
-    /// What the machine runs.
+    /// The command that the machine runs.
     line: Vec<u8>,
     machine: String,
     program: Program,

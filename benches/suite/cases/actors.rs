@@ -17,7 +17,7 @@ use crate::bare;
 use crate::measure::{beside_peers, median, median_time, rate, resident, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
-/// What this binary is asked to do when it is started again to measure over nng.
+/// Argument with which this binary starts itself again to measure over nng.
 pub(crate) const OVER_NNG: &str = "call-over-nng";
 
 const TRIPS: usize = 20_000;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::{median, rate, ready_pool};
 use crate::table::{Figure, Row, Table, Target};
 
-/// What this binary is asked to do when it is started again with another backend.
+/// Argument with which this binary starts itself again with another backend.
 pub(crate) const WITH_BACKEND: &str = "tasks-with-backend";
 /// Set in a container that is to say that it is there, and nothing else: by a line or, if this is
 /// an address, by a call.
@@ -38,7 +38,7 @@ pub(crate) fn be_bare_if_asked() {
     }
 }
 
-/// What a process with a certain backend has measured.
+/// The figures of a process with a certain backend.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     /// Seconds until all workers were ready.
@@ -106,7 +106,7 @@ impl Answer {
         Ok(row.beside(engine, Figure::Seconds(bare)).target(Target::at_most(1.1, engine)))
     }
 
-    /// What tasks cost in `what`, beside the same elsewhere.
+    /// The cost of tasks in `what`, beside that elsewhere.
     fn task_rows(&self, what: &str, others: &[(&str, &Answer)]) -> [Row; 2] {
         let beside = |row: Row, figure: fn(&Answer) -> Figure| {
             others.iter().fold(row, |row, (name, answer)| row.beside(*name, figure(answer)))
@@ -148,7 +148,7 @@ fn elsewhere(backend: &str) -> anyhow::Result<Answer> {
 /// Measures and prints a line of JSON.
 pub(crate) fn answer_with_backend() -> anyhow::Result<()> {
     let backend = std::env::var("FIBER_BACKEND").unwrap_or_default();
-    // What is done once: the image, the connection to the engine.
+    // The image and the connection to the engine are made once.
     let pool = ready_pool(1)?;
     let engine: Option<Box<dyn Engine>> = match backend.as_str() {
         "docker" => Some(Box::new(docker::Model::of_a_worker()?)),
@@ -198,7 +198,7 @@ pub(crate) fn answer_with_backend() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What else an engine can do than to run workers.
+/// An engine's work apart from running workers.
 trait Engine {
     /// Waits until it has cleaned up after what ran before.
     fn settle(&self) -> anyhow::Result<()>;

@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use crate::measure::{WORKERS, median};
 use crate::table::{Figure, Row, Table, Target};
 
-/// What this binary is asked to do when it is started again to measure through a host.
+/// Argument with which this binary starts itself again to measure through a host.
 pub(crate) const THROUGH_HOST: &str = "through-a-host";
 
 const ROUNDS: usize = 10;
 const TRIPS: usize = 2_000;
 const NOOPS: u64 = 500_000;
 
-/// What a process that was started to measure prints: times in seconds.
+/// The output of a process that was started to measure: times in seconds.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     apply: f64,

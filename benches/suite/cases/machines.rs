@@ -24,7 +24,7 @@ pub(crate) const IN_ALLOCATION: &str = "in-an-allocation";
 const REPEATS: usize = 7;
 const MACHINE: &str = "c";
 const ON_MACHINE: usize = 4;
-/// As many as a node of the cluster has cores.
+/// The cores of a node of the cluster.
 const ON_NODE: usize = 2;
 
 /// Prints a line when the workers are ready, and ends at once.

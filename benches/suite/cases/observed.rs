@@ -1,4 +1,4 @@
-//! What it costs to look at a session: the inspector, metrics and the timeline.
+//! The cost of looking at a session: the inspector, metrics and the timeline.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ use anyhow::{Context, ensure};
 use crate::measure::{median, rate, ready_pool, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
-/// What this binary is asked to do when it is started again as a session to look at.
+/// Argument with which this binary starts itself again as a session to look at.
 pub(crate) const SESSION: &str = "session-to-look-at";
 const WORKERS: usize = 4;
 const TASKS: u64 = 10_000_000;

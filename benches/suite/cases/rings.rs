@@ -22,7 +22,7 @@ const SAMPLES: usize = 9;
 const GLOO: &str = "gloo";
 const MPI: &str = "Open MPI";
 
-/// What is measured: bytes, and how many all-reduces make one sample.
+/// The arrays: bytes, name, and how many all-reduces make one sample.
 const SIZES: [(usize, &str, usize); 3] =
     [(KIB, "1 KiB", 500), (MIB, "1 MiB", 20), (64 * MIB, "64 MiB", 1)];
 
@@ -102,7 +102,7 @@ pub(super) fn rings(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a peer's program prints.
+/// The output of a peer's program.
 #[derive(Deserialize)]
 struct Peer {
     seconds: f64,

@@ -39,7 +39,7 @@ const REST: Duration = Duration::from_secs(5);
 const KILLED: usize = 4;
 const KILLED_TASK: Duration = Duration::from_millis(500);
 
-/// What the session measures of itself.
+/// The session's own figures.
 #[derive(Serialize, Deserialize)]
 struct Measured {
     joined: Duration,

@@ -27,7 +27,7 @@ const ARRAY: usize = 16 << 20;
 const ARRAYS: usize = 32;
 const ARRAY_ROUNDS: usize = 5;
 
-/// What this binary is asked to do when it is started again to send arrays over nng.
+/// Argument with which this binary starts itself again to send arrays over nng.
 pub(crate) const ARRAYS_OVER_NNG: &str = "arrays-over-nng";
 
 pub(super) fn sealed(table: &mut Table) -> anyhow::Result<()> {

@@ -12,7 +12,7 @@ use crate::measure::{beside_peers, median, median_time, rate, ready_pool, second
 use crate::peers::PeerResult;
 use crate::table::{Figure, Row, Table, Target};
 
-/// What this binary is asked to do when it is started again to measure over nng.
+/// Argument with which this binary starts itself again to measure over nng.
 pub(crate) const OVER_NNG: &str = "apply-over-nng";
 
 const TRIPS: usize = 20_000;
@@ -64,7 +64,7 @@ fn round_trip() -> anyhow::Result<Duration> {
     Ok(median(times))
 }
 
-/// What a process that was started to measure over nng prints.
+/// The output of a process that was started to measure over nng.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     seconds: f64,

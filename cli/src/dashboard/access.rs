@@ -1,4 +1,4 @@
-//! Who may see the dashboard: browsers on this host that were given its link.
+//! Access to the dashboard: browsers on this host that were given its link.
 
 use fiber_core::random;
 use hyper::header::{COOKIE, HOST, HeaderMap};
@@ -10,7 +10,7 @@ pub(super) struct Access {
     token: String,
 }
 
-/// What a request may do.
+/// The rights of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It has the cookie.

@@ -1,4 +1,4 @@
-//! What the dashboard answers to a browser.
+//! Answers of the dashboard to a browser.
 
 use std::collections::HashMap;
 use std::time::Duration;

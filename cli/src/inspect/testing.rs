@@ -20,9 +20,9 @@ pub(crate) fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-/// Returns the figures of a session with one pool, `squares`.
+/// Returns the statistics of a session with one pool, `squares`.
 ///
-/// Of each eight workers, the first runs a task for long, the next four run short tasks, and the
+/// The first of each eight workers runs a task for long, the next four run short tasks, and the
 /// others have none.
 pub(crate) fn stats(program: &str, workers: u64) -> SessionStats {
     let head = ProcessId(1);

@@ -1,4 +1,4 @@
-//! What travels between the command and its workers.
+//! Messages between the command and its workers.
 
 use std::fmt;
 use std::time::Duration;

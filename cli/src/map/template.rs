@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn placeholders_are_those_of_gnu_parallel() {
-        // What parallel 20221122 prints for these items.
+        // The output of parallel 20221122 for these items.
         for (item, without, name, directory, name_without) in [
             ("a/b.tar.gz", "a/b.tar", "b.tar.gz", "a", "b.tar"),
             ("b.txt", "b", "b.txt", ".", "b"),

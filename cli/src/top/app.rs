@@ -33,7 +33,7 @@ impl Pane {
     }
 }
 
-/// What the screen shows.
+/// The content of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Screen {
     /// The list of sessions.
@@ -46,7 +46,7 @@ pub(crate) enum Screen {
     Stack(ProcessId),
 }
 
-/// What the caller has to do after a key.
+/// The caller's work after a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     None,

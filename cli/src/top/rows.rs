@@ -43,7 +43,7 @@ impl Order {
     }
 }
 
-/// What text rows must contain, in lower case. An empty one lets all pass.
+/// The text that rows must contain, in lower case. An empty one lets all pass.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter(pub(crate) String);
 

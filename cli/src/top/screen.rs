@@ -16,7 +16,7 @@ use super::view;
 use crate::inspect::sessions::{Head, Observed, Sessions};
 use crate::{killed_by, message};
 
-/// What the task that asks the heads reports.
+/// A report of the task that asks the heads.
 enum Update {
     Looked(anyhow::Result<Vec<Observed>>),
     Stack(ProcessId, String),

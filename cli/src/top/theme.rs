@@ -30,7 +30,7 @@ pub(crate) enum Activity {
     Straggler,
 }
 
-/// What the terminal can show.
+/// The abilities of the terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Theme {
     pub(crate) color: bool,

@@ -1,4 +1,4 @@
-//! What only the comparison of several looks shows: memory over time, and shares of CPU time.
+//! Values that need several looks: memory over time, and shares of CPU time.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! What the dashboard looks at: a real program, and a stand-in for the head of a large session.
+//! Sessions for the dashboard: a real program, and a stand-in for the head of a large session.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;

@@ -44,7 +44,7 @@ fn a_lost_head_is_started_again_and_goes_on(engine: &'static dyn Engine) {
     for line in ["start 1", "waits", "start 2", "left: 3"] {
         assert_eq!(logs.matches(line).count(), 1, "{logs}");
     }
-    // Who comes late learns the end, too.
+    // An `attach` that comes late learns the end, too.
     fiber(engine, &["attach", &started.name]).run().code(3);
     fiber(engine, &["kill", &started.name]).run().code(0);
     assert!(engine.units_of(&started.name).is_empty());

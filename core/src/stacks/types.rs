@@ -15,7 +15,7 @@ pub struct ProcessStack {
     pub threads: Vec<ThreadStack>,
 }
 
-/// What one thread does: its state in the kernel, and its stack.
+/// The state of one thread in the kernel, and its stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ThreadStack {

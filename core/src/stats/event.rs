@@ -15,7 +15,7 @@ pub struct Event {
     /// When it happened.
     #[serde(with = "units::time")]
     pub at: SystemTime,
-    /// What happened.
+    /// The kind of event, with its data.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -27,7 +27,7 @@ impl Event {
     }
 }
 
-/// What happened.
+/// A kind of event, with its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]

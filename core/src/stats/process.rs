@@ -19,7 +19,7 @@ pub struct ProcessStats {
     /// Its name: that of the program for the head, else the names of its supervisors and its own:
     /// `squares/worker-1`.
     pub name: String,
-    /// What it does.
+    /// Its role in the session.
     pub role: ProcessRole,
     /// Its state.
     pub state: ProcessState,
@@ -70,7 +70,7 @@ impl ProcessStats {
     }
 }
 
-/// What a process does.
+/// The role of a process in the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! What workers ran when: the parts of a timeline.
+//! Slices of the workers' time: the parts of a timeline.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::units;
 
-/// What a thread of a worker ran without a pause: one task, or short tasks of one call in a row.
+/// Work of a worker's thread without a pause: one task, or short tasks of one call in a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Slice {

@@ -33,7 +33,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// What a branch of a [`Tree`] is.
+/// The kind of a branch of a [`Tree`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ChildKind {

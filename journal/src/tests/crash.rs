@@ -39,7 +39,7 @@ enum Write {
     Remove { name: bool, slot: u8 },
 }
 
-/// What happens to the part of a file that was not on disk, from this fraction of it on.
+/// The fate of the part of a file that was not on disk, from this fraction of it on.
 #[derive(Clone, Debug)]
 enum Loss {
     Nothing,
@@ -99,11 +99,11 @@ fn operation() -> impl Strategy<Value = Operation> {
 /// An outcome's kind, value and blobs.
 type Recorded = (OutcomeKind, Vec<u8>, Vec<Vec<u8>>);
 
-/// What a journal has.
+/// The content of a journal.
 #[derive(Clone, Debug, Default)]
 struct Model {
     outcomes: HashMap<u8, Vec<Recorded>>,
-    /// What can be taken: the results in their order, then the failures from the last one on.
+    /// Recorded outcomes to take: the results in order, then the failures from the last one on.
     ready: HashMap<u8, Vec<Recorded>>,
     slots: BTreeMap<(bool, u8), Vec<u8>>,
 }

@@ -1,4 +1,4 @@
-//! What tasks log.
+//! Logs of tasks.
 
 use std::io::Write;
 use std::sync::{Barrier, Mutex};
@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 /// The filter that lets through the errors of this program alone.
 const ERRORS: &str = concat!(env!("CARGO_CRATE_NAME"), "=error");
-/// What this worker has logged.
+/// The log of this worker.
 static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 struct Log;

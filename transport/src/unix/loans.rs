@@ -141,7 +141,7 @@ struct Borrowed {
     keep: Option<Keep>,
 }
 
-/// What keeps memory that the lender has borrowed itself, if the lender ends.
+/// Keeps re-lent memory alive after the lender has ended.
 enum Keep {
     /// It is the lender's own: its process waits for the end of this one.
     Lender,

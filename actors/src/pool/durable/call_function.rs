@@ -1,4 +1,4 @@
-//! What a journal has to know of a call's function.
+//! The function of a durable call, as its journal knows it.
 
 use std::any::type_name;
 

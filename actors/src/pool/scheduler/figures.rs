@@ -1,4 +1,4 @@
-//! What the scheduler counts, for people who look at a pool.
+//! Counters of the scheduler, for people who look at a pool.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const MIN_STRAGGLER: Duration = Duration::from_secs(1);
 /// The number of tasks from which on a function has a usual time.
 const MIN_TASKS: u64 = 5;
 
-/// What is known about the tasks of a function.
+/// The experience with the tasks of a function.
 #[derive(Default)]
 pub(super) struct FunctionRecord {
     /// The mean time of a task in nanoseconds, with more weight on later ones; 0 if unknown.
@@ -82,7 +82,7 @@ pub(crate) struct WorkerFigures<W> {
     pub(crate) draining: bool,
 }
 
-/// What a worker has done.
+/// The work of a worker so far.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct WorkerCounts {
     pub(crate) done: u64,

@@ -34,7 +34,7 @@ pub(super) struct Worker<W> {
     pub(super) long_running: Vec<LongRunning>,
     /// Tasks that ran past their timeout, for which the worker is killed.
     pub(super) overdue: Vec<(CallId, u64)>,
-    /// What those of the overdue tasks were doing of which it is known.
+    /// Stacks of the overdue tasks, where reported.
     pub(super) stacks: BTreeMap<(CallId, u64), Box<ThreadStack>>,
     /// Whether the worker is in the list of available workers.
     pub(super) available: bool,

@@ -117,7 +117,7 @@ impl Client {
         };
         let mut state = self.state.lock();
         if state.failed.is_some() {
-            // What was in flight is forgotten.
+            // The elements that were in flight are forgotten.
             return;
         }
         state.sending.in_flight -= 1;

@@ -15,7 +15,7 @@ pub(in crate::ring) enum StreamReader {
     Link(LinkReader),
 }
 
-/// What this rank has received from one other rank.
+/// The stream of messages from one other rank.
 #[derive(Debug)]
 pub(in crate::ring) struct IncomingStream {
     pub(super) reader: StreamReader,
@@ -24,7 +24,7 @@ pub(in crate::ring) struct IncomingStream {
     values: VecDeque<(Tag, Vec<u8>)>,
 }
 
-/// What the reader is in the middle of.
+/// The part of the stream that the reader reads.
 #[derive(Debug)]
 pub(super) enum ReadState {
     Header {

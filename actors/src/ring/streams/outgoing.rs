@@ -15,7 +15,7 @@ pub(super) enum StreamWriter {
     Link(LinkWriter),
 }
 
-/// What this rank sends to one other rank.
+/// The stream of messages to one other rank.
 #[derive(Debug)]
 pub(in crate::ring) struct OutgoingStream {
     pub(super) writer: StreamWriter,

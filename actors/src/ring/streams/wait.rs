@@ -42,7 +42,7 @@ pub(in crate::ring) struct SpinWait {
     since: Option<Instant>,
 }
 
-/// What an operation waits for.
+/// The events that an operation waits for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::ring) struct Interest {
     /// Bytes from this rank.

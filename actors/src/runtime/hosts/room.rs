@@ -11,7 +11,7 @@ fn cores(meta: &Meta) -> f64 {
     meta.cpu.unwrap_or(1.0)
 }
 
-/// What processes take of a machine.
+/// The resources of a machine that processes use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Use {
     cpu: f64,

@@ -57,7 +57,7 @@ pub(super) struct HostedProcess {
 /// From the host to the parent.
 #[derive(Serialize, Deserialize)]
 pub(super) enum FromHost {
-    /// What the machine offers.
+    /// The resources that the machine offers.
     Room(Room),
     /// SIGTERM asks the host to end: it starts no more processes.
     Terminating,

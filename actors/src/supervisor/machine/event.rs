@@ -94,8 +94,8 @@ pub(in crate::supervisor) enum Effect {
     Unconfirmed(Key),
     /// Log that there were too many failures.
     GaveUp(ExitReason),
-    /// Report that the builder's children have started. If nobody waits for that, nothing could
-    /// ever stop the supervisor: then [`Event::Stop`] follows.
+    /// Reports that the builder's children have started. Without a waiter for this report, nothing
+    /// could ever stop the supervisor: then [`Event::Stop`] follows.
     Ready,
     /// The supervisor has ended. No effect follows.
     End(ExitReason),

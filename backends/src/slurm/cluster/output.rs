@@ -152,7 +152,7 @@ fn read(path: &Path, offset: u64) -> io::Result<Vec<u8>> {
         file => file?,
     };
     if !file.metadata()?.is_file() {
-        // Such as /dev/null, by `--slurm=--output=/dev/null`.
+        // A device such as /dev/null, by `--slurm=--output=/dev/null`.
         return Ok(Vec::new());
     }
     file.seek(SeekFrom::Start(offset))?;

@@ -13,7 +13,7 @@ pub(super) fn version() -> Option<String> {
     docker(&["version", "--format", "{{.Server.Version}}"]).ok()
 }
 
-/// What a worker's container is made of.
+/// The parts of a worker's container.
 pub(super) struct Model {
     image: String,
     program: String,
@@ -46,7 +46,7 @@ impl Model {
 
 impl Engine for Model {
     fn settle(&self) -> anyhow::Result<()> {
-        // What has ended is gone.
+        // An ended container is gone.
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use super::{BARE, Engine};
 
 /// Nodes clean up for a while after pods have gone, which can't be seen from outside.
 const CLEANING: Duration = Duration::from_secs(4);
-/// What the bare pods are found by.
+/// The label of the bare pods.
 const LABEL: &str = "bench=bare";
 
 /// The cluster's version, if one answers.
@@ -22,7 +22,7 @@ pub(super) fn version() -> Option<String> {
     version["gitVersion"].as_str().map(str::to_string)
 }
 
-/// What a worker's pod is made of.
+/// The parts of a worker's pod.
 pub(super) struct Model {
     image: Value,
     program: Value,

@@ -1,4 +1,4 @@
-//! What a value begins with.
+//! The beginning of a value.
 
 use rmp_serde::decode::Error;
 use serde::de::{Error as _, Expected, Unexpected};
@@ -49,7 +49,7 @@ pub(super) enum Header {
     None,
 }
 
-/// What is behind a mark.
+/// The content behind a mark.
 pub(super) enum Behind<'de> {
     Run(Packed<'de>),
     Text(Blob),

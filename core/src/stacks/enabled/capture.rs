@@ -70,7 +70,7 @@ pub(super) struct Sampler {
     /// The signal whose handler is installed.
     signal: i32,
     handler_return: u64,
-    /// Of `modules`.
+    /// The generation of `modules`.
     generation: (u64, u64),
     modules: Vec<LoadedModule>,
     unwinder: Unwinder,

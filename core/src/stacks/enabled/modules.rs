@@ -20,7 +20,7 @@ pub(super) struct LoadedModule {
     pub(super) is_program: bool,
     /// The path as the dynamic linker knows it. Empty for the program.
     pub(super) path: PathBuf,
-    /// What is added to an address in the file to get the address in memory.
+    /// The difference between an address in memory and the address in the file.
     pub(super) bias: u64,
     /// The addresses in memory.
     pub(super) range: Range<u64>,
