@@ -16,6 +16,7 @@ mod lifecycle;
 mod progress;
 mod run;
 mod scheduler;
+mod scheduling;
 mod state;
 mod stats;
 mod submit;

@@ -4,7 +4,8 @@
 //! caller takes them. A call whose results are taken one by one has half of its limit for each.
 //! `map` stores all results anyway, so its limit applies to arguments alone. The feeder waits while
 //! there is no room for arguments. The scheduler hands out no task while there is no room for its
-//! outcome. It expects an outcome as large as the largest recent one.
+//! outcome. It knows the room from [reports](Report): after each fourth of the buffer that the
+//! caller takes, and with the next outcome that it takes while its call is throttled.
 //!
 //! While the process's [values](value_memory) take as much memory as they may, there is room for a
 //! few tasks only. Each call keeps these, so calls that wait for memory never wait for each other.
@@ -14,12 +15,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use fiber_core::value_memory;
 
 use super::batch::Release;
+use super::scheduler::{Amount, Report};
 
 /// Bytes that a block of arguments takes besides the arguments.
 const OVERHEAD: u64 = 256;
-/// A call takes one part in this many of the process's memory for values at a time, because others
-/// take at the same time.
-const SHARE: u64 = 4;
+/// The caller reports each time when it has taken one part in this many of its buffer.
+const REPORTED_PART: u64 = 4;
 /// How many tasks the feeder may be ahead, however small they are.
 const MAX_AHEAD: u64 = 64 << 10;
 
@@ -30,15 +31,38 @@ pub(super) struct Buffer {
     /// `None` if the caller stores all outcomes anyway.
     max_outcomes: Option<u64>,
     arguments: AtomicU64,
-    outcomes: AtomicU64,
-    /// Tasks whose outcomes have arrived and have not been taken.
-    untaken: AtomicU64,
-    /// Expected bytes of the next outcome; 0 before the first.
-    expected: AtomicU64,
+    /// Outcomes that have arrived, also those that the scheduler does not know.
+    arrived: Counter,
+    /// Outcomes that the scheduler does not know.
+    added: Counter,
+    taken: Counter,
+    /// Bytes of taken outcomes at the last report that was due for their number.
+    reported: AtomicU64,
     /// The task whose outcome the caller takes next.
     next: AtomicU64,
-    /// Whether the scheduler hands out no tasks until outcomes have been taken.
+    /// Whether the scheduler waits for a report.
     throttled: AtomicBool,
+}
+
+/// A number of outcomes that grows.
+#[derive(Debug, Default)]
+struct Counter {
+    tasks: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counter {
+    /// Counts bytes first, so that nobody sees tasks without theirs. Returns all bytes.
+    fn add(&self, tasks: u64, bytes: u64) -> u64 {
+        let before = self.bytes.fetch_add(bytes, SeqCst);
+        self.tasks.fetch_add(tasks, SeqCst);
+        before + bytes
+    }
+
+    fn amount(&self) -> Amount {
+        let tasks = self.tasks.load(SeqCst);
+        Amount { tasks, bytes: self.bytes.load(SeqCst) }
+    }
 }
 
 impl Buffer {
@@ -48,12 +72,18 @@ impl Buffer {
             max_arguments: limit - max_outcomes.unwrap_or(0),
             max_outcomes,
             arguments: AtomicU64::new(0),
-            outcomes: AtomicU64::new(0),
-            untaken: AtomicU64::new(0),
-            expected: AtomicU64::new(0),
+            arrived: Counter::default(),
+            added: Counter::default(),
+            taken: Counter::default(),
+            reported: AtomicU64::new(0),
             next: AtomicU64::new(0),
             throttled: AtomicBool::new(false),
         }
+    }
+
+    /// Returns how many bytes of outcomes the caller stores; `None` if it stores all anyway.
+    pub(super) fn max_outcomes(&self) -> Option<u64> {
+        self.max_outcomes
     }
 
     /// Counts a block of arguments. Returns the bytes to free with it.
@@ -85,74 +115,66 @@ impl Buffer {
     /// Returns whether outcomes take as much memory as they may, so that recorded ones stay on the
     /// disk. `least` outcomes always fit.
     pub(super) fn is_full_of_outcomes(&self, least: u64) -> bool {
-        let full = |max| self.outcomes.load(SeqCst) >= max;
-        let full = self.max_outcomes.is_some_and(full) || value_memory::is_full();
-        full && self.untaken.load(SeqCst) > least
+        let Amount { tasks, bytes } = self.stored();
+        let full = self.max_outcomes.is_some_and(|max| bytes >= max) || value_memory::is_full();
+        full && tasks > least
     }
 
     /// Returns whether a feeder that waits to deliver recorded outcomes continues.
     pub(super) fn has_emptied_of_outcomes(&self, least: u64) -> bool {
-        let emptied = |max| self.outcomes.load(SeqCst) <= max / 2;
-        self.untaken.load(SeqCst) <= least / 2
-            || (self.max_outcomes.is_none_or(emptied) && !value_memory::is_full())
+        let Amount { tasks, bytes } = self.stored();
+        let emptied = self.max_outcomes.is_none_or(|max| bytes <= max / 2);
+        tasks <= least / 2 || (emptied && !value_memory::is_full())
+    }
+
+    /// Returns the outcomes that have arrived and have not been taken.
+    fn stored(&self) -> Amount {
+        let (taken, arrived) = (self.taken.amount(), self.arrived.amount());
+        Amount {
+            tasks: arrived.tasks.saturating_sub(taken.tasks),
+            bytes: arrived.bytes.saturating_sub(taken.bytes),
+        }
     }
 
     /// Counts outcomes that have arrived.
     pub(super) fn store_outcomes(&self, tasks: u64, bytes: u64) {
-        self.untaken.fetch_add(tasks, SeqCst);
-        self.outcomes.fetch_add(bytes, SeqCst);
-        let each = bytes / tasks.max(1);
-        if each > 0 {
-            let before = self.expected.load(SeqCst);
-            // A large outcome among small ones is expected again for a while.
-            self.expected.store(each.max(before - before / 8), SeqCst);
-        }
+        self.arrived.add(tasks, bytes);
+    }
+
+    /// Counts outcomes that have arrived without the scheduler.
+    pub(super) fn add_outcomes(&self, tasks: u64, bytes: u64) {
+        self.added.add(tasks, bytes);
+        self.arrived.add(tasks, bytes);
     }
 
     /// Frees outcomes that the caller has taken; it takes that of task `next` next. Returns whether
-    /// the scheduler must resume the call, because it is throttled.
+    /// a report to the scheduler is due.
+    #[must_use]
     pub(super) fn free_outcomes(&self, tasks: u64, bytes: u64, next: u64) -> bool {
         self.next.store(next, SeqCst);
-        self.untaken.fetch_sub(tasks, SeqCst);
-        self.outcomes.fetch_sub(bytes, SeqCst);
-        self.throttled.load(SeqCst) && self.throttled.swap(false, SeqCst)
-    }
-
-    /// Marks the call as throttled. The scheduler has to look for room once more after this,
-    /// because outcomes that were taken before do not resume the call.
-    pub(super) fn throttle(&self) {
-        self.throttled.store(true, SeqCst);
-    }
-
-    /// Returns how many more tasks may be handed out while `pending` are pending. There is room for
-    /// `least` tasks however large they are.
-    pub(super) fn room(&self, pending: u64, least: u64) -> u64 {
-        let enough = least.saturating_sub(pending + self.untaken.load(SeqCst));
-        let common = value_memory::room() / SHARE;
-        let free = match self.max_outcomes {
-            Some(max) => max.saturating_sub(self.outcomes.load(SeqCst)).min(common),
-            None if common == 0 => 0,
-            None => return u64::MAX,
-        };
-        match free.checked_div(self.expected.load(SeqCst)) {
-            Some(fitting) => fitting.saturating_sub(pending).max(enough),
-            // The first outcome may have any size.
-            None => enough,
+        let taken = self.taken.add(tasks, bytes);
+        let unreported = taken.saturating_sub(self.reported.load(SeqCst));
+        let much = self.max_outcomes.is_some_and(|max| unreported > max / REPORTED_PART);
+        if much {
+            self.reported.store(taken, SeqCst);
         }
+        let throttled = self.throttled.load(SeqCst) && self.throttled.swap(false, SeqCst);
+        much || throttled
     }
 
-    /// Returns whether workers should return tasks that they have not started, while `pending` are
-    /// pending.
-    pub(super) fn overflows(&self, pending: u64, least: u64) -> bool {
-        let exceeds = |max| self.outcomes.load(SeqCst) > max;
-        let full = self.max_outcomes.is_some_and(exceeds) || value_memory::is_full();
-        full && pending + self.untaken.load(SeqCst) > least
+    /// Returns what the caller has done with outcomes.
+    pub(super) fn report(&self) -> Report {
+        // Outcomes are added before they are taken.
+        let taken = self.taken.amount();
+        Report { taken, added: self.added.amount(), next: self.next.load(SeqCst) }
     }
 
-    /// Returns the task whose outcome the caller takes next, if it takes them in order. No room
-    /// appears before that.
-    pub(super) fn next(&self) -> u64 {
-        self.next.load(SeqCst)
+    /// Notes that the call is throttled since the caller has reported `known` outcomes as taken.
+    /// Returns whether a report is due at once, because it has taken more.
+    #[must_use]
+    pub(super) fn throttle(&self, known: u64) -> bool {
+        self.throttled.store(true, SeqCst);
+        self.taken.tasks.load(SeqCst) > known && self.throttled.swap(false, SeqCst)
     }
 }
 
@@ -161,39 +183,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn before_the_first_outcome_only_the_least_number_of_tasks_is_handed_out() {
+    fn a_throttled_call_is_reported_once_when_outcomes_are_taken() {
         let buffer = Buffer::new(1000, Release::Taken);
-        assert_eq!(buffer.room(0, 4), 4);
-        assert_eq!(buffer.room(3, 4), 1);
-        buffer.store_outcomes(1, 10);
-        assert_eq!(buffer.room(3, 4), 46, "49 of 10 bytes fit, 3 are pending");
-    }
-
-    #[test]
-    fn a_large_outcome_is_expected_again_for_a_while() {
-        let buffer = Buffer::new(100_000, Release::Taken);
-        buffer.store_outcomes(1, 10_000);
-        buffer.free_outcomes(1, 10_000, 1);
-        assert_eq!(buffer.room(0, 1), 5);
-        buffer.store_outcomes(1, 10);
-        buffer.free_outcomes(1, 10, 2);
-        assert_eq!(buffer.room(0, 1), 5);
-        for next in 3..100 {
-            buffer.store_outcomes(1, 10);
-            buffer.free_outcomes(1, 10, next);
-        }
-        assert!(buffer.room(0, 1) > 1000);
-    }
-
-    #[test]
-    fn a_throttled_call_resumes_once_when_outcomes_are_taken() {
-        let buffer = Buffer::new(100, Release::Taken);
         buffer.store_outcomes(2, 100);
-        assert_eq!(buffer.room(0, 1), 0);
-        buffer.throttle();
+        assert!(!buffer.throttle(0), "nothing has been taken");
         assert!(buffer.free_outcomes(1, 50, 1));
         assert!(!buffer.free_outcomes(1, 50, 2));
-        assert_eq!((buffer.room(0, 1), buffer.next()), (1, 2));
+        let taken = Amount { tasks: 2, bytes: 100 };
+        assert_eq!(buffer.report(), Report { taken, next: 2, ..Report::default() });
+    }
+
+    #[test]
+    fn outcomes_that_were_taken_before_the_call_was_throttled_are_reported_at_once() {
+        let buffer = Buffer::new(1000, Release::Taken);
+        buffer.store_outcomes(2, 100);
+        assert!(!buffer.free_outcomes(1, 50, 1));
+        assert!(buffer.throttle(0));
+        assert!(!buffer.free_outcomes(1, 50, 2), "the report was due once");
+    }
+
+    #[test]
+    fn a_caller_reports_each_fourth_of_its_buffer() {
+        let buffer = Buffer::new(800, Release::Taken);
+        let due = (0..41).filter(|next| {
+            buffer.store_outcomes(1, 10);
+            buffer.free_outcomes(1, 10, *next)
+        });
+        assert_eq!(due.collect::<Vec<_>>(), [10, 21, 32]);
+        buffer.add_outcomes(3, 30);
+        assert_eq!(buffer.report().added, Amount { tasks: 3, bytes: 30 });
     }
 
     #[test]
@@ -208,6 +226,5 @@ mod tests {
         buffer.free_arguments(stored);
         assert!(!buffer.is_full(100, 4) && buffer.has_emptied(100, 4));
         assert!(buffer.is_full(MAX_AHEAD, 4));
-        assert_eq!(buffer.room(1000, 1), u64::MAX, "`map` stores all results anyway");
     }
 }

@@ -59,7 +59,7 @@ impl ActiveCall {
     /// Frees the room of outcomes that are not stored any more.
     fn consumed(&self, batch: &ResultBatch) {
         if self.exchange.consumed(batch) {
-            self.pool.resume(self.exchange.id);
+            self.pool.report(&self.exchange);
         }
     }
 

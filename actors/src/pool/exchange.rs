@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use fiber_core::blob::Blobs;
+use fiber_core::entry::EntryRef;
 use fiber_core::value_memory::{self, Stored};
 use fiber_core::{Error, Result};
 use fiber_journal::TaskKey;
@@ -22,7 +23,7 @@ use super::buffer::Buffer;
 use super::durable::DurableCall;
 use super::keep_alive::TaskKeepAlives;
 use super::run::{CallId, Run};
-use super::scheduler::{Caller, Completion};
+use super::scheduler::{CallOptions, Completion, NewCall, Report};
 use crate::runtime::{Runtime, telemetry};
 use crate::timeline::CallRecord;
 
@@ -129,6 +130,24 @@ impl Exchange {
         })
     }
 
+    /// Returns what the scheduler knows of the call.
+    pub(super) fn new_call(
+        self: &Arc<Exchange>,
+        entry: EntryRef,
+        options: CallOptions,
+    ) -> NewCall<Arc<Exchange>> {
+        NewCall {
+            caller: Arc::clone(self),
+            entry,
+            options,
+            context: self.context.clone(),
+            durable: self.durable.is_some(),
+            in_order: self.order == Order::Tasks,
+            max_outcomes: self.buffer.max_outcomes(),
+            since: SystemTime::now(),
+        }
+    }
+
     /// Passes completed tasks to the caller, in a durable call by way of the journal.
     pub(super) fn complete(self: &Arc<Exchange>, completion: Completion) {
         let batch = match completion {
@@ -138,6 +157,7 @@ impl Exchange {
                 Error::WorkerDied { function: self.function, index, deaths, exit },
             ),
         };
+        self.buffer.store_outcomes(batch.len(), batch.size());
         match &self.durable {
             None => self.deliver(batch),
             Some(call) => call.record(self, batch),
@@ -146,13 +166,13 @@ impl Exchange {
 
     /// Fails a task that could not be submitted.
     pub(super) fn fail(&self, index: u64, error: Error) {
-        self.buffer.store_outcomes(1, 0);
+        self.buffer.add_outcomes(1, 0);
         self.deliver(ResultBatch::Failed(index, error));
     }
 
     /// Counts outcomes from the journal that the caller is about to receive.
     pub(super) fn store_recorded(&self, batch: &ResultBatch) {
-        self.buffer.store_outcomes(batch.len(), batch.size());
+        self.buffer.add_outcomes(batch.len(), batch.size());
     }
 
     pub(super) fn deliver(&self, batch: ResultBatch) {
@@ -236,11 +256,11 @@ impl Exchange {
         Poll::Pending
     }
 
-    /// Frees the room of a batch that the caller has consumed. Returns whether the call is
-    /// throttled and the scheduler must resume it.
+    /// Frees the room of a batch that the caller has consumed. Returns whether a report to the
+    /// scheduler is due.
     #[must_use]
     pub(super) fn consumed(&self, batch: &ResultBatch) -> bool {
-        let resumes = self.buffer.free_outcomes(batch.len(), batch.size(), batch.end());
+        let report_is_due = self.buffer.free_outcomes(batch.len(), batch.size(), batch.end());
         if self.order.release() == Release::Taken {
             let inbox = self.inbox.lock();
             self.release(batch.len(), &inbox);
@@ -248,7 +268,24 @@ impl Exchange {
             let _inbox = self.inbox.lock();
             self.room.notify_one();
         }
-        resumes
+        report_is_due
+    }
+
+    /// Returns what the caller has done with outcomes.
+    pub(super) fn report(&self) -> Report {
+        self.buffer.report()
+    }
+
+    /// Notes that the call is throttled since the caller has reported `known` outcomes as taken.
+    /// Returns whether a report is due at once.
+    #[must_use]
+    pub(super) fn throttle(&self, known: u64) -> bool {
+        self.buffer.throttle(known)
+    }
+
+    /// Sets how many tasks are worth a message of their own while a worker is idle.
+    pub(super) fn set_run_size(&self, tasks: u64) {
+        self.run_size.store(tasks, Ordering::Relaxed);
     }
 
     /// Returns the number of all tasks, once it is known.
@@ -366,43 +403,5 @@ impl Exchange {
 
     fn ahead(&self, fed: u64) -> u64 {
         fed - self.released.load(Ordering::SeqCst)
-    }
-}
-
-impl Caller for Arc<Exchange> {
-    fn is_durable(&self) -> bool {
-        self.durable.is_some()
-    }
-
-    fn context(&self) -> Bytes {
-        self.context.clone()
-    }
-
-    fn take_prepared(&self) -> Option<Run> {
-        self.take_open()
-    }
-
-    fn set_run_size(&self, tasks: u64) {
-        self.run_size.store(tasks, Ordering::Relaxed);
-    }
-
-    fn store_outcomes(&self, tasks: u64, bytes: u64) {
-        self.buffer.store_outcomes(tasks, bytes);
-    }
-
-    fn room(&self, pending: u64, least: u64) -> u64 {
-        self.buffer.room(pending, least)
-    }
-
-    fn throttle(&self) {
-        self.buffer.throttle();
-    }
-
-    fn overflows(&self, pending: u64, least: u64) -> bool {
-        self.buffer.overflows(pending, least)
-    }
-
-    fn next_needed(&self) -> Option<u64> {
-        (self.order == Order::Tasks).then(|| self.buffer.next())
     }
 }

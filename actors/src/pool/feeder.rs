@@ -4,7 +4,7 @@
 //! endless, are encoded on a thread of the call's own. They collect in the open block of the
 //! exchange, one by one, or many at a time if the iterator can't block. The feeder submits the
 //! block when it is full, or when a worker is idle and the block is worth a message. While the
-//! iterator blocks the feeder, the pool takes the block: when a worker can take more tasks, and
+//! iterator blocks the feeder, the pool submits the block: when a worker can take more tasks, and
 //! every millisecond while a worker is idle. The feeder waits while the call's
 //! [buffer](super::buffer) is full, so an endless iterator runs in bounded memory.
 
@@ -45,7 +45,7 @@ pub(super) async fn submit_while_blocked(pool: Weak<PoolState>, exchange: Arc<Ex
         let Some(pool) = pool.upgrade() else { return };
         exchange.deliver_found();
         if pool.has_idle() && exchange.has_open() {
-            pool.with_scheduler(|scheduler, effects| scheduler.dispatch(effects));
+            pool.with_scheduler(|scheduler, effects| scheduler.want(effects));
         }
     }
 }
@@ -86,8 +86,8 @@ fn finish_encoding<A>(scratch: &mut [u8], blobs: &Blobs, limit: usize) -> Result
 /// Submits one task.
 pub(super) fn feed_one(pool: &PoolState, exchange: &Exchange, encoded: Vec<u8>, blobs: Blobs) {
     exchange.set_total(1);
-    pool.submit(Run::with_blobs(exchange.id, 0, encoded.into(), blobs));
-    pool.finish_feeding(exchange.id);
+    pool.submit(exchange, Run::with_blobs(exchange.id, 0, encoded.into(), blobs));
+    pool.finish_feeding(exchange.id, Some(1));
 }
 
 /// Submits the tasks of an iterator. It blocks, so it runs on a thread of its own.
@@ -100,6 +100,7 @@ pub(super) fn feed<A: Serialize, I: Iterator<Item = A>>(
         pool,
         exchange,
         fed: 0,
+        for_workers: 0,
         check_at: 0,
         scratch: Vec::new(),
         gathers: !needs_drop::<A>() && is_prompt::<I>(),
@@ -121,12 +122,12 @@ pub(super) fn feed<A: Serialize, I: Iterator<Item = A>>(
     }
     if exchange.is_stopped() {
         // Some tasks were not submitted, so there is no total.
-        return pool.finish_feeding(exchange.id);
+        return pool.finish_feeding(exchange.id, None);
     }
     feeder.submit_open();
     exchange.deliver_found();
     exchange.set_total(feeder.fed);
-    pool.finish_feeding(exchange.id);
+    pool.finish_feeding(exchange.id, Some(feeder.for_workers));
 }
 
 /// Returns whether the iterator is one of the standard library that runs no code of the program, so
@@ -144,6 +145,8 @@ struct Feeder<'a> {
     pool: &'a PoolState,
     exchange: &'a Arc<Exchange>,
     fed: u64,
+    /// How many of them go to workers.
+    for_workers: u64,
     /// At how many tasks to check whether the buffer is full.
     check_at: u64,
     scratch: Vec<u8>,
@@ -196,6 +199,7 @@ impl Feeder<'_> {
     /// Adds the task in `scratch` to the open block, now or with others.
     #[inline]
     fn add_to_open(&mut self, key: Option<TaskKey>) {
+        self.for_workers += 1;
         if !self.gathers {
             let open = self.exchange.add(&self.scratch, 1, key.as_slice());
             return self.submit_if_due(open);
@@ -230,8 +234,9 @@ impl Feeder<'_> {
     /// Submits the task in `scratch` as a run of its own.
     fn submit_alone(&mut self, index: u64, blobs: Blobs) {
         self.skip(index);
+        self.for_workers += 1;
         let bytes = self.exchange.store(std::mem::take(&mut self.scratch), &blobs);
-        self.pool.submit(Run::with_blobs(self.exchange.id, index, bytes, blobs));
+        self.pool.submit(self.exchange, Run::with_blobs(self.exchange.id, index, bytes, blobs));
         self.check_at = self.fed;
     }
 
@@ -247,7 +252,7 @@ impl Feeder<'_> {
             self.add_gathered();
         }
         if let Some(run) = self.exchange.take_open() {
-            self.pool.submit(run);
+            self.pool.submit(self.exchange, run);
         }
     }
 
@@ -257,6 +262,9 @@ impl Feeder<'_> {
         if self.exchange.is_full(self.fed, least) {
             self.submit_open();
             self.exchange.deliver_found();
+            if self.exchange.durable.is_some() {
+                self.pool.report(self.exchange);
+            }
             self.exchange.wait_for_room(self.fed, least);
         }
         self.check_at = self.fed + CHECK_TASKS;

@@ -1,8 +1,9 @@
 //! The scheduler decides which worker gets which tasks. It knows where every task of a pool is:
 //! queued, pending at one worker, or completed.
 //!
-//! The scheduler is a plain data structure without I/O, clock and threads. Its methods return the
-//! actions to perform as [`Effects`].
+//! The scheduler is a plain data structure without I/O, clock and threads. It calls nobody: its
+//! methods are events, and the actions to perform are [`Effects`]. A caller answers some of them
+//! with events: it submits tasks that it has prepared, and reports its room for outcomes.
 //!
 //! - Assigning a task moves it from the queue to the pending table of a worker, where it stays
 //!   until its outcome arrives. The scheduler accepts an outcome only from the worker at which the
@@ -26,15 +27,15 @@
 //!   not handed out.
 
 mod call;
-mod caller;
 mod deaths;
 mod dispatch;
 mod effects;
 mod figures;
+mod room;
 mod time_limit;
 mod worker;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use fiber_core::entry::EntryRef;
 
@@ -46,10 +47,11 @@ use dispatch::Requeue;
 use figures::{Counts, FunctionRecord};
 use worker::{Worker, find};
 
-pub(crate) use caller::{CallOptions, Caller};
+pub(crate) use call::{CallOptions, NewCall};
 pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects};
 pub(crate) use figures::{WorkerFigures, function_name};
+pub(crate) use room::{Amount, Report};
 pub(crate) use worker::{Drain, Usage};
 
 /// Identifies one incarnation of a worker.
@@ -61,12 +63,12 @@ pub(crate) const MIN_PENDING: u64 = 2;
 
 /// The tasks of a pool and their workers. `W` is the handle of a worker, `C` that of a caller.
 pub(crate) struct Scheduler<W, C> {
-    calls: HashMap<CallId, Call<C>>,
+    calls: BTreeMap<CallId, Call<C>>,
     /// Calls that may still submit tasks.
     feeding: Vec<CallId>,
     /// Calls with tasks to hand out, ordered by the time that they have received.
     queue: BTreeSet<(u64, CallId)>,
-    workers: HashMap<WorkerId, Worker<W>>,
+    workers: BTreeMap<WorkerId, Worker<W>>,
     /// Workers that can take more tasks, idle ones first.
     available: VecDeque<WorkerId>,
     functions: HashMap<EntryRef, FunctionRecord>,
@@ -81,15 +83,17 @@ pub(crate) struct Scheduler<W, C> {
     halted: bool,
     /// The time for tasks until the program ends; infinite without a time limit.
     nanos_left: f64,
+    /// How many more bytes values may take in this process.
+    memory: u64,
 }
 
-impl<W: Clone, C: Caller> Scheduler<W, C> {
+impl<W: Clone, C: Clone> Scheduler<W, C> {
     pub(crate) fn new() -> Scheduler<W, C> {
         Scheduler {
-            calls: HashMap::new(),
+            calls: BTreeMap::new(),
             feeding: Vec::new(),
             queue: BTreeSet::new(),
-            workers: HashMap::new(),
+            workers: BTreeMap::new(),
             available: VecDeque::new(),
             functions: HashMap::new(),
             counts: Counts::default(),
@@ -98,6 +102,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             threads: 0,
             halted: false,
             nanos_left: f64::INFINITY,
+            memory: u64::MAX,
         }
     }
 
@@ -131,10 +136,15 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         self.calls.get(&id).map(|call| &call.caller)
     }
 
+    /// Notes how many more bytes values may take in this process.
+    pub(crate) fn set_memory(&mut self, room: u64) {
+        self.memory = room;
+    }
+
     /// Adds a call.
-    pub(crate) fn begin(&mut self, id: CallId, caller: C, entry: EntryRef, options: CallOptions) {
+    pub(crate) fn begin(&mut self, id: CallId, call: NewCall<C>) {
         let served = self.queue.first().map_or(0, |(served, _)| *served);
-        self.calls.insert(id, Call::new(caller, entry, options, served));
+        self.calls.insert(id, Call::new(call, served));
         self.feeding.push(id);
     }
 
@@ -144,9 +154,13 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         self.dispatch(effects);
     }
 
-    /// Notes that the call submits no more tasks.
-    pub(crate) fn finish_feeding(&mut self, id: CallId) {
+    /// Notes that the call submits `total` tasks in all. Some of them may be on their way. `None`
+    /// stands for those that were submitted, because the call has stopped.
+    pub(crate) fn finish_feeding(&mut self, id: CallId, total: Option<u64>) {
         self.feeding.retain(|feeding| *feeding != id);
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.total = Some(total.unwrap_or(0));
+        }
         self.remove_if_done(id);
     }
 
@@ -163,7 +177,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     pub(crate) fn abandon(&mut self) -> Vec<C> {
         self.queue.clear();
         self.feeding.clear();
-        self.calls.drain().map(|(_, call)| call.caller).collect()
+        std::mem::take(&mut self.calls).into_values().map(|call| call.caller).collect()
     }
 
     /// Adds a worker that is ready. It takes at most `quota` tasks.
@@ -181,6 +195,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         self.threads += threads;
         self.idle += 1;
         self.fill(id, effects);
+        self.want(effects);
     }
 
     /// Handles outcomes from a worker.
@@ -216,7 +231,10 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             function.done += done - retried;
             function.failed += failed - retried.min(failed);
             self.counts.retried += retried;
-            call.caller.set_run_size(run_size(function.nanos));
+            let size = run_size(function.nanos);
+            if call.total.is_none() && std::mem::replace(&mut call.run_size, size) != size {
+                effects.run_sizes.push((call.caller.clone(), size));
+            }
             worker.counts.done += done;
             worker.counts.failed += failed;
             worker.counts.busy += results.busy;
@@ -230,18 +248,19 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         self.fill(id, effects);
         // A worker that takes no more tasks leaves those that run again to the others.
         self.dispatch(effects);
+        self.want(effects);
         self.retire_if_done(id, effects);
     }
 
     /// Adapts to the sizes of outcomes that have arrived: queues a throttled call again, because
     /// more outcomes may fit now, or recalls tasks whose outcomes may not fit any more.
     fn update_throttling(&mut self, id: CallId, effects: &mut Effects<W, C>) {
-        let least = self.min_pending();
+        let (least, memory) = (self.min_pending(), self.memory);
         let Some(call) = self.calls.get_mut(&id) else { return };
         if call.has_tasks() {
             self.queue.insert((call.served, id));
         }
-        if call.recalled || !call.caller.overflows(call.pending(), least) {
+        if call.recalled || !call.room.overflows(call.pending(), least, memory) {
             return;
         }
         call.recalled = true;
@@ -249,10 +268,14 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         effects.recalls.extend(holders.map(|worker| (worker.handle.clone(), id)));
     }
 
-    /// Queues a throttled call again, after its caller has taken outcomes.
-    pub(crate) fn resume(&mut self, id: CallId, effects: &mut Effects<W, C>) {
+    /// Notes what a caller has done with outcomes. Queues its call again, if it is throttled.
+    pub(crate) fn report(&mut self, id: CallId, report: Report, effects: &mut Effects<W, C>) {
         let first = self.queue.first().map(|(served, _)| *served);
         let Some(call) = self.calls.get_mut(&id) else { return };
+        call.room.note(report);
+        if !std::mem::take(&mut call.room.throttled) {
+            return;
+        }
         if call.has_tasks() && !self.queue.contains(&(call.served, id)) {
             // A call does not catch up on time that others received while it was throttled.
             call.served = call.served.max(first.unwrap_or(0));
@@ -327,14 +350,13 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     /// Hands out no more tasks. Returns the callers of the durable calls.
     pub(crate) fn halt(&mut self) -> Vec<C> {
         self.halted = true;
-        let callers = self.calls.values().map(|call| &call.caller);
-        callers.filter(|caller| caller.is_durable()).cloned().collect()
+        let durable = self.calls.values().filter(|call| call.durable);
+        durable.map(|call| call.caller.clone()).collect()
     }
 
     /// Returns how many tasks of durable calls the workers run at present.
     pub(crate) fn running_durable(&self) -> u64 {
-        let durable =
-            |run: &&Run| self.calls.get(&run.call).is_some_and(|call| call.caller.is_durable());
+        let durable = |run: &&Run| self.calls.get(&run.call).is_some_and(|call| call.durable);
         let workers = self.workers.values().map(|worker| {
             let pending: u64 = worker.pending.values().filter(durable).map(Run::len).sum();
             pending.min(worker.threads)
@@ -361,9 +383,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     }
 
     fn remove_if_done(&mut self, id: CallId) {
-        let done = self.calls.get(&id).is_some_and(|call| call.open == 0);
-        if done
-            && !self.feeding.contains(&id)
+        if self.calls.get(&id).is_some_and(Call::is_done)
             && let Some(call) = self.calls.remove(&id)
         {
             self.queue.remove(&(call.served, id));

@@ -7,16 +7,15 @@ use std::time::{Duration, Instant};
 
 use actix::Recipient;
 use fiber_core::stacks::ThreadStack;
-use fiber_core::stats::TaskName;
 use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, codec, on_a_thread};
 use fiber_transport::Received;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::controller::ControllerRequest;
-use super::exchange::Exchange;
-use super::run::{CallId, Run};
-use super::scheduler::{Completion, Drain, Effects, MIN_PENDING, Scheduler, Usage, WorkerId};
+use super::run::CallId;
+use super::scheduler::{Drain, MIN_PENDING, Scheduler, Usage, WorkerId};
+use super::scheduling::PoolScheduler;
 use super::stats::History;
 use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
@@ -59,13 +58,13 @@ pub(crate) struct PoolState {
     pub(super) runtime: &'static Runtime,
     pub(super) timeline: &'static Timeline,
     #[cfg(feature = "simulation")]
-    trace: Option<&'static Trace>,
+    pub(super) trace: Option<&'static Trace>,
     pub(super) calls: &'static CallNumbers,
     /// The number of the last worker.
     pub(super) last_worker: AtomicU64,
     pub(super) name: String,
     pub(super) max_message: usize,
-    pub(super) scheduler: Mutex<Scheduler<Arc<Worker>, Arc<Exchange>>>,
+    pub(super) scheduler: Mutex<PoolScheduler>,
     /// Workers without pending tasks. Feeders read it without the scheduler's lock.
     pub(super) idle: AtomicUsize,
     /// How many tasks a feeder may always be ahead.
@@ -169,61 +168,6 @@ impl PoolState {
         }
     }
 
-    /// Changes the scheduler, and performs the effects.
-    pub(super) fn with_scheduler<T>(
-        &self,
-        change: impl FnOnce(
-            &mut Scheduler<Arc<Worker>, Arc<Exchange>>,
-            &mut Effects<Arc<Worker>, Arc<Exchange>>,
-        ) -> T,
-    ) -> T {
-        let mut effects = Effects::default();
-        let mut scheduler = self.scheduler.lock();
-        let result = change(&mut scheduler, &mut effects);
-        self.idle.store(scheduler.idle(), Ordering::Release);
-        let all_done = scheduler.is_empty();
-        drop(scheduler);
-        self.perform(effects);
-        if all_done && matches!(*self.phase.lock(), Phase::Closed) {
-            self.controller.do_send(ControllerRequest::Close);
-        }
-        result
-    }
-
-    fn perform(&self, effects: Effects<Arc<Worker>, Arc<Exchange>>) {
-        #[cfg(feature = "simulation")]
-        if let Some(trace) = self.trace {
-            effects.note_in(trace, &self.name);
-        }
-        for (worker, assignment) in effects.assignments {
-            worker.assign(assignment);
-        }
-        for (worker, call) in effects.recalls {
-            let _ = worker.link.send(ToWorker::Command(PoolCommand::Return { call }).message());
-        }
-        for (worker, reason) in effects.kills {
-            let _ = worker.commands.send(ProcessCommand::Kill(reason));
-        }
-        for (worker, drained) in effects.retired {
-            if drained {
-                self.controller.do_send(ControllerRequest::Retire(worker.child.clone()));
-            } else {
-                let _ = worker.commands.send(ProcessCommand::Shutdown);
-            }
-        }
-        // An abandoned task is the consequence of its worker's end.
-        for (worker, exit, loss) in effects.losses {
-            self.worker_ended(&worker, exit, loss);
-        }
-        for (exchange, completion) in effects.completions {
-            if let Completion::Abandoned { index, workers, exit } = &completion {
-                let task = TaskName::new(exchange.id, exchange.function, *index);
-                self.task_abandoned(task, *workers, exit);
-            }
-            exchange.complete(completion);
-        }
-    }
-
     /// Counts an entry on its way into a journal.
     pub(super) fn recording_began(&self) {
         self.recording.fetch_add(1, Ordering::SeqCst);
@@ -240,28 +184,6 @@ impl PoolState {
     /// Returns whether all calls are done and all of their outcomes are recorded.
     pub(super) fn is_done(&self) -> bool {
         self.scheduler.lock().is_empty() && self.recording.load(Ordering::SeqCst) == 0
-    }
-
-    pub(super) fn submit(&self, run: Run) {
-        self.with_scheduler(|scheduler, effects| scheduler.submit(run, effects));
-    }
-
-    /// Resumes a throttled call, whose caller has taken outcomes.
-    pub(super) fn resume(&self, call: CallId) {
-        self.with_scheduler(|scheduler, effects| scheduler.resume(call, effects));
-    }
-
-    pub(super) fn finish_feeding(&self, call: CallId) {
-        self.with_scheduler(|scheduler, _| scheduler.finish_feeding(call));
-    }
-
-    pub(super) fn cancel(&self, call: CallId, cancellation: Cancellation) {
-        let holders = self.with_scheduler(|scheduler, _| scheduler.cancel(call));
-        let kill = cancellation == Cancellation::KillWorkers;
-        for worker in holders {
-            let cancel = PoolCommand::Cancel { call, kill };
-            let _ = worker.link.send(ToWorker::Command(cancel).message());
-        }
     }
 
     #[inline]
@@ -440,11 +362,15 @@ impl DrainHook for PoolState {
     }
 
     fn set_time_left(&self, left: Duration, unfit: Unfit) {
-        let expired = self.with_scheduler(|scheduler, _| {
+        // Calls expire with the tasks that they have prepared.
+        self.with_scheduler(|scheduler, effects| {
             scheduler.set_time_left(left);
-            if unfit == Unfit::Fail { scheduler.expire() } else { Vec::new() }
+            scheduler.want(effects);
         });
-        for (exchange, usual) in expired {
+        if unfit == Unfit::Wait {
+            return;
+        }
+        for (exchange, usual) in self.with_scheduler(|scheduler, _| scheduler.expire()) {
             exchange.end(Error::TimeLimit { function: exchange.function, usual, left });
         }
     }

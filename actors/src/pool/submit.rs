@@ -119,9 +119,9 @@ impl Pool {
         let phase = state.phase.lock();
         state.check_open(&phase)?;
         // Under the lock of the phase, so that no call begins while the pool ends.
-        let mut scheduler = state.scheduler.lock();
-        scheduler.begin(exchange.id, Arc::clone(&exchange), entry.reference(), self.options);
-        drop((scheduler, phase));
+        let call = exchange.new_call(entry.reference(), self.options);
+        state.scheduler.lock().begin(exchange.id, call);
+        drop(phase);
         // The first task of a durable call that has no outcome starts the workers.
         if !is_durable {
             state.ensure_started(meta);

@@ -1,13 +1,10 @@
 //! The decisions of schedulers, in words, for tests that compare them.
 
-use std::sync::Arc;
-
-use super::exchange::Exchange;
-use super::scheduler::{Completion, Effects};
-use super::worker_handle::Worker;
+use super::scheduler::Completion;
+use super::scheduling::Effects;
 use crate::runtime::simulation::Trace;
 
-impl Effects<Arc<Worker>, Arc<Exchange>> {
+impl Effects {
     /// Notes these effects, of the scheduler of `pool`.
     pub(super) fn note_in(&self, trace: &Trace, pool: &str) {
         let note = |effect: String| trace.note(format!("{pool}: {effect}"));

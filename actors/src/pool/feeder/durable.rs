@@ -56,7 +56,7 @@ pub(in crate::pool) fn feed_one_durable<A: Serialize>(
         exchange.set_total(1);
         exchange.add_found(call, 0, outcome);
         exchange.deliver_found();
-        pool.finish_feeding(exchange.id);
+        pool.finish_feeding(exchange.id, Some(0));
         return Ok(());
     }
     let blobs = if is_large(&scratch, &blobs) {

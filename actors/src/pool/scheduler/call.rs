@@ -1,12 +1,14 @@
 //! One call in the scheduler.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use fiber_core::entry::EntryRef;
 
+use super::room::Room;
 use super::worker::Worker;
-use super::{CallOptions, Caller, Completion, Effects};
+use super::{Completion, Effects};
 use crate::pool::run::{Items, Run};
 use crate::pool::wire::Assignment;
 
@@ -19,11 +21,53 @@ const PENDING_TASKS: u64 = 16 << 10;
 /// Bytes of pending arguments from which on a worker gets no more tasks.
 const PENDING_BYTES: usize = 2 << 20;
 
+/// The options of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CallOptions {
+    /// The least number of tasks to hand out together.
+    pub(crate) chunk: u32,
+    /// Time limit of one task.
+    pub(crate) timeout: Option<Duration>,
+    /// How often a task that failed by itself runs again.
+    pub(crate) retries: u32,
+    /// How many workers may die while they run a task before it is abandoned.
+    pub(crate) max_deaths: u32,
+    /// How often a task may run past `timeout` before it is abandoned.
+    pub(crate) max_timeouts: u32,
+}
+
+/// A call that begins.
+pub(crate) struct NewCall<C> {
+    /// The handle of the call's caller, for effects.
+    pub(crate) caller: C,
+    pub(crate) entry: EntryRef,
+    pub(crate) options: CallOptions,
+    /// The context that travels with the call's tasks, encoded.
+    pub(crate) context: Bytes,
+    /// Whether outcomes are recorded before the caller receives them.
+    pub(crate) durable: bool,
+    /// Whether the caller takes outcomes in the order of the tasks.
+    pub(crate) in_order: bool,
+    /// Bytes of outcomes that the caller stores; `None` if it stores all anyway.
+    pub(crate) max_outcomes: Option<u64>,
+    /// The present time, for people who look at the pool.
+    pub(crate) since: SystemTime,
+}
+
 /// A call with its tasks that are not completed.
 pub(super) struct Call<C> {
     pub(super) caller: C,
     pub(super) entry: EntryRef,
     pub(super) options: CallOptions,
+    context: Bytes,
+    pub(super) durable: bool,
+    pub(super) room: Room,
+    /// Tasks that were submitted.
+    pub(super) submitted: u64,
+    /// How many tasks the call submits in all, once it is known.
+    pub(super) total: Option<u64>,
+    /// How many tasks are worth a message of their own, as the caller knows it.
+    pub(super) run_size: u64,
     pub(super) ready: VecDeque<Run>,
     pub(super) ready_tasks: u64,
     pub(super) suspects: VecDeque<Run>,
@@ -51,19 +95,25 @@ pub(super) struct FailureCounts {
     pub(super) own: u32,
 }
 
-impl<C: Caller> Call<C> {
-    pub(super) fn new(caller: C, entry: EntryRef, options: CallOptions, served: u64) -> Call<C> {
+impl<C: Clone> Call<C> {
+    pub(super) fn new(call: NewCall<C>, served: u64) -> Call<C> {
         Call {
-            caller,
-            entry,
-            options,
+            caller: call.caller,
+            entry: call.entry,
+            options: call.options,
+            context: call.context,
+            durable: call.durable,
+            room: Room::new(call.max_outcomes, call.in_order),
+            submitted: 0,
+            total: None,
+            run_size: 1,
             ready: VecDeque::new(),
             ready_tasks: 0,
             suspects: VecDeque::new(),
             served,
             open: 0,
             done: 0,
-            since: SystemTime::now(),
+            since: call.since,
             failures: HashMap::new(),
             recalled: false,
         }
@@ -79,18 +129,24 @@ impl<C: Caller> Call<C> {
         self.open - self.ready_tasks - self.suspects.iter().map(Run::len).sum::<u64>()
     }
 
-    /// Returns how many tasks the caller has room for, if any.
+    /// Returns whether the call has no task that is not completed, and submits no more.
+    pub(super) fn is_done(&self) -> bool {
+        self.open == 0 && self.total.is_some_and(|total| self.submitted >= total)
+    }
+
+    /// Returns how many tasks the caller has room for, if any, while values may take `memory` more
+    /// bytes.
     ///
     /// Suspects, and the task without which the caller can't make room, are handed out even if
     /// there is none.
-    pub(super) fn room(&mut self, least: u64) -> Option<u64> {
-        let room = self.caller.room(self.pending(), least);
+    pub(super) fn room(&mut self, least: u64, memory: u64) -> Option<u64> {
+        let room = self.room.left(self.pending(), least, memory);
         let exempt = room == 0 && (!self.suspects.is_empty() || self.bring_needed_to_front());
         Some(room.max(u64::from(exempt))).filter(|room| *room > 0)
     }
 
     fn bring_needed_to_front(&mut self) -> bool {
-        let Some(index) = self.caller.next_needed() else { return false };
+        let Some(index) = self.room.next_needed() else { return false };
         let Some(place) = self.ready.iter().position(|run| run.contains(index)) else {
             return false;
         };
@@ -147,7 +203,7 @@ impl<C: Caller> Call<C> {
     }
 
     pub(super) fn assignment(&self, run: &Run) -> Assignment {
-        let nanos = |limit: std::time::Duration| limit.as_nanos().min(u128::from(u64::MAX)) as u64;
+        let nanos = |limit: Duration| limit.as_nanos().min(u128::from(u64::MAX)) as u64;
         Assignment {
             call: run.call,
             entry: self.entry,
@@ -155,7 +211,7 @@ impl<C: Caller> Call<C> {
             chunk: self.options.chunk,
             first: run.start,
             count: run.len() as u32,
-            context: self.caller.context(),
+            context: self.context.clone(),
             arguments: run.arguments(),
             blobs: run.blobs().clone(),
         }
@@ -197,7 +253,7 @@ impl<C: Caller> Call<C> {
         if let Some(outcome) = outcome {
             self.open -= outcome.len();
             self.done += outcome.len();
-            self.caller.store_outcomes(outcome.len(), outcome.size() as u64);
+            self.room.arrive(outcome.len(), outcome.size() as u64);
             effects.completions.push((self.caller.clone(), Completion::Outcomes(outcome)));
         }
     }

@@ -10,7 +10,7 @@ use fiber_core::{Exit, ExitReason};
 use super::dispatch::Requeue;
 use super::figures::LongRunning;
 use super::worker::{Blame, FailureCause, Worker, find};
-use super::{Caller, Completion, Drain, Effects, Scheduler, Usage, WorkerId, function_name};
+use super::{Completion, Drain, Effects, Scheduler, Usage, WorkerId, function_name};
 use crate::pool::run::{CallId, Run};
 
 /// How many deaths of hosts abandon a task, for each death of a worker that may. A host dies with all
@@ -35,7 +35,7 @@ struct Ended<'a> {
     stacks: &'a BTreeMap<(CallId, u64), Box<ThreadStack>>,
 }
 
-impl<W: Clone, C: Caller> Scheduler<W, C> {
+impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Notes that a worker has been running a task `since` a while ago.
     pub(crate) fn note_long_running(
         &mut self,
@@ -211,7 +211,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         call.open -= 1;
         call.done += 1;
         self.counts.abandoned += 1;
-        call.caller.store_outcomes(1, 0);
+        call.room.arrive(1, 0);
         effects.completions.push((call.caller.clone(), abandoned));
     }
 }

@@ -1,9 +1,8 @@
 //! Handing out tasks to workers.
 
-use super::call::Call;
 use super::time_limit::fitting;
 use super::worker::mark_available;
-use super::{Caller, Effects, MIN_PENDING, Scheduler, WorkerId};
+use super::{Effects, MIN_PENDING, Scheduler, WorkerId};
 use crate::pool::run::Run;
 
 /// Nanoseconds that a task counts for in the sharing between calls, before a task of its function
@@ -16,7 +15,7 @@ pub(super) enum Requeue {
     Suspect,
 }
 
-impl<W: Clone, C: Caller> Scheduler<W, C> {
+impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Returns how many tasks a call may have pending, however large they are: enough to keep all
     /// workers busy.
     pub(super) fn min_pending(&self) -> u64 {
@@ -25,6 +24,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
 
     pub(super) fn enqueue(&mut self, run: Run) {
         let Some(call) = self.calls.get_mut(&run.call) else { return };
+        call.submitted += run.len();
         call.open += run.len();
         call.ready_tasks += run.len();
         self.queue.insert((call.served, run.call));
@@ -44,11 +44,10 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     }
 
     /// Hands out tasks to the workers that can take more, idle ones first.
-    pub(crate) fn dispatch(&mut self, effects: &mut Effects<W, C>) {
+    pub(super) fn dispatch(&mut self, effects: &mut Effects<W, C>) {
         if self.halted {
             return;
         }
-        self.fetch();
         for _ in 0..self.available.len() {
             if self.queue.is_empty() {
                 return;
@@ -72,10 +71,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
             if takes_none || worker.isolated || blocked {
                 return;
             }
-            self.fetch();
-            let next = self.queue.first().copied();
-            let Some(worker) = self.workers.get_mut(&id) else { return };
-            let Some((served, call_id)) = next else {
+            let Some((served, call_id)) = self.queue.first().copied() else {
                 return mark_available(&mut self.available, worker, id);
             };
             let Some(call) = self.calls.get_mut(&call_id) else { return };
@@ -84,12 +80,10 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
                 self.queue.remove(&(served, call_id));
                 continue;
             }
-            let Some(room) = call.room(least) else {
+            let Some(room) = call.room(least, self.memory) else {
                 self.queue.remove(&(served, call_id));
-                call.caller.throttle();
-                // A caller that took outcomes before `throttle` does not request `resume`.
-                if call.room(least).is_some() {
-                    self.queue.insert((served, call_id));
+                if !std::mem::replace(&mut call.room.throttled, true) {
+                    effects.throttled.push((call.caller.clone(), call.room.taken()));
                 }
                 continue;
             };
@@ -123,13 +117,13 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
         }
     }
 
-    /// Queues the tasks that callers have prepared, where a call has none queued.
-    pub(super) fn fetch(&mut self) {
-        for index in 0..self.feeding.len() {
-            let call = self.calls.get(&self.feeding[index]).filter(|call| call.ready.is_empty());
-            if let Some(run) = call.and_then(|call: &Call<C>| call.caller.take_prepared()) {
-                self.enqueue(run);
-            }
+    /// Asks for the tasks that callers have prepared, where a call has none queued.
+    pub(crate) fn want(&mut self, effects: &mut Effects<W, C>) {
+        if self.halted {
+            return;
         }
+        let calls = self.feeding.iter().filter_map(|id| self.calls.get(id));
+        let without = calls.filter(|call| call.ready.is_empty());
+        effects.wanted.extend(without.map(|call| call.caller.clone()));
     }
 }

@@ -18,6 +18,14 @@ pub(crate) struct Effects<W, C> {
     pub(crate) retired: Vec<(W, bool)>,
     /// Workers that have ended.
     pub(crate) losses: Vec<(W, Exit, Loss)>,
+    /// Callers whose calls have no tasks queued. They [submit](super::Scheduler::submit) those that
+    /// they have prepared.
+    pub(crate) wanted: Vec<C>,
+    /// Callers without room for outcomes, and how many outcomes they have reported as taken. They
+    /// [report](super::Scheduler::report) when they have taken more, which may be now.
+    pub(crate) throttled: Vec<(C, u64)>,
+    /// Callers, and how many of their tasks are worth a message of their own.
+    pub(crate) run_sizes: Vec<(C, u64)>,
 }
 
 impl<W, C> Default for Effects<W, C> {
@@ -29,6 +37,9 @@ impl<W, C> Default for Effects<W, C> {
             kills: Vec::new(),
             retired: Vec::new(),
             losses: Vec::new(),
+            wanted: Vec::new(),
+            throttled: Vec::new(),
+            run_sizes: Vec::new(),
         }
     }
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use fiber_core::entry::EntryRef;
 use fiber_core::stats::{CallStats, Distribution, FunctionStats, RunningTask, TaskCounts};
 
+use super::Scheduler;
 use super::call::Call;
 use super::worker::Worker;
-use super::{Caller, Scheduler};
 use crate::pool::run::{CallId, Run};
 
 /// A task is a straggler when it has run this many times as long as the median of its function.
@@ -102,7 +102,7 @@ pub(crate) struct Figures<W, C> {
     pub(crate) workers: Vec<WorkerFigures<W>>,
 }
 
-impl<W: Clone, C: Caller> Scheduler<W, C> {
+impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Returns the number of tasks that have returned a value or failed.
     pub(crate) fn done(&self) -> u64 {
         self.functions.values().map(|function| function.done).sum()
@@ -209,7 +209,7 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
 struct Names(HashMap<EntryRef, &'static str>);
 
 impl Names {
-    fn of<W: Clone, C: Caller>(scheduler: &Scheduler<W, C>) -> Names {
+    fn of<W: Clone, C: Clone>(scheduler: &Scheduler<W, C>) -> Names {
         let called = scheduler.calls.values().map(|call| call.entry);
         let entries = called.chain(scheduler.functions.keys().copied());
         Names(entries.map(|entry| (entry, function_name(entry))).collect())

@@ -3,7 +3,7 @@
 mod model;
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use fiber_core::blob::Blobs;
@@ -28,39 +28,21 @@ pub(super) fn caller(id: CallId) -> TestCaller {
     TestCaller { id, order: Order::Together, buffer: Rc::new(Buffer::new(0, Release::Completed)) }
 }
 
-impl Caller for TestCaller {
-    fn is_durable(&self) -> bool {
-        self.id.is_multiple_of(2)
-    }
-
-    fn context(&self) -> Bytes {
-        Bytes::new()
-    }
-
-    fn take_prepared(&self) -> Option<Run> {
-        None
-    }
-
-    fn set_run_size(&self, _: u64) {}
-
-    fn store_outcomes(&self, tasks: u64, bytes: u64) {
-        self.buffer.store_outcomes(tasks, bytes);
-    }
-
-    fn room(&self, pending: u64, least: u64) -> u64 {
-        self.buffer.room(pending, least)
-    }
-
-    fn throttle(&self) {
-        self.buffer.throttle();
-    }
-
-    fn overflows(&self, pending: u64, least: u64) -> bool {
-        self.buffer.overflows(pending, least)
-    }
-
-    fn next_needed(&self) -> Option<u64> {
-        (self.order == Order::Tasks).then(|| self.buffer.next())
+/// Returns a call of a function with this number.
+pub(super) fn new_call(
+    caller: TestCaller,
+    function: u64,
+    options: CallOptions,
+) -> NewCall<TestCaller> {
+    NewCall {
+        entry: EntryRef { offset: function, name: 0 },
+        options,
+        context: Bytes::new(),
+        durable: caller.id.is_multiple_of(2),
+        in_order: caller.order == Order::Tasks,
+        max_outcomes: caller.buffer.max_outcomes(),
+        since: SystemTime::UNIX_EPOCH,
+        caller,
     }
 }
 
@@ -101,7 +83,7 @@ const LIMIT: Duration = Duration::from_secs(7);
 /// is abandoned. Returns the number of workers.
 fn workers_until_abandoned(options: CallOptions, ends: impl Fn(u64) -> ExitReason) -> u32 {
     let mut scheduler = Scheduler::new();
-    scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options);
+    scheduler.begin(1, new_call(caller(1), 1, options));
     scheduler.submit(Run::new(1, 0, 1, arguments(1)), &mut Effects::default());
     for worker in 0..100 {
         let mut effects = Effects::default();
@@ -177,12 +159,7 @@ fn deaths_of_hosts_have_a_limit_of_their_own() {
 #[test]
 fn a_host_that_ends_with_all_its_workers_counts_once_against_a_task() {
     let mut scheduler = Scheduler::new();
-    scheduler.begin(
-        1,
-        caller(1),
-        EntryRef { offset: 1, name: 0 },
-        CallOptions { max_deaths: 1, ..options() },
-    );
+    scheduler.begin(1, new_call(caller(1), 1, CallOptions { max_deaths: 1, ..options() }));
     scheduler.submit(Run::new(1, 0, 1, arguments(1)), &mut Effects::default());
     let mut effects = Effects::default();
     (0..8).for_each(|id| scheduler.join(id, id, 1, None, Some(5), &mut effects));
@@ -204,7 +181,7 @@ fn a_host_that_ends_with_all_its_workers_counts_once_against_a_task() {
 #[test]
 fn a_worker_that_sigterm_asks_to_end_is_retired_and_replaced() {
     let mut scheduler = Scheduler::new();
-    scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options());
+    scheduler.begin(1, new_call(caller(1), 1, options()));
     scheduler.join(1, 1, 2, None, None, &mut Effects::default());
     scheduler.submit(Run::new(1, 0, 2, arguments(2)), &mut Effects::default());
     let mut effects = Effects::default();
@@ -224,7 +201,7 @@ fn a_task_that_fails_in_a_worker_that_takes_no_more_runs_again_in_an_idle_one() 
     let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
     let retried = CallOptions { retries: 1, ..options() };
-    scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, retried);
+    scheduler.begin(1, new_call(caller(1), 1, retried));
     scheduler.join(1, 1, 1, None, None, &mut effects);
     scheduler.submit(Run::new(1, 0, 1, arguments(1)), &mut effects);
     assert_eq!(scheduler.drain_some(1, &mut effects), [1]);
@@ -239,7 +216,7 @@ fn a_task_that_fails_in_a_worker_that_takes_no_more_runs_again_in_an_idle_one() 
 fn a_pool_that_shrinks_gives_up_whole_hosts() {
     let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
-    scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options());
+    scheduler.begin(1, new_call(caller(1), 1, options()));
     // Workers 1 to 4 are in host 0, 5 to 7 in host 1, 8 and 9 in host 2.
     let host = |worker: &u64| Some(if *worker < 5 { 0 } else { worker / 8 + 1 });
     (1..=9).for_each(|id| scheduler.join(id, id, 1, None, host(&id), &mut effects));
@@ -263,12 +240,7 @@ fn a_pool_that_shrinks_gives_up_whole_hosts() {
 #[test]
 fn all_tasks_of_a_worker_that_time_out_together_fail() {
     let mut scheduler = Scheduler::new();
-    scheduler.begin(
-        1,
-        caller(1),
-        EntryRef { offset: 1, name: 0 },
-        CallOptions { timeout: Some(LIMIT), ..options() },
-    );
+    scheduler.begin(1, new_call(caller(1), 1, CallOptions { timeout: Some(LIMIT), ..options() }));
     scheduler.join(1, 1, 2, None, None, &mut Effects::default());
     let mut effects = Effects::default();
     scheduler.submit(Run::new(1, 0, 2, arguments(2)), &mut effects);
@@ -282,7 +254,7 @@ fn all_tasks_of_a_worker_that_time_out_together_fail() {
 fn each_thread_gets_one_long_task() {
     let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
-    scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options());
+    scheduler.begin(1, new_call(caller(1), 1, options()));
     scheduler.join(1, 1, 2, None, None, &mut effects);
     scheduler.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
     let count = |effects: &Effects<_, _>| {
@@ -299,12 +271,7 @@ fn each_thread_gets_one_long_task() {
 fn suspects_run_alone() {
     let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
-    scheduler.begin(
-        1,
-        caller(1),
-        EntryRef { offset: 1, name: 0 },
-        CallOptions { chunk: 10, ..options() },
-    );
+    scheduler.begin(1, new_call(caller(1), 1, CallOptions { chunk: 10, ..options() }));
     scheduler.join(1, 1, 1, None, None, &mut effects);
     scheduler.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
     let mut effects = Effects::default();
@@ -327,7 +294,7 @@ fn calls_share_a_worker_by_the_time_of_their_tasks() {
     let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
     for call in [1, 2] {
-        scheduler.begin(call, caller(call), EntryRef { offset: call, name: 0 }, options());
+        scheduler.begin(call, new_call(caller(call), call, options()));
         scheduler.submit(Run::new(call, 0, 1000, arguments(1000)), &mut effects);
     }
     scheduler.join(1, 1, 1, None, None, &mut effects);
@@ -351,7 +318,7 @@ fn calls_share_a_worker_by_the_time_of_their_tasks() {
 fn a_worker_that_returned_all_its_tasks_gets_tasks_again() {
     let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
-    scheduler.begin(1, caller(1), EntryRef { offset: 1, name: 0 }, options());
+    scheduler.begin(1, new_call(caller(1), 1, options()));
     scheduler.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
     scheduler.join(7, 7, 1, None, None, &mut effects);
     scheduler.complete(7, Results { busy: 1_500_000, ..results(1, 0, 1, false) }, &mut effects);
@@ -372,7 +339,7 @@ fn full_buffer() -> (Scheduler<WorkerId, TestCaller>, TestCaller, Effects<Worker
         buffer: Rc::new(Buffer::new(8 * OUTCOME, Release::Taken)),
         ..caller(1)
     };
-    scheduler.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, options());
+    scheduler.begin(1, new_call(caller.clone(), 1, options()));
     scheduler.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
     scheduler.join(1, 1, 1, None, None, &mut effects);
     let mut effects = Effects::default();
@@ -389,26 +356,31 @@ pub(super) fn assigned(effects: &Effects<WorkerId, TestCaller>) -> Vec<u64> {
 fn no_task_is_handed_out_without_room_for_its_outcome() {
     let (mut scheduler, caller, effects) = full_buffer();
     assert_eq!(assigned(&effects), [1, 2, 3], "one of four outcomes has arrived");
+    assert_eq!(effects.throttled.len(), 1);
+    assert!(!caller.buffer.throttle(effects.throttled[0].1), "nothing has been taken");
     let mut effects = Effects::default();
     scheduler.complete(1, results(1, 1, 3, false), &mut effects);
     assert!(assigned(&effects).is_empty());
+    assert!(effects.throttled.is_empty(), "the caller was asked before");
     assert!(caller.buffer.free_outcomes(2, 2 * OUTCOME, 2), "the call is throttled");
     let mut effects = Effects::default();
-    scheduler.resume(1, &mut effects);
+    scheduler.report(1, caller.buffer.report(), &mut effects);
     assert_eq!(assigned(&effects), [4, 5]);
+    assert_eq!(effects.throttled.len(), 1);
 }
 
 #[test]
 fn the_task_that_the_caller_waits_for_ignores_a_full_buffer() {
     let (mut scheduler, caller, _) = full_buffer();
-    assert!(caller.buffer.free_outcomes(1, OUTCOME, 1));
+    assert!(!caller.buffer.free_outcomes(1, OUTCOME, 1) && caller.buffer.throttle(0));
     let mut effects = Effects::default();
-    scheduler.resume(1, &mut effects);
+    scheduler.report(1, caller.buffer.report(), &mut effects);
     // The outcomes after task 1 fill the buffer, and the worker of task 1 dies.
     let mut effects = Effects::default();
     scheduler.complete(1, results(1, 2, 2, false), &mut effects);
-    caller.buffer.store_outcomes(0, 10 * OUTCOME);
+    caller.buffer.add_outcomes(0, 10 * OUTCOME);
     let mut effects = Effects::default();
+    scheduler.report(1, caller.buffer.report(), &mut effects);
     scheduler.lost(1, &Exit::new(ExitReason::Shutdown, Vec::new()), &mut effects);
     scheduler.join(2, 2, 1, None, None, &mut effects);
     assert_eq!(assigned(&effects), [1]);
@@ -423,7 +395,7 @@ fn tasks_return_when_outcomes_are_larger_than_expected() {
         buffer: Rc::new(Buffer::new(1000, Release::Taken)),
         ..caller(1)
     };
-    scheduler.begin(1, caller.clone(), EntryRef { offset: 1, name: 0 }, options());
+    scheduler.begin(1, new_call(caller.clone(), 1, options()));
     scheduler.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
     scheduler.join(1, 1, 1, None, None, &mut effects);
     scheduler.complete(1, Results { busy: 1, ..results(1, 0, 1, false) }, &mut Effects::default());
@@ -443,4 +415,25 @@ fn tasks_return_when_outcomes_are_larger_than_expected() {
     scheduler.complete(1, large, &mut effects);
     assert_eq!(effects.recalls, [(1, 1)]);
     assert!(assigned(&effects).is_empty());
+}
+
+#[test]
+fn a_call_lasts_until_its_last_task_has_come() {
+    let mut scheduler = Scheduler::new();
+    let mut effects = Effects::default();
+    scheduler.begin(1, new_call(caller(1), 1, options()));
+    scheduler.join(1, 1, 1, None, None, &mut effects);
+    assert_eq!(effects.wanted.len(), 1, "the caller may have tasks");
+    // The feeder finds no more tasks, while another thread submits those that it had prepared.
+    scheduler.finish_feeding(1, Some(1));
+    assert!(!scheduler.is_empty());
+    let mut effects = Effects::default();
+    scheduler.submit(Run::new(1, 0, 1, arguments(1)), &mut effects);
+    assert_eq!(assigned(&effects), [0]);
+    let mut effects = Effects::default();
+    scheduler.complete(1, results(1, 0, 1, false), &mut effects);
+    assert!(scheduler.is_empty() && effects.wanted.is_empty());
+    scheduler.begin(2, new_call(caller(2), 1, options()));
+    scheduler.finish_feeding(2, None);
+    assert!(scheduler.is_empty(), "a call that has stopped waits for no task");
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Caller, Scheduler};
+use super::Scheduler;
 
-impl<W: Clone, C: Caller> Scheduler<W, C> {
+impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Begins no more tasks that by the usual time of their function take longer than this. Nothing
     /// begins when no time is left.
     pub(crate) fn set_time_left(&mut self, left: Duration) {
@@ -14,7 +14,6 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     /// Removes the calls that would never end: none of their tasks is pending, and those that are
     /// left do not fit any more. Returns their callers, and the usual time of their tasks.
     pub(crate) fn expire(&mut self) -> Vec<(C, Duration)> {
-        self.fetch();
         let is_over = |call: &super::Call<C>| {
             call.has_tasks() && call.pending() == 0 && self.usual_nanos(call) >= self.nanos_left
         };
@@ -35,10 +34,9 @@ impl<W: Clone, C: Caller> Scheduler<W, C> {
     /// Returns the usual time of a task of the fastest function of the durable calls that have tasks
     /// to hand out, as far as it is known: those of the others are held back by then.
     pub(crate) fn usual_time_of_durable(&self) -> Option<Duration> {
-        let goes_on = |id, call: &super::Call<C>| call.has_tasks() || self.feeding.contains(id);
-        let durable =
-            self.calls.iter().filter(|(id, call)| call.caller.is_durable() && goes_on(id, call));
-        let nanos = durable.map(|(_, call)| self.usual_nanos(call)).reduce(f64::min)?;
+        let goes_on = |call: &&super::Call<C>| call.has_tasks() || call.total.is_none();
+        let durable = self.calls.values().filter(|call| call.durable).filter(goes_on);
+        let nanos = durable.map(|call| self.usual_nanos(call)).reduce(f64::min)?;
         Some(Duration::from_nanos(nanos as u64))
     }
 
@@ -62,8 +60,8 @@ pub(super) fn fitting<W>(worker: &super::Worker<W>, nanos: f64, nanos_left: f64)
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{arguments, assigned, caller, options, results};
-    use super::super::{Effects, EntryRef, Results, Run};
+    use super::super::tests::{arguments, assigned, caller, new_call, options, results};
+    use super::super::{Effects, Results, Run};
     use super::*;
     use crate::pool::run::CallId;
 
@@ -79,9 +77,9 @@ mod tests {
     fn begin(scheduler: &mut TestScheduler, id: CallId, count: u64, chunk: u32) -> Vec<u64> {
         let mut effects = Effects::default();
         let options = super::super::CallOptions { chunk, ..options() };
-        scheduler.begin(id, caller(id), EntryRef { offset: id, name: 0 }, options);
+        scheduler.begin(id, new_call(caller(id), id, options));
         scheduler.submit(Run::new(id, 0, count, arguments(count)), &mut effects);
-        scheduler.finish_feeding(id);
+        scheduler.finish_feeding(id, Some(count));
         assigned(&effects)
     }
 
@@ -128,7 +126,7 @@ mod tests {
         scheduler.set_time_left(Duration::from_millis(3500));
         let mut effects = Effects::default();
         let options = super::super::CallOptions { chunk: 10, ..options() };
-        scheduler.begin(3, caller(3), EntryRef { offset: 1, name: 0 }, options);
+        scheduler.begin(3, new_call(caller(3), 1, options));
         scheduler.submit(Run::new(3, 0, 20, arguments(20)), &mut effects);
         assert_eq!(assigned(&effects), [0, 1, 2]);
     }
@@ -176,9 +174,9 @@ mod tests {
         assert_eq!(scheduler.usual_time_of_durable(), None, "odd calls are not durable");
         complete(&mut scheduler, 1, 0, 7 * SECOND);
         let mut effects = Effects::default();
-        scheduler.begin(2, caller(2), EntryRef { offset: 1, name: 0 }, options());
+        scheduler.begin(2, new_call(caller(2), 1, options()));
         scheduler.submit(Run::new(2, 0, 9, arguments(9)), &mut effects);
-        scheduler.finish_feeding(2);
+        scheduler.finish_feeding(2, Some(9));
         assert_eq!(scheduler.usual_time_of_durable(), Some(seconds(7)));
         begin(&mut scheduler, 4, 9, 1);
         assert_eq!(scheduler.usual_time_of_durable(), Some(Duration::ZERO), "it is not known");

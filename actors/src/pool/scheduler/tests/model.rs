@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use fiber_core::entry::EntryRef;
 use fiber_core::{Exit, ExitReason};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,9 +20,30 @@ enum Step {
         retries: u32,
         order: Order,
     },
+    /// The feeder adds tasks to the open block.
+    Prepare {
+        call: usize,
+        tasks: u64,
+    },
+    /// The feeder adds tasks to the open block and submits it.
     Submit {
         call: usize,
         tasks: u64,
+    },
+    FinishFeeding {
+        call: usize,
+    },
+    /// A caller performs an effect. Its answer is then on its way.
+    Perform {
+        question: usize,
+    },
+    /// An answer reaches the scheduler.
+    Answer {
+        answer: usize,
+    },
+    /// Values take more or less memory.
+    Memory {
+        room: u64,
     },
     Join {
         threads: u64,
@@ -76,7 +96,13 @@ fn step() -> impl Strategy<Value = Step> {
                 Step::Begin { chunk, deaths, timeouts, retries, order }
             }
         ),
-        4 => (any::<usize>(), 1u64..30).prop_map(|(call, tasks)| Step::Submit { call, tasks }),
+        3 => (any::<usize>(), 1u64..30).prop_map(|(call, tasks)| Step::Submit { call, tasks }),
+        2 => (any::<usize>(), 1u64..9).prop_map(|(call, tasks)| Step::Prepare { call, tasks }),
+        1 => any::<usize>().prop_map(|call| Step::FinishFeeding { call }),
+        6 => any::<usize>().prop_map(|question| Step::Perform { question }),
+        6 => any::<usize>().prop_map(|answer| Step::Answer { answer }),
+        1 => prop_oneof![Just(0), Just(u64::MAX), 0..20 * OUTCOME]
+            .prop_map(|room| Step::Memory { room }),
         2 => (1u64..4, proptest::option::of(1u64..20))
             .prop_map(|(threads, quota)| Step::Join { threads, quota }),
         8 => (any::<usize>(), any::<usize>(), 1usize..8, proptest::bool::weighted(0.2))
@@ -110,7 +136,10 @@ struct Model {
     callers: BTreeMap<CallId, TestCaller>,
     /// Outcomes that have arrived and have not been taken: start and end of their tasks, and bytes.
     untaken: BTreeMap<CallId, Vec<(u64, u64, u64)>>,
-    submitted: BTreeMap<CallId, u64>,
+    /// How many tasks were prepared, submitted or not.
+    prepared: BTreeMap<CallId, u64>,
+    /// Where the open block of each call begins that may submit tasks.
+    open: BTreeMap<CallId, u64>,
     /// The pending tasks of each worker, in the order in which it received them.
     workers: BTreeMap<WorkerId, Vec<Task>>,
     threads: BTreeMap<WorkerId, u64>,
@@ -125,10 +154,26 @@ struct Model {
     next_call: CallId,
 }
 
+/// An effect that a caller answers, and has not performed.
+#[derive(Clone, Copy, Debug)]
+enum Question {
+    Wanted(CallId),
+    Throttled(CallId, u64),
+}
+
+/// An event on its way from a caller.
+#[derive(Debug)]
+enum Answer {
+    Tasks(Run),
+    Report(CallId, Report),
+}
+
 /// A scheduler and the model of its state.
 struct Simulation {
     scheduler: Scheduler<WorkerId, TestCaller>,
     model: Model,
+    questions: Vec<Question>,
+    answers: Vec<Answer>,
 }
 
 impl Simulation {
@@ -136,6 +181,8 @@ impl Simulation {
         Simulation {
             scheduler: Scheduler::new(),
             model: Model { next_call: 1, ..Model::default() },
+            questions: Vec::new(),
+            answers: Vec::new(),
         }
     }
 
@@ -161,18 +208,56 @@ impl Simulation {
                     if order == Order::Together { Release::Completed } else { Release::Taken };
                 let caller =
                     TestCaller { id, order, buffer: Rc::new(Buffer::new(4 * OUTCOME, release)) };
-                self.scheduler.begin(id, caller.clone(), EntryRef { offset: id, name: 0 }, options);
+                self.scheduler.begin(id, new_call(caller.clone(), id, options));
                 self.model.calls.insert(id, options);
                 self.model.callers.insert(id, caller);
-                self.model.submitted.insert(id, 0);
+                self.model.prepared.insert(id, 0);
+                self.model.open.insert(id, 0);
+            }
+            Step::Prepare { call, tasks } => {
+                let Some(call) = Simulation::select(&self.model.open, call) else { return };
+                *self.model.prepared.entry(call).or_default() += tasks;
             }
             Step::Submit { call, tasks } => {
-                let Some(call) = Simulation::select(&self.model.calls, call) else { return };
-                let first = self.model.submitted[&call];
-                self.model.submitted.insert(call, first + tasks);
-                self.scheduler
-                    .submit(Run::new(call, first, first + tasks, arguments(tasks)), &mut effects);
+                let Some(call) = Simulation::select(&self.model.open, call) else { return };
+                *self.model.prepared.entry(call).or_default() += tasks;
+                if let Some(run) = self.take_open(call) {
+                    self.scheduler.submit(run, &mut effects);
+                }
             }
+            Step::FinishFeeding { call } => {
+                let Some(call) = Simulation::select(&self.model.open, call) else { return };
+                if let Some(run) = self.take_open(call) {
+                    self.scheduler.submit(run, &mut effects);
+                }
+                self.model.open.remove(&call);
+                self.scheduler.finish_feeding(call, Some(self.model.prepared[&call]));
+            }
+            Step::Perform { question } => {
+                let Some(place) = question.checked_rem(self.questions.len()) else { return };
+                match self.questions.remove(place) {
+                    Question::Wanted(call) => {
+                        let run = self.take_open(call);
+                        self.answers.extend(run.map(Answer::Tasks));
+                    }
+                    Question::Throttled(call, known) => {
+                        let buffer = &self.model.callers[&call].buffer;
+                        if buffer.throttle(known) {
+                            self.answers.push(Answer::Report(call, buffer.report()));
+                        }
+                    }
+                }
+            }
+            Step::Answer { answer } => {
+                let Some(place) = answer.checked_rem(self.answers.len()) else { return };
+                match self.answers.remove(place) {
+                    Answer::Tasks(run) => self.scheduler.submit(run, &mut effects),
+                    Answer::Report(call, report) => {
+                        self.scheduler.report(call, report, &mut effects)
+                    }
+                }
+            }
+            Step::Memory { room } => self.scheduler.set_memory(room),
             Step::Join { threads, quota } => {
                 let id = self.model.next_worker;
                 self.model.next_worker += 1;
@@ -287,12 +372,13 @@ impl Simulation {
             Step::Take { call, tasks } => {
                 let Some(call) = Simulation::select(&self.model.calls, call) else { return };
                 for _ in 0..tasks {
-                    self.take_outcome(call, &mut effects);
+                    self.take_outcome(call);
                 }
             }
             Step::Cancel { call } => {
                 let Some(call) = Simulation::select(&self.model.calls, call) else { return };
                 self.model.calls.remove(&call);
+                self.model.open.remove(&call);
                 let concerned = self.scheduler.cancel(call);
                 let holders = self
                     .model
@@ -316,22 +402,34 @@ impl Simulation {
         self.apply(effects);
     }
 
+    /// Takes the open block of a call.
+    fn take_open(&mut self, call: CallId) -> Option<Run> {
+        let (first, end) = (self.model.open.get_mut(&call)?, self.model.prepared[&call]);
+        let first = std::mem::replace(first, end);
+        (first < end).then(|| Run::new(call, first, end, arguments(end - first)))
+    }
+
     /// Takes one outcome of a call, if the caller can take one. Returns whether it did.
-    fn take_outcome(&mut self, call: CallId, effects: &mut Effects<WorkerId, TestCaller>) -> bool {
+    fn take_outcome(&mut self, call: CallId) -> bool {
         let (caller, untaken) =
             (&self.model.callers[&call], self.model.untaken.entry(call).or_default());
         let in_turn = |(start, ..): &(u64, u64, u64)| {
-            caller.order != Order::Tasks || *start == caller.buffer.next()
+            caller.order != Order::Tasks || *start == caller.buffer.report().next
         };
         let Some(place) = untaken.iter().position(in_turn) else { return false };
         let (start, end, bytes) = untaken.remove(place);
         if caller.buffer.free_outcomes(end - start, bytes, end) {
-            self.scheduler.resume(call, effects);
+            self.answers.push(Answer::Report(call, caller.buffer.report()));
         }
         true
     }
 
     fn apply(&mut self, effects: Effects<WorkerId, TestCaller>) {
+        let wanted = effects.wanted.iter().map(|caller| Question::Wanted(caller.id));
+        self.questions.extend(wanted);
+        let throttled = effects.throttled.iter();
+        let throttled = throttled.map(|(caller, known)| Question::Throttled(caller.id, *known));
+        self.questions.extend(throttled);
         for (TestCaller { id: caller, .. }, completion) in effects.completions {
             let (start, end, bytes) = match &completion {
                 Completion::Outcomes(run) => (run.start, run.end, run.size() as u64),
@@ -395,28 +493,40 @@ impl Simulation {
         }
     }
 
-    /// Returns a task that was submitted, not cancelled, and has not completed.
+    /// Returns a task that was prepared, not cancelled, and has not completed.
     fn incomplete(&self) -> Option<Task> {
         let all =
-            self.model.submitted.iter().filter(|(call, _)| self.model.calls.contains_key(call));
+            self.model.prepared.iter().filter(|(call, _)| self.model.calls.contains_key(call));
         let mut all = all.flat_map(|(call, count)| (0..*count).map(|index| (*call, index)));
         all.find(|task| !self.model.completed.contains(task))
+    }
+
+    /// Performs all effects and delivers all answers.
+    fn settle(&mut self) {
+        while !self.questions.is_empty() || !self.answers.is_empty() {
+            self.take(Step::Perform { question: 0 });
+            self.take(Step::Answer { answer: 0 });
+        }
     }
 
     /// Completes all pending tasks and takes all outcomes, until nothing is left.
     fn work(&mut self) {
         loop {
+            self.settle();
             if let Some(busy) = self.model.workers.values().position(|pending| !pending.is_empty())
             {
                 self.take(Step::Complete { worker: busy, first: 0, tasks: 1000, failed: false });
                 continue;
             }
-            let mut effects = Effects::default();
             let calls: Vec<_> = self.model.calls.keys().copied().collect();
-            let taken =
-                calls.into_iter().filter(|call| self.take_outcome(*call, &mut effects)).count();
+            let taken = calls.into_iter().filter(|call| self.take_outcome(*call)).count();
+            // The feeders' timers ask while workers are idle.
+            let mut effects = Effects::default();
+            self.scheduler.want(&mut effects);
             self.apply(effects);
-            if taken == 0 {
+            self.settle();
+            let busy = self.model.workers.values().any(|pending| !pending.is_empty());
+            if taken == 0 && !busy {
                 return;
             }
         }
@@ -429,6 +539,9 @@ impl Simulation {
         if !self.model.unlimited.is_empty() {
             assert_eq!(self.incomplete(), None, "a task is left, although a worker is idle");
         }
+        while !self.model.open.is_empty() {
+            self.take(Step::FinishFeeding { call: 0 });
+        }
         for worker in self.model.workers.keys().copied().collect::<Vec<_>>() {
             let position =
                 self.model.workers.keys().position(|id| *id == worker).expect("it is still there");
@@ -437,7 +550,7 @@ impl Simulation {
         self.take(Step::Join { threads: 2, quota: None });
         self.work();
         assert_eq!(self.incomplete(), None, "a task was lost");
-        assert_eq!(self.scheduler.open(), 0);
+        assert!(self.scheduler.is_empty());
         assert_eq!(self.scheduler.idle(), 1);
     }
 }
