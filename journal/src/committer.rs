@@ -2,18 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fiber_core::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 
 use crate::recorder::{Entry, Recorder};
+use crate::sync_schedule::SyncSchedule;
 use crate::writer::Writer;
-
-/// The time from the beginning of one sync to that of the next. Entries collect meanwhile.
-const SYNC_PAUSE: Duration = Duration::from_millis(5);
-/// How long outcomes that were delivered before they are on disk may stay so.
-const UNSYNCED: Duration = Duration::from_secs(1);
 
 /// The entries that wait for the thread.
 #[derive(Default)]
@@ -63,6 +59,12 @@ impl Queue {
         self.is_synced.store(true, Ordering::Relaxed);
     }
 
+    fn note_requirement(&self, schedule: &mut SyncSchedule) {
+        if self.is_synced.load(Ordering::Relaxed) {
+            schedule.require();
+        }
+    }
+
     /// Waits for entries. Returns `None` when the store is closed, and none if the time is up.
     fn next(&self, pause_until: Option<Instant>, until: Option<Instant>) -> Option<Entries> {
         let mut state = self.state.lock();
@@ -88,24 +90,21 @@ type Entries = Vec<Box<dyn Entry>>;
 /// Records entries until the store is closed.
 pub(crate) fn run(queue: &Arc<Queue>, mut writer: Writer) {
     let mut broken: Option<Error> = None;
-    let mut last_sync = Instant::now().checked_sub(SYNC_PAUSE);
+    let mut schedule = SyncSchedule::new();
+    schedule.note_dirty(writer.is_dirty(), Instant::now());
     loop {
-        let is_synced = queue.is_synced.load(Ordering::Relaxed);
-        let pause_until = last_sync.filter(|_| is_synced).map(|at| at + SYNC_PAUSE);
-        let until = (writer.is_dirty() && broken.is_none())
-            .then(|| last_sync.unwrap_or_else(Instant::now) + UNSYNCED);
-        let Some(entries) = queue.next(pause_until, until) else { break };
+        queue.note_requirement(&mut schedule);
+        let due_at = schedule.due_at().filter(|_| broken.is_none());
+        let Some(entries) = queue.next(schedule.pause_until(), due_at) else { break };
         // It may have been required since: the first entries come with it.
-        let is_synced = queue.is_synced.load(Ordering::Relaxed);
+        queue.note_requirement(&mut schedule);
         let count = entries.len() as u64;
         let result = match &broken {
             Some(error) => Err(error.clone()),
             None => {
-                let is_due = is_synced || until.is_some_and(|until| Instant::now() >= until);
-                if is_due {
-                    last_sync = Some(Instant::now());
-                }
-                record(&mut writer, &entries, is_due)
+                let result = record(&mut writer, &entries, schedule.begins(Instant::now()));
+                schedule.note_dirty(writer.is_dirty(), Instant::now());
+                result
             }
         };
         broken = result.as_ref().err().cloned();

@@ -30,6 +30,7 @@ mod segment;
 mod sidecar;
 mod slots;
 mod store;
+mod sync_schedule;
 #[cfg(test)]
 mod tests;
 mod writer;
