@@ -20,18 +20,20 @@ mod peer;
 mod pending;
 mod port;
 mod recent;
+mod reconnecting;
 mod registry;
 mod route;
 mod routing;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
 
 use dashmap::DashMap;
 use fiber_core::{ExitReason, ProcessId};
 use fiber_transport::{Connection, Link, Peer, Role};
+use parking_lot::Mutex;
 
 pub(crate) use self::alarm::Alarm;
 pub(crate) use self::channel::Channel;
@@ -44,6 +46,7 @@ pub(crate) use self::owned::OwnedActor;
 pub(crate) use self::peer::MeshPeer;
 pub(crate) use self::pending::{Load, Pending};
 pub(crate) use self::port::{PeerId, Port, Request, Requester, push, push_head};
+use self::reconnecting::Reconnecting;
 pub(crate) use self::registry::Registry;
 pub use self::registry::set_transit_time;
 pub(crate) use self::route::Route;
@@ -77,8 +80,7 @@ pub(crate) struct Mesh {
     held_back: HeldBack,
     /// The number of the next request that may be withdrawn.
     tickets: AtomicU64,
-    /// The lost processes that this one connects to again, and when each was lost.
-    reconnecting: DashMap<ProcessId, Instant>,
+    reconnecting: Mutex<Reconnecting>,
 }
 
 impl Mesh {
@@ -94,7 +96,7 @@ impl Mesh {
             after_loss: OnceLock::new(),
             held_back: HeldBack::default(),
             tickets: AtomicU64::new(0),
-            reconnecting: DashMap::new(),
+            reconnecting: Mutex::default(),
         }
     }
 
@@ -138,12 +140,16 @@ impl Mesh {
         })
     }
 
+    /// Returns all routes, in the order of their owners and actors.
     fn routes(&self) -> Vec<Arc<Route>> {
-        self.routes.iter().filter_map(|route| route.upgrade()).collect()
+        let routes = self.routes.iter().filter_map(|entry| Some((*entry.key(), entry.upgrade()?)));
+        routes.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
+    /// Returns all channels, in the order of their processes.
     fn channels(&self) -> Vec<Arc<Channel>> {
-        self.channels.iter().map(|channel| Arc::clone(&channel)).collect()
+        let channels = self.channels.iter().map(|entry| (*entry.key(), Arc::clone(&entry)));
+        channels.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
     /// Returns the channel to a process. Connects to the process if there is no channel.
@@ -196,7 +202,7 @@ impl Mesh {
         let channel =
             Arc::clone(&self.channels.entry(id).or_insert_with(|| Arc::new(Channel::opening(id))));
         channel.open(link);
-        self.reconnecting.remove(&id);
+        self.reconnecting.lock().end(id);
         MeshPeer::new(self, channel, Arc::clone(link))
     }
 

@@ -111,7 +111,7 @@ impl Deadlines {
 
     async fn run(&'static self) {
         loop {
-            let next = self.expire();
+            let next = self.expire(Instant::now());
             let wait = async {
                 match next {
                     Some(time) => tokio::time::sleep_until(time.into()).await,
@@ -126,11 +126,11 @@ impl Deadlines {
     }
 
     /// Completes the calls whose deadline has passed. Returns the next deadline.
-    fn expire(&self) -> Option<Instant> {
+    fn expire(&self, now: Instant) -> Option<Instant> {
         loop {
             let mut queue = self.queue.lock();
             let first = queue.times.first_entry()?;
-            if first.key().0 > Instant::now() {
+            if first.key().0 > now {
                 return Some(first.key().0);
             }
             let (limit, timed) = first.remove();

@@ -56,8 +56,8 @@ impl Inbox {
         }
     }
 
-    /// Adds a message, or fails it if the inbox is full or closed.
-    pub(crate) fn push(&self, message: IncomingMessage) {
+    /// Adds a message that arrives at the time `now`, or fails it if the inbox is full or closed.
+    pub(crate) fn push(&self, message: IncomingMessage, now: Instant) {
         let refusal = {
             let mut state = self.state.lock();
             match &state.closed {
@@ -66,9 +66,7 @@ impl Inbox {
                     CallFailure::Full { capacity: self.capacity }
                 }
                 None => {
-                    if state.since.is_none() {
-                        state.since = Some(Instant::now());
-                    }
+                    state.since.get_or_insert(now);
                     state.waiting.push_back(message);
                     if let Some(reader) = state.reader.take() {
                         drop(state);
@@ -96,10 +94,9 @@ impl Inbox {
         }
     }
 
-    /// Notes that the actor has handled `handled` messages, the last of which made its handler
-    /// panic if `failed`.
-    pub(crate) fn note_turn(&self, handled: u64, failed: bool) {
-        let now = Instant::now();
+    /// Notes that the actor has handled `handled` messages until `now`, the last of which made its
+    /// handler panic if `failed`.
+    pub(crate) fn note_turn(&self, handled: u64, failed: bool, now: Instant) {
         let mut state = self.state.lock();
         let more = (!state.waiting.is_empty()).then_some(now);
         if let Some(since) = std::mem::replace(&mut state.since, more) {

@@ -5,6 +5,7 @@
 //! never decodes the user's values, and runs no code of the user.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -32,7 +33,7 @@ pub(crate) trait Port: Send + Sync {
 }
 
 /// A process at the other end of a link, for as long as the link lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PeerId(u64);
 
 impl PeerId {
@@ -180,10 +181,12 @@ impl Ports {
     /// Handles the loss of a peer. Returns the ports that it held, which stay until
     /// [`forget_lost`](Ports::forget_lost).
     pub(crate) fn lost(&self, peer: PeerId) -> Vec<PortId> {
-        let ports: Vec<_> = self.open.iter().filter_map(|port| port.upgrade()).collect();
-        ports.into_iter().for_each(|port| port.lost(peer));
+        let open = self.open.iter().filter_map(|entry| Some((*entry.key(), entry.upgrade()?)));
+        let open: BTreeMap<_, _> = open.collect();
+        open.into_values().for_each(|port| port.lost(peer));
         let held = self.held.iter().filter(|held| held.holders.is_attached(peer));
-        let held: Vec<_> = held.map(|held| *held.key()).collect();
+        let mut held: Vec<_> = held.map(|held| *held.key()).collect();
+        held.sort_unstable();
         held.iter().for_each(|port| self.hold(*port, |holders| holders.lose(peer)));
         held
     }

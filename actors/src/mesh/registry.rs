@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use fiber_core::{ExitReason, Failure, FailureKind, Result, codec};
@@ -160,7 +160,9 @@ impl Registry {
             Some(Frame::Call { call, actor, method, message }) => {
                 let responder = Responder::new(from, call);
                 match self.inboxes.get(&actor) {
-                    Some(inbox) => inbox.push(IncomingMessage { method, message, responder }),
+                    Some(inbox) => {
+                        inbox.push(IncomingMessage { method, message, responder }, Instant::now());
+                    }
                     None => responder.fail(&CallFailure::Stopped(wire::unknown())),
                 }
             }

@@ -1,9 +1,9 @@
 //! Calls to managed actors, which restart in other processes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use fiber_core::{Error, ExitReason, ProcessId, codec};
+use fiber_core::{Error, ExitReason, ProcessId, codec, random_fraction};
 use serde::de::DeserializeOwned;
 
 use super::Mesh;
@@ -13,9 +13,6 @@ use super::pending::Pending;
 use super::registry::transit_time;
 use super::route::{Lookup, LostCalls, Route};
 use super::wire::{ActorLocation, IncarnationEnd, Payload, ProcessRef, Query};
-
-/// The pause between attempts to connect to a process again.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(250);
 
 impl Mesh {
     /// Sends a call to an owned actor, when the actor is found.
@@ -69,14 +66,16 @@ impl Mesh {
         for (route, calls) in routed {
             self.reroute(&route, channel, calls, reason);
         }
-        let process = channel.to();
+        let (process, now) = (channel.to(), Instant::now());
         if was_connected {
-            self.reconnect(process, Instant::now());
-        } else if let Some((_, lost_at)) = self.reconnecting.remove(&process)
-            && lost_at.elapsed() < transit_time()
-        {
+            return self.reconnect(process, now);
+        }
+        let mut reconnecting = self.reconnecting.lock();
+        let next = reconnecting.failed(process, transit_time(), now, &mut random_fraction);
+        drop(reconnecting);
+        if let Some((lost_at, pause)) = next {
             self.endpoint.spawn(move || async move {
-                tokio::time::sleep(RECONNECT_PAUSE).await;
+                tokio::time::sleep(pause).await;
                 self.reconnect(process, lost_at);
             });
         }
@@ -86,9 +85,9 @@ impl Mesh {
     fn reconnect(&'static self, process: ProcessId, lost_at: Instant) {
         let Some(after_loss) = self.after_loss.get() else { return };
         // Noted first, because the attempt may fail at once.
-        self.reconnecting.insert(process, lost_at);
+        self.reconnecting.lock().begin(process, lost_at);
         if !after_loss(process) {
-            self.reconnecting.remove(&process);
+            self.reconnecting.lock().end(process);
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) type CallId = u64;
 pub(crate) const NO_ANSWER: CallId = 0;
 
 /// The number of an actor in its process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct ActorId(pub(crate) u64);
 
 impl ActorId {
@@ -53,7 +53,7 @@ impl ActorId {
 }
 
 /// The number of a port in its process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct PortId(pub(crate) u64);
 
 impl PortId {

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
 use actix::{Actor, Addr};
 
@@ -34,7 +35,7 @@ pub(super) fn export<A: Actor>(runtime: &'static Runtime, addr: Addr<A>) -> Acto
                 turn += 1;
             }
             if turn > 0 {
-                inbox.note_turn(turn, false);
+                inbox.note_turn(turn, false, Instant::now());
             }
             dispatch.poll_answers(task);
             Poll::Pending

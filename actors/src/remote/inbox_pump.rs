@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
+use std::time::Instant;
 
 use actix::fut::ActorFuture;
 use actix::{Actor, ActorContext, ActorState, Context};
@@ -213,7 +214,7 @@ where
         while context.state() == ActorState::Running {
             let Poll::Ready(Some(message)) = this.inbox.poll_next(task) else { break };
             if let Err(panic) = this.dispatch.handle(actor, context, message) {
-                this.inbox.note_turn(turn + 1, true);
+                this.inbox.note_turn(turn + 1, true, Instant::now());
                 // The actor may be in an invalid state. Its supervisor catches the panic.
                 resume_unwind(Box::new(panic));
             }
@@ -226,7 +227,7 @@ where
         }
         this.dispatch.poll_answers(task);
         if turn > 0 {
-            this.inbox.note_turn(turn, false);
+            this.inbox.note_turn(turn, false, Instant::now());
             flush_output();
             this.busy_poll.restart();
         }
