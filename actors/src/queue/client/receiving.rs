@@ -53,9 +53,9 @@ impl Receiving {
     }
 
     /// Adapts the number of elements to prefetch to the speed at which this process uses them.
-    fn adapt(&mut self) {
+    fn adapt(&mut self, now: Instant) {
         let Some((since, count)) = self.in_use.take() else { return };
-        let seconds = since.elapsed().as_secs_f64().max(1e-9);
+        let seconds = now.saturating_duration_since(since).as_secs_f64().max(1e-9);
         let wanted = count as f64 * PREFETCH_TIME.as_secs_f64() / seconds;
         self.prefetch = (wanted as usize).min(2 * self.prefetch + 1).min(MAX_PREFETCH);
     }
@@ -92,7 +92,7 @@ impl Client {
             if !receiving.requested_more && receiving.elements.len() * 2 < receiving.prefetch {
                 // More elements come while this process uses the rest.
                 receiving.requested_more = true;
-                receiving.adapt();
+                receiving.adapt(Instant::now());
                 self.want(receiving);
             } else if !element.blobs.is_empty() {
                 self.report_used(receiving);
@@ -103,7 +103,7 @@ impl Client {
         let receiving = &mut state.receiving;
         let (sender, promise) = oneshot::channel();
         receiving.waiting.push_back(sender);
-        receiving.adapt();
+        receiving.adapt(Instant::now());
         self.want(receiving);
         Ok(NextElement::Later(promise))
     }

@@ -1,6 +1,6 @@
 //! The processes that get elements from a queue or put elements in.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +18,8 @@ const PREFETCH_BYTES: usize = 1 << 20;
 /// All clients of a queue.
 #[derive(Default)]
 pub(super) struct Clients {
-    clients: HashMap<PeerId, ClientEntry>,
+    /// In the order in which they attached, in which they are asked to return elements.
+    clients: BTreeMap<PeerId, ClientEntry>,
     prefetched: usize,
 }
 

@@ -1,6 +1,6 @@
 //! Elements that consumers have to acknowledge.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::mesh::PeerId;
 use crate::queue::blocks::Block;
@@ -8,7 +8,8 @@ use crate::queue::blocks::Block;
 /// Delivered elements without an acknowledgement.
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
-    taken: HashMap<u64, (PeerId, Block)>,
+    /// By the number of the delivery, so that elements come back in the order of their deliveries.
+    taken: BTreeMap<u64, (PeerId, Block)>,
     last: u64,
 }
 
@@ -32,9 +33,11 @@ impl Deliveries {
 
     /// Removes the deliveries of a process that is gone. Returns their elements.
     pub(super) fn peer_lost(&mut self, peer: PeerId) -> impl Iterator<Item = Block> {
-        self.taken
-            .extract_if(move |_, (consumer, _)| *consumer == peer)
-            .map(|(_, (_, block))| block)
+        let is_lost = |(_, (consumer, _)): &(u64, (PeerId, Block))| *consumer == peer;
+        let (lost, kept): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.taken).into_iter().partition(is_lost);
+        self.taken = kept;
+        lost.into_values().map(|(_, block)| block)
     }
 }
 
@@ -55,5 +58,16 @@ mod tests {
         assert_eq!(deliveries.peer_lost(PeerId::OTHER).count(), 1);
         assert!(deliveries.end(second).is_none(), "it is back");
         assert!(deliveries.end(other).is_some() && deliveries.is_empty());
+    }
+
+    #[test]
+    fn the_elements_of_a_lost_process_come_back_in_the_order_of_their_deliveries() {
+        let mut deliveries = Deliveries::default();
+        let elements: Vec<_> = (0..100_u32).map(|x| EncodedValue::new(&x).unwrap()).collect();
+        for element in &elements {
+            deliveries.begin(PeerId::OTHER, Block::of(element.clone()));
+        }
+        let back = deliveries.peer_lost(PeerId::OTHER).flat_map(Block::into_elements);
+        assert!(back.map(|element| element.bytes).eq(elements.into_iter().map(|one| one.bytes)));
     }
 }
