@@ -15,7 +15,7 @@ use fiber_journal::Journal;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::coordinator::{Coordinator, RestartPolicy, RunState};
+use super::coordinator::{Coordinator, RestartPolicy, Run, RunState};
 use super::function::RingFunction;
 use super::rank::RingMain;
 use super::recorded::{Identity, Progress, RecordedRun};
@@ -278,7 +278,7 @@ impl RingBuilder {
             meta,
             output: self.options.output(config),
             recorded,
-            run: Mutex::new(run),
+            run: Mutex::new(Run::new(size, run)),
             pids: watch::Sender::new(vec![None; size]),
             registration: Registration::default(),
         };

@@ -1,35 +1,36 @@
 //! The coordinator of a run, in the process that runs the ring.
 //!
-//! It collects addresses, checkpoints and results of the ranks, and decides how the run ends. The
-//! ranks are children of one supervisor, which restarts all of them when one dies. One start of all
-//! ranks is an *attempt*. The coordinator allows another attempt only if the function takes
-//! checkpoints, because otherwise there is no state to continue from. Checkpoints and results of a
-//! durable ring count when they are recorded.
+//! It collects addresses, checkpoints and results of the ranks, and decides how the run ends
+//! ([`RunState`]). The ranks are children of one supervisor, which restarts all of them when one
+//! dies. One start of all ranks is an *attempt*. The coordinator allows another attempt only if the
+//! function takes checkpoints, because otherwise there is no state to continue from. Checkpoints
+//! and results of a durable ring count when they are recorded.
 
 mod checkpoints;
-mod diagnosis;
 mod rank_child;
+mod run_state;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fiber_backends::ChildOutput;
 use fiber_core::codec::EncodedValue;
 use fiber_core::stats::{Report, RingStats};
 use fiber_core::transfer::KeepAlive;
 use fiber_core::{
-    Error, Exit, ExitReason, Failure, FailureKind, Meta, ProcessId, RankActivity, Result,
-    RingEndReason, RingProblem, codec,
+    Error, Exit, ExitReason, Failure, FailureKind, Meta, ProcessId, Result, RingEndReason,
+    RingProblem, codec,
 };
-use fiber_transport::Link;
+use fiber_transport::{Link, Message};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use self::rank_child::RankStart;
+pub(super) use self::run_state::RunState;
+use self::run_state::{Cause, Effect};
 use super::rank::RingMain;
 use super::recorded::RecordedRun;
-use super::wire::{CoordinatorMessage, RankAddress, RankMessage};
+use super::wire::{CoordinatorMessage, RankMessage};
 use crate::runtime::{ControlMessage, HostGroup, ProcessCommand, Runtime};
 use crate::stats::{Registration, Source};
 use crate::supervisor::{
@@ -57,73 +58,58 @@ pub(super) struct Coordinator {
     pub(super) meta: Meta,
     pub(super) output: ChildOutput,
     pub(super) recorded: Option<RecordedRun>,
-    pub(super) run: Mutex<RunState>,
+    pub(super) run: Mutex<Run>,
     /// The ids of the running processes, by rank.
     pub(super) pids: watch::Sender<Vec<Option<u32>>>,
     pub(super) registration: Registration,
 }
 
-#[derive(Default)]
-pub(super) struct RunState {
-    /// The current attempt, counted from 1.
-    attempt: u64,
+/// A run with its processes.
+pub(super) struct Run {
+    state: RunState,
     /// The ranks' processes in the current attempt.
-    ranks: Vec<RankProcess>,
-    /// The checkpoints of each rank by their number, from the last one that all ranks have taken.
-    checkpoints: Vec<BTreeMap<u64, EncodedValue>>,
-    /// The highest number of a checkpoint that any rank has taken.
-    last_taken: u64,
-    /// Whether the values of all ranks are being recorded.
-    is_finishing: bool,
+    processes: Vec<RankProcess>,
     /// How the run ended. The first outcome counts.
     outcome: Option<Outcome>,
     supervisor: Option<SupervisorRef>,
-    /// The last death of a rank after which a restart was possible.
-    last_death: Option<(usize, Exit)>,
-    /// The rank that reported a timeout in the current attempt, and the timeout.
-    timed_out: Option<(usize, Duration)>,
 }
 
-/// A rank's process in the current attempt, as far as the coordinator knows it.
+/// The ways to a rank's process.
 #[derive(Default)]
 struct RankProcess {
     link: Option<Arc<dyn Link>>,
     commands: Option<mpsc::UnboundedSender<ProcessCommand>>,
-    address: Option<RankAddress>,
-    value: Option<EncodedValue>,
-    activity: Option<RankActivity>,
 }
 
-impl RunState {
-    pub(super) fn new(size: usize) -> RunState {
-        RunState {
-            ranks: (0..size).map(|_| RankProcess::default()).collect(),
-            checkpoints: vec![BTreeMap::new(); size],
-            ..RunState::default()
+impl Run {
+    pub(super) fn new(size: usize, state: RunState) -> Run {
+        let processes = (0..size).map(|_| RankProcess::default()).collect();
+        Run { state, processes, outcome: None, supervisor: None }
+    }
+
+    /// Sends a message to a rank that has a link. It fails only for a rank that has died, which the
+    /// supervisor handles.
+    fn send(&self, rank: usize, message: Message) {
+        if let Some(link) = &self.processes[rank].link {
+            let _ = link.send(message);
         }
     }
 
-    /// Returns the state of a run that continues from a checkpoint.
-    pub(super) fn restored(number: u64, states: Vec<EncodedValue>) -> RunState {
-        let mut run = RunState::new(states.len());
-        run.checkpoints =
-            states.into_iter().map(|state| BTreeMap::from([(number, state)])).collect();
-        run.last_taken = number;
-        run
+    fn send_to_all(&self, message: impl Fn() -> Message) {
+        (0..self.processes.len()).for_each(|rank| self.send(rank, message()));
     }
 
-    /// Returns the number of the last checkpoint that all ranks have taken.
-    fn last_checkpoint(&self) -> Option<u64> {
-        let last = |taken: &BTreeMap<_, _>| taken.last_key_value().map(|(number, _)| *number);
-        self.checkpoints.iter().map(last).min().flatten()
-    }
-
-    /// Sends a message to all ranks that have a link.
-    fn send_to_all(&self, message: impl Fn() -> fiber_transport::Message) {
-        for link in self.ranks.iter().filter_map(|rank| rank.link.as_ref()) {
-            // It fails only for a rank that has died, which the supervisor handles.
-            let _ = link.send(message());
+    /// Sends the messages among the effects. Returns the other effects.
+    fn send_messages(&self, effects: Vec<Effect>) -> Vec<Effect> {
+        let mut others = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Send(rank, message) => self.send(rank, message.encode()),
+                Effect::SendToAll(message) => self.send_to_all(|| message.clone().encode()),
+                other => others.push(other),
+            }
         }
+        others
     }
 }
 
@@ -141,7 +127,7 @@ impl Source for Coordinator {
     fn report(&self, process: ProcessId, report: &mut Report) {
         let run = self.run.lock();
         let mut stats = RingStats::new(process, self.name.clone(), self.function.to_string());
-        (stats.attempt, stats.checkpoint) = (run.attempt, run.last_checkpoint());
+        (stats.attempt, stats.checkpoint) = (run.state.attempt(), run.state.last_checkpoint());
         stats.ranks = self.pids.borrow().clone();
         report.rings.push(stats);
     }
@@ -189,7 +175,7 @@ impl Coordinator {
             return outcome;
         }
         let ring = self.name.clone();
-        match (reason, run.last_death.take()) {
+        match (reason, run.state.take_last_death()) {
             (ExitReason::IntensityReached { restarts, period, .. }, Some((rank, exit))) => {
                 let reason = RingEndReason::IntensityReached { restarts, period };
                 Err(Error::RankDied { ring, reason, rank, exit: exit.into() })
@@ -208,6 +194,7 @@ impl Coordinator {
             run.send_to_all(|| ControlMessage::Shutdown.message());
         }
         run.outcome = Some(outcome);
+        run.state.end();
         drop(run);
         self.stop_supervisor();
     }
@@ -226,8 +213,59 @@ impl Coordinator {
     /// Kills a rank's process. The supervisor treats it as a death.
     pub(super) fn kill_rank(&self, rank: usize) {
         let run = self.run.lock();
-        if let Some(commands) = run.ranks.get(rank).and_then(|rank| rank.commands.as_ref()) {
+        if let Some(commands) = run.processes.get(rank).and_then(|rank| rank.commands.as_ref()) {
             let _ = commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
+        }
+    }
+
+    /// Changes the state of the run, and performs the effects.
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut RunState, &mut Vec<Effect>) -> T) -> T {
+        let mut effects = Vec::new();
+        let mut run = self.run.lock();
+        let result = change(&mut run.state, &mut effects);
+        // Under the lock, so that messages leave in the order of the events.
+        let others = run.send_messages(effects);
+        let attempt = run.state.attempt();
+        drop(run);
+        others.into_iter().for_each(|effect| self.perform(attempt, effect));
+        result
+    }
+
+    fn perform(self: &Arc<Self>, attempt: u64, effect: Effect) {
+        match effect {
+            Effect::Send(..) | Effect::SendToAll(_) => unreachable!("messages have been sent"),
+            Effect::Wait(pause) => {
+                let coordinator = Arc::clone(self);
+                self.runtime.spawn(move || async move {
+                    tokio::time::sleep(pause).await;
+                    coordinator.change(|run, effects| run.time_passed(Instant::now(), effects));
+                });
+            }
+            Effect::Checkpoint { rank, number, state } => {
+                self.take_checkpoint(rank, attempt, number, state);
+            }
+            Effect::RemoveCheckpoints(outdated) => self.remove_checkpoints(outdated),
+            Effect::Finish { values, checkpoints } => self.finish(values, checkpoints),
+            Effect::Fail(cause) => self.end(Err(self.error(cause))),
+        }
+    }
+
+    fn error(&self, cause: Cause) -> Error {
+        let ring = self.name.clone();
+        match cause {
+            Cause::Problem(problem) => Error::Ring { ring, problem },
+            Cause::Function { rank, failure } => {
+                let failure = codec::decode(&failure)
+                    .unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
+                Error::Task { function: self.function, index: rank as u64, failure }
+            }
+            Cause::NotStarted { rank, reason } => {
+                Error::Start { name: format!("{ring}/rank-{rank}"), reason }
+            }
+            Cause::Died { rank, exit } => {
+                let reason = RingEndReason::NoCheckpoint;
+                Error::RankDied { ring, reason, rank, exit: exit.into() }
+            }
         }
     }
 
@@ -235,113 +273,49 @@ impl Coordinator {
     /// first, and begins a new attempt.
     fn begin_rank(&self, rank: usize, commands: mpsc::UnboundedSender<ProcessCommand>) -> u64 {
         let mut run = self.run.lock();
+        let attempt = run.state.begin(rank);
         if rank == 0 {
-            run.attempt += 1;
-            run.timed_out = None;
-            let last = run.last_checkpoint().unwrap_or(0);
-            for rank in &mut run.ranks {
-                *rank = RankProcess::default();
-            }
-            for taken in &mut run.checkpoints {
-                taken.retain(|number, _| *number == last);
-            }
-            self.pids.send_replace(vec![None; run.ranks.len()]);
+            run.processes.fill_with(RankProcess::default);
+            self.pids.send_replace(vec![None; run.processes.len()]);
         }
-        run.ranks[rank].commands = Some(commands);
-        run.attempt
+        run.processes[rank].commands = Some(commands);
+        attempt
     }
 
     /// Records that a rank's process is connected, and sends it its arguments and its checkpoint.
     fn rank_connected(&self, rank: usize, attempt: u64, pid: u32, link: &Arc<dyn Link>) {
         let mut run = self.run.lock();
-        if run.attempt != attempt {
+        if run.state.attempt() != attempt {
             return;
         }
-        let _ = link.send(CoordinatorMessage::Arguments(self.arguments.clone()).encode());
-        if let Some(last) = run.last_checkpoint() {
-            let state = run.checkpoints[rank][&last].clone();
-            let _ = link.send(CoordinatorMessage::Checkpoint(last, state).encode());
-        }
-        run.ranks[rank].link = Some(Arc::clone(link));
+        run.processes[rank].link = Some(Arc::clone(link));
+        run.send(rank, CoordinatorMessage::Arguments(self.arguments.clone()).encode());
+        let mut effects = Vec::new();
+        run.state.connected(rank, &mut effects);
+        run.send_messages(effects);
         self.pids.send_modify(|pids| pids[rank] = Some(pid));
     }
 
     /// Handles a message of a rank. `None` is a message that cannot be decoded.
     fn receive(self: &Arc<Self>, rank: usize, attempt: u64, message: Option<RankMessage>) {
-        let mut run = self.run.lock();
-        if run.attempt != attempt || run.outcome.is_some() {
-            return;
-        }
-        match message {
-            Some(RankMessage::Joined(address)) => {
-                run.ranks[rank].address = Some(address);
-                let addresses: Option<Vec<RankAddress>> =
-                    run.ranks.iter().map(|rank| rank.address.clone()).collect();
-                if let Some(addresses) = addresses {
-                    run.send_to_all(|| CoordinatorMessage::Start(addresses.clone()).encode());
-                }
-            }
-            Some(RankMessage::Checkpoint(number, state)) => {
-                run.last_taken = run.last_taken.max(number);
-                drop(run);
-                self.take_checkpoint(rank, attempt, number, state);
-            }
-            Some(RankMessage::Value(value)) => {
-                run.ranks[rank].value = Some(value);
-                let values: Option<Vec<EncodedValue>> =
-                    run.ranks.iter().map(|rank| rank.value.clone()).collect();
-                if let Some(values) = values {
-                    drop(run);
-                    self.finish(values);
-                }
-            }
-            Some(RankMessage::Failure(failure)) => {
-                drop(run);
-                let failure = codec::decode(&failure)
-                    .unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
-                self.end(Err(Error::Task { function: self.function, index: rank as u64, failure }));
-            }
-            Some(RankMessage::Error(error)) => {
-                drop(run);
-                self.diagnose(rank, attempt, error);
-            }
-            Some(RankMessage::Activity(activity)) => {
-                run.ranks[rank].activity = Some(activity);
-                let complete = run.ranks.iter().all(|rank| rank.activity.is_some());
-                if run.timed_out.is_some() && complete {
-                    drop(run);
-                    self.report_timeout();
-                }
-            }
-            None => {
-                tracing::error!("ignored an invalid message of rank {rank} of ring `{}`", self.name)
-            }
-        }
+        let Some(message) = message else {
+            return tracing::error!(
+                "ignored an invalid message of rank {rank} of ring `{}`",
+                self.name
+            );
+        };
+        let now = Instant::now();
+        self.change(|run, effects| run.receive(rank, attempt, message, now, effects));
     }
 
     /// Handles the death of a rank's process. Returns whether the supervisor may restart the ranks;
     /// otherwise it ends the run.
     fn rank_died(self: &Arc<Self>, rank: usize, attempt: u64, exit: Exit) -> bool {
-        let mut run = self.run.lock();
-        if run.attempt != attempt || run.outcome.is_some() || run.is_finishing {
-            return false;
-        }
-        self.pids.send_modify(|pids| pids[rank] = None);
-        let error = match &exit.reason {
-            ExitReason::NotStarted(_) => {
-                Error::Start { name: format!("{}/rank-{rank}", self.name), reason: exit.reason }
+        self.change(|run, effects| {
+            if run.counts(attempt) {
+                self.pids.send_modify(|pids| pids[rank] = None);
             }
-            _ if run.last_taken == 0 => {
-                let reason = RingEndReason::NoCheckpoint;
-                Error::RankDied { ring: self.name.clone(), reason, rank, exit: exit.into() }
-            }
-            _ => {
-                run.last_death = Some((rank, exit));
-                return true;
-            }
-        };
-        drop(run);
-        self.end(Err(error));
-        false
+            run.died(rank, attempt, exit, effects)
+        })
     }
 }

@@ -29,7 +29,7 @@ impl RankAddress {
 }
 
 /// A message from the coordinator to a rank.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum CoordinatorMessage {
     /// The function's arguments. They are the first message.
     Arguments(EncodedValue),
