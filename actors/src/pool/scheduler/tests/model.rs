@@ -1,5 +1,7 @@
 //! The scheduler against a simple model: a table with the place of each task.
 
+mod step;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -7,125 +9,10 @@ use fiber_core::{Exit, ExitReason};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use self::step::{Step, step};
 use super::*;
 use crate::pool::run::Items;
-
-/// An event of a pool. A `usize` selects one of the calls, workers or tasks that exist.
-#[derive(Clone, Debug)]
-enum Step {
-    Begin {
-        chunk: u32,
-        deaths: u32,
-        timeouts: u32,
-        retries: u32,
-        order: Order,
-    },
-    /// The feeder adds tasks to the open block.
-    Prepare {
-        call: usize,
-        tasks: u64,
-    },
-    /// The feeder adds tasks to the open block and submits it.
-    Submit {
-        call: usize,
-        tasks: u64,
-    },
-    FinishFeeding {
-        call: usize,
-    },
-    /// A caller performs an effect. Its answer is then on its way.
-    Perform {
-        question: usize,
-    },
-    /// An answer reaches the scheduler.
-    Answer {
-        answer: usize,
-    },
-    /// Values take more or less memory.
-    Memory {
-        room: u64,
-    },
-    Join {
-        threads: u64,
-        quota: Option<u64>,
-    },
-    Complete {
-        worker: usize,
-        first: usize,
-        tasks: usize,
-        failed: bool,
-    },
-    /// An outcome from a worker that is gone, or that sends it a second time.
-    Stale {
-        worker: u64,
-        call: u64,
-        first: u64,
-    },
-    Return {
-        worker: usize,
-        tasks: usize,
-    },
-    Lose {
-        worker: usize,
-        planned: bool,
-    },
-    /// SIGTERM asks a worker to end.
-    Terminate {
-        worker: usize,
-    },
-    /// A task runs past its timeout, and its worker is killed.
-    TimeOut {
-        worker: usize,
-        task: usize,
-    },
-    /// The caller takes up to `tasks` outcomes.
-    Take {
-        call: usize,
-        tasks: usize,
-    },
-    Cancel {
-        call: usize,
-    },
-    Drain,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        1 => (1u32..5, 1u32..4, 1u32..3, 0u32..2, order()).prop_map(
-            |(chunk, deaths, timeouts, retries, order)| {
-                Step::Begin { chunk, deaths, timeouts, retries, order }
-            }
-        ),
-        3 => (any::<usize>(), 1u64..30).prop_map(|(call, tasks)| Step::Submit { call, tasks }),
-        2 => (any::<usize>(), 1u64..9).prop_map(|(call, tasks)| Step::Prepare { call, tasks }),
-        1 => any::<usize>().prop_map(|call| Step::FinishFeeding { call }),
-        6 => any::<usize>().prop_map(|question| Step::Perform { question }),
-        6 => any::<usize>().prop_map(|answer| Step::Answer { answer }),
-        1 => prop_oneof![Just(0), Just(u64::MAX), 0..20 * OUTCOME]
-            .prop_map(|room| Step::Memory { room }),
-        2 => (1u64..4, proptest::option::of(1u64..20))
-            .prop_map(|(threads, quota)| Step::Join { threads, quota }),
-        8 => (any::<usize>(), any::<usize>(), 1usize..8, proptest::bool::weighted(0.2))
-            .prop_map(|(worker, first, tasks, failed)| {
-                Step::Complete { worker, first, tasks, failed }
-            }),
-        1 => (0u64..20, 0u64..4, 0u64..60)
-            .prop_map(|(worker, call, first)| Step::Stale { worker, call, first }),
-        1 => (any::<usize>(), 1usize..5).prop_map(|(worker, tasks)| Step::Return { worker, tasks }),
-        2 => (any::<usize>(), any::<bool>())
-            .prop_map(|(worker, planned)| Step::Lose { worker, planned }),
-        1 => any::<usize>().prop_map(|worker| Step::Terminate { worker }),
-        1 => (any::<usize>(), any::<usize>())
-            .prop_map(|(worker, task)| Step::TimeOut { worker, task }),
-        3 => (any::<usize>(), 1usize..8).prop_map(|(call, tasks)| Step::Take { call, tasks }),
-        1 => any::<usize>().prop_map(|call| Step::Cancel { call }),
-        1 => Just(Step::Drain),
-    ]
-}
-
-fn order() -> impl Strategy<Value = Order> {
-    prop_oneof![Just(Order::Together), Just(Order::Tasks), Just(Order::Arrival)]
-}
+use crate::trace;
 
 type Task = (CallId, u64);
 
@@ -174,6 +61,8 @@ struct Simulation {
     model: Model,
     questions: Vec<Question>,
     answers: Vec<Answer>,
+    /// All effects, in words.
+    trace: Vec<String>,
 }
 
 impl Simulation {
@@ -183,6 +72,7 @@ impl Simulation {
             model: Model { next_call: 1, ..Model::default() },
             questions: Vec::new(),
             answers: Vec::new(),
+            trace: Vec::new(),
         }
     }
 
@@ -425,6 +315,7 @@ impl Simulation {
     }
 
     fn apply(&mut self, effects: Effects<WorkerId, TestCaller>) {
+        self.note(&effects);
         let wanted = effects.wanted.iter().map(|caller| Question::Wanted(caller.id));
         self.questions.extend(wanted);
         let throttled = effects.throttled.iter();
@@ -491,6 +382,23 @@ impl Simulation {
             assert!(seen.insert(*task), "{task:?} is pending at two workers");
             assert!(!self.model.completed.contains(task), "{task:?} is complete and runs again");
         }
+    }
+
+    /// Notes effects in the trace.
+    fn note(&mut self, effects: &Effects<WorkerId, TestCaller>) {
+        let tasks = |tasks: &Assignment| (tasks.call, tasks.first, tasks.count);
+        let assigned: Vec<_> = effects.assignments.iter().map(|(to, it)| (to, tasks(it))).collect();
+        let ids = |callers: &[TestCaller]| callers.iter().map(|one| one.id).collect::<Vec<_>>();
+        let numbers = |some: &[(TestCaller, u64)]| {
+            some.iter().map(|(caller, number)| (caller.id, *number)).collect::<Vec<_>>()
+        };
+        let completed = effects.completions.iter().map(|(caller, it)| (caller.id, it.clone()));
+        let completed: Vec<_> = completed.collect();
+        let lost: Vec<_> = effects.losses.iter().map(|(worker, ..)| worker).collect();
+        let workers = (assigned, &effects.recalls, &effects.kills, &effects.retired, lost);
+        let wanted = ids(&effects.wanted);
+        let numbers = (numbers(&effects.throttled), numbers(&effects.run_sizes));
+        self.trace.push(format!("{workers:?} {completed:?} {wanted:?} {numbers:?}"));
     }
 
     /// Returns a task that was prepared, not cancelled, and has not completed.
@@ -573,4 +481,17 @@ proptest! {
         }
         simulation.finish();
     }
+}
+
+#[test]
+fn a_seed_determines_the_effects_of_a_scheduler() {
+    trace::assert_repeatable(
+        concat!(module_path!(), "::a_seed_determines_the_effects_of_a_scheduler"),
+        |seed| {
+            let mut simulation = Simulation::new();
+            trace::drawn(seed, vec(step(), 100)).into_iter().for_each(|step| simulation.take(step));
+            simulation.finish();
+            simulation.trace
+        },
+    );
 }
