@@ -42,7 +42,8 @@ install: setup
 reference: setup
 	$(CARGO) run --quiet -p fiber-cli -- reference >docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
-	$(CARGO) run --quiet -p fiber-core --example configuration_page >docs/configuration.md.new
+	$(CARGO) run --quiet -p fiber-backends --features k8s-latest --example configuration_page \
+		>docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
 	$(CARGO) run --quiet -p fiber-actors --features metrics --example metrics_page >docs/metrics.md.new
 	mv docs/metrics.md.new docs/metrics.md

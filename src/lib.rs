@@ -391,8 +391,20 @@ pub mod error {
 ///
 /// fiber::init_with(|config| config.output = OutputMode::Prefix);
 /// ```
+///
+/// The options of a backend are in its section, `[slurm]` in the file:
+///
+/// ```
+/// use fiber::config::SlurmSection;
+///
+/// fiber::init_with(|config| config.edit(|slurm: &mut SlurmSection| slurm.pilots = 4));
+/// ```
 pub mod config {
-    pub use fiber_core::{Config, ConfigSource, LinkKind, OutputMode, ValueMemory, value_memory};
+    pub use fiber_backends::{DockerSection, KubernetesSection, SlurmSection, SshSection};
+    pub use fiber_core::{
+        Config, ConfigSource, EarlierNames, LinkKind, OutputMode, Section, SectionKey, ValueMemory,
+        section, value_memory, values,
+    };
 }
 
 /// Arrays of numbers, which processes of one host share.

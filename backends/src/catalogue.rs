@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use fiber_core::{Config, ConfigProblem, Error, Result, inventory};
+use fiber_core::{Config, ConfigProblem, Error, Result, SectionEntry, SectionTable, inventory};
 
 use crate::Backend;
 #[cfg(feature = "cluster")]
@@ -15,19 +15,20 @@ const BUILT_IN: &[BackendEntry] = &[
     #[cfg(feature = "docker")]
     crate::docker::ENTRY,
     #[cfg(not(feature = "docker"))]
-    BackendEntry::missing("docker", "the backend `docker`"),
+    BackendEntry::missing("docker", "the backend `docker`").section(crate::sections::DOCKER),
     #[cfg(feature = "kubernetes")]
     crate::kubernetes::ENTRY,
     #[cfg(not(feature = "kubernetes"))]
-    BackendEntry::missing("kubernetes", "the backend `kubernetes`"),
+    BackendEntry::missing("kubernetes", "the backend `kubernetes`")
+        .section(crate::sections::KUBERNETES),
     #[cfg(feature = "slurm")]
     crate::slurm::ENTRY,
     #[cfg(not(feature = "slurm"))]
-    BackendEntry::missing("slurm", "the backend `slurm`"),
+    BackendEntry::missing("slurm", "the backend `slurm`").section(crate::sections::SLURM),
     #[cfg(feature = "ssh")]
     crate::ssh::ENTRY,
     #[cfg(not(feature = "ssh"))]
-    BackendEntry::missing("ssh", "the backend `ssh`"),
+    BackendEntry::missing("ssh", "the backend `ssh`").section(crate::sections::SSH),
 ];
 
 type Make = fn(&Config) -> Result<Arc<dyn Backend>>;
@@ -39,6 +40,7 @@ pub struct BackendEntry {
     name: &'static str,
     /// The name in errors, in a build that lacks it.
     make: std::result::Result<Make, &'static str>,
+    section: Option<SectionEntry>,
     #[cfg(feature = "cluster")]
     sessions: Option<&'static SessionBackend>,
     helper: Option<fn()>,
@@ -46,12 +48,17 @@ pub struct BackendEntry {
 
 inventory::collect!(BackendEntry);
 
+inventory::submit! {
+    SectionTable(|| all().filter_map(|entry| entry.section).collect())
+}
+
 impl BackendEntry {
     /// Makes the entry of a backend, which `make` creates as the configuration says.
     pub const fn new(name: &'static str, make: Make) -> BackendEntry {
         BackendEntry {
             name,
             make: Ok(make),
+            section: None,
             #[cfg(feature = "cluster")]
             sessions: None,
             helper: None,
@@ -64,10 +71,18 @@ impl BackendEntry {
         BackendEntry {
             name,
             make: Err(part),
+            section: None,
             #[cfg(feature = "cluster")]
             sessions: None,
             helper: None,
         }
+    }
+
+    /// Gives the backend a section of the configuration.
+    #[must_use]
+    pub const fn section(mut self, section: SectionEntry) -> BackendEntry {
+        self.section = Some(section);
+        self
     }
 
     /// Adds the backend's part for the command `fiber`: its sessions.
@@ -126,4 +141,52 @@ fn names() -> String {
 #[cfg(feature = "cluster")]
 pub(crate) fn session_backends() -> impl Iterator<Item = &'static SessionBackend> {
     all().filter_map(|entry| entry.sessions)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::{DockerSection, KubernetesSection, SlurmSection, SshSection};
+
+    #[test]
+    fn each_backend_has_a_name_of_its_own() {
+        let mut names = HashSet::new();
+        assert!(all().all(|entry| names.insert(entry.name)));
+        assert_eq!(
+            all().filter(|entry| entry.section.is_some()).count(),
+            ["docker", "kubernetes", "slurm", "ssh"].len()
+        );
+    }
+
+    #[test]
+    fn the_page_about_the_configuration_is_up_to_date() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
+        let written = std::fs::read_to_string(path).unwrap();
+        assert!(written == Config::page(), "{path} is stale: `make reference` writes it");
+    }
+
+    #[test]
+    #[expect(deprecated, reason = "programs may go on to use the earlier names")]
+    fn earlier_names_have_the_defaults_of_their_sections() {
+        let config = Config::default();
+        let (docker, kubernetes): (DockerSection, KubernetesSection) =
+            (config.section(), config.section());
+        assert_eq!(config.network, docker.network);
+        assert_eq!(config.namespace, kubernetes.namespace);
+        assert_eq!(config.service_account, kubernetes.service_account);
+        assert_eq!(config.pull_secrets, kubernetes.pull_secrets);
+        assert_eq!(config.node_selector, kubernetes.node_selector);
+        assert_eq!(config.tolerations, kubernetes.tolerations);
+        let (slurm, ssh): (SlurmSection, SshSection) = (config.section(), config.section());
+        assert_eq!((config.slurm_copy, config.slurm_dry_run), (slurm.copy, slurm.dry_run));
+        assert_eq!((config.slurm_pilots, config.slurm_time), (slurm.pilots, slurm.time));
+        assert_eq!(config.slurm_partition, slurm.partition);
+        assert_eq!((&config.slurm_account, &config.slurm_qos), (&slurm.account, &slurm.qos));
+        assert_eq!((&config.slurm_options, &config.slurm_dir), (&slurm.options, &slurm.dir));
+        assert_eq!((&config.hosts, &config.hosts_file), (&ssh.hosts, &ssh.hosts_file));
+        assert_eq!((&config.ssh_config, &config.ssh_cache), (&ssh.config, &ssh.cache));
+        assert_eq!(config.ssh_cache_size, ssh.cache_size);
+    }
 }

@@ -43,10 +43,13 @@ use self::context::{ClusterAccess, PodContext};
 use crate::output::Log;
 use crate::owner::new_session;
 use crate::single_flight::SingleFlightCell;
-use crate::{Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END};
+use crate::{
+    Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END, sections,
+};
 
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("kubernetes", |config| Ok(Arc::new(Kubernetes::new(config)?)))
+        .section(sections::KUBERNETES)
         .sessions(&cluster::SESSIONS);
 
 /// Runs jobs as pods of a Kubernetes cluster.

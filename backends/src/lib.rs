@@ -46,6 +46,7 @@ mod owner;
 mod progress;
 #[cfg(any(feature = "kubernetes", feature = "slurm", feature = "ssh"))]
 mod route;
+mod sections;
 #[cfg(any(feature = "docker", feature = "slurm"))]
 mod single_flight;
 #[cfg(feature = "slurm")]
@@ -82,6 +83,7 @@ pub use output::{
 };
 #[cfg(feature = "cluster")]
 pub use progress::{Progress, Step};
+pub use sections::{DockerSection, KubernetesSection, SlurmSection, SshSection};
 #[cfg(feature = "slurm")]
 pub use slurm::{Slurm, SlurmCluster};
 #[cfg(feature = "ssh")]

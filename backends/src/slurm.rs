@@ -24,10 +24,11 @@ use std::sync::Arc;
 
 pub use self::backend::Slurm;
 pub use self::cluster::SlurmCluster;
-use crate::BackendEntry;
+use crate::{BackendEntry, sections};
 
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("slurm", |config| Ok(Arc::new(Slurm::new(config))))
+        .section(sections::SLURM)
         .sessions(&cluster::SESSIONS)
         .helper(|| {
             launcher::run_if_launcher();

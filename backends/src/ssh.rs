@@ -25,10 +25,14 @@ use tokio::sync::OnceCell;
 use self::listen::Routes;
 use self::machines::SshMachine;
 use self::program::Program;
-use crate::{Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, Machine, Room};
+use crate::{
+    Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, Machine, Room, SshSection,
+    sections,
+};
 
 pub(crate) const ENTRY: BackendEntry = {
-    let entry = BackendEntry::new("ssh", |config| Ok(Arc::new(Ssh::new(config)?)));
+    let entry =
+        BackendEntry::new("ssh", |config| Ok(Arc::new(Ssh::new(config)?))).section(sections::SSH);
     #[cfg(feature = "cluster")]
     let entry = entry.sessions(&sessions::SESSIONS);
     entry
@@ -38,6 +42,7 @@ pub(crate) const ENTRY: BackendEntry = {
 #[derive(Debug)]
 pub struct Ssh {
     config: Config,
+    section: SshSection,
     machines: Vec<SshMachine>,
     routes: OnceCell<Routes>,
     program: OnceCell<Program>,
@@ -49,13 +54,15 @@ impl Ssh {
     /// # Errors
     /// [`Error::Config`] for machines that can't be read, and without any.
     pub fn new(config: &Config) -> Result<Ssh> {
-        let machines = machines::of(config)?;
-        if let Some(path) = config.ssh_config.as_ref().filter(|path| !path.is_file()) {
+        let section: SshSection = config.section();
+        let machines = machines::of(&section)?;
+        if let Some(path) = section.config.as_ref().filter(|path| !path.is_file()) {
             let problem = "there is no such file: correct it, or leave it out";
-            return Err(ConfigProblem::value("ssh_config", path.display(), problem).into());
+            return Err(ConfigProblem::value("ssh.config", path.display(), problem).into());
         }
         Ok(Ssh {
             config: config.clone(),
+            section,
             machines,
             routes: OnceCell::new(),
             program: OnceCell::new(),
@@ -63,7 +70,9 @@ impl Ssh {
     }
 
     async fn routes(&self) -> Result<&Routes, BackendError> {
-        self.routes.get_or_try_init(|| listen::find(&self.config, &self.machines)).await
+        self.routes
+            .get_or_try_init(|| listen::find(&self.config, &self.section, &self.machines))
+            .await
     }
 
     async fn start(&self, mut spec: JobSpec) -> Result<Arc<dyn Job>, BackendError> {
@@ -71,13 +80,13 @@ impl Ssh {
             Some(name) => self.machines.iter().find(|machine| machine.name == *name),
             None => self.machines.first(),
         };
-        let machine = machine.ok_or("it is for a machine that is not among the `hosts`")?.clone();
+        let machine = machine.ok_or("it is for a machine that is not among `ssh.hosts`")?.clone();
         let routes = self.routes().await?;
         if let Some(parent) = &mut spec.parent {
             parent.address = routes.address_for(&machine.name, parent.address.clone());
         }
         let program = self.program.get_or_try_init(async || Program::current()).await?;
-        session::start(&self.config, machine, program, spec)
+        session::start(&self.config, &self.section, machine, program, spec)
     }
 }
 

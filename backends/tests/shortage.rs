@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fiber_backends::{Backend, Docker, JobSpec, Kubernetes, Local};
+use fiber_backends::{Backend, Docker, DockerSection, JobSpec, Kubernetes, Local};
 use fiber_core::{Config, Meta, OutputMode};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Builder;
@@ -90,7 +90,7 @@ fn use_backends() {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let mut config = Config::default();
-        config.network = Some("host".into());
+        config.edit(|docker: &mut DockerSection| docker.network = Some("host".into()));
         finds_its_address(|| Docker::new(&config).unwrap()).await;
         finds_its_address(|| Kubernetes::new(&config).unwrap()).await;
         config.bind_host = Some([127, 0, 0, 1].into());

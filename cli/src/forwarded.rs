@@ -1,25 +1,20 @@
 //! The configuration that `fiber run` forwards to a program.
 
 use fiber_core::Config;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-/// Settings that say where and as what the head runs. The head finds out its own.
-const NOT_FORWARDED: [&str; 16] = [
+/// Settings that say where and as what the head runs. The head finds out its own. Sections of such
+/// settings say so themselves.
+const NOT_FORWARDED: [&str; 10] = [
     "backend",
     "image",
     "registry",
     "program",
-    "network",
     "bind_host",
     "advertised_host",
     "mounts",
     "user",
     "working_dir",
-    "namespace",
-    "service_account",
-    "pull_secrets",
-    "node_selector",
-    "tolerations",
     "gpus",
 ];
 
@@ -32,20 +27,41 @@ pub(crate) fn variables(
     let mut config = config.clone();
     let names = given.iter().map(|(name, _)| name).filter(|name| !name.starts_with("FIBER_"));
     config.environment.extend(names.cloned());
-    let (Value::Object(values), Value::Object(defaults)) =
+    let (Value::Object(mut values), Value::Object(mut defaults)) =
         (serde_json::to_value(config)?, serde_json::to_value(Config::default())?)
     else {
         return Ok(Vec::new());
     };
+    let sections = by_variable(values.remove("sections"));
+    defaults.remove("sections");
     let differs = |(key, value): &(String, Value)| {
         defaults.get(key) != Some(value) && !NOT_FORWARDED.contains(&key.as_str())
     };
     let variable =
         |(key, value): (String, Value)| (format!("FIBER_{}", key.to_uppercase()), text(&value));
     let mut variables: Vec<_> = values.into_iter().filter(differs).map(variable).collect();
+    // A program refuses an option that has both of its names.
+    let is_given = |name: &String| {
+        given.iter().any(|(other, _)| Config::current_variable(other).as_ref() == Some(name))
+    };
+    variables.extend(sections.filter(|(name, _)| !is_given(name)));
     // The last variable of a name counts.
     variables.extend(given);
     Ok(variables)
+}
+
+/// Returns the options of forwarded sections as environment variables.
+fn by_variable(sections: Option<Value>) -> impl Iterator<Item = (String, String)> {
+    let named = |value: Option<Value>| match value {
+        Some(Value::Object(values)) => values,
+        _ => Map::new(),
+    };
+    let sections = named(sections).into_iter().filter(|(name, _)| Config::is_forwarded(name));
+    sections.flat_map(move |(section, options)| {
+        named(Some(options)).into_iter().map(move |(key, value)| {
+            (format!("FIBER_{section}_{key}").to_uppercase(), text(&value))
+        })
+    })
 }
 
 fn text(value: &Value) -> String {
@@ -59,6 +75,8 @@ fn text(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use fiber_backends::{KubernetesSection, SlurmSection, SshSection};
 
     use super::*;
 
@@ -84,5 +102,21 @@ mod tests {
             pair("FIBER_SIGNALS", "false"),
         ];
         assert_eq!(variables, wanted);
+    }
+
+    #[test]
+    fn sections_are_forwarded_except_those_of_the_place() {
+        let mut config = Config::default();
+        config.edit(|kubernetes: &mut KubernetesSection| kubernetes.namespace = Some("x".into()));
+        config.edit(|slurm: &mut SlurmSection| slurm.pilots = 2);
+        config.edit(|ssh: &mut SshSection| ssh.hosts = vec!["a".into(), "b:2".into()]);
+        let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+        let pilots = pair("FIBER_SLURM_PILOTS", "2");
+        assert_eq!(
+            variables(&config, Vec::new()).unwrap(),
+            [pilots.clone(), pair("FIBER_SSH_HOSTS", "a,b:2")]
+        );
+        let given = pair("FIBER_HOSTS", "c");
+        assert_eq!(variables(&config, vec![given.clone()]).unwrap(), [pilots, given]);
     }
 }

@@ -1,12 +1,15 @@
 //! The configuration: code overrides environment, which overrides the file.
 
+mod earlier;
 mod load;
+mod names;
 mod page;
 mod problem;
+mod section;
 mod sources;
 #[cfg(test)]
 mod tests;
-mod values;
+pub mod values;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +19,10 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
+pub use self::earlier::EarlierNames;
 pub use self::problem::{ConfigProblem, ConfigSource};
+use self::section::Sections;
+pub use self::section::{Section, SectionEntry, SectionKey, SectionTable};
 use self::values::{address, duration, lenient};
 use crate::spin;
 
@@ -30,7 +36,7 @@ struct ConfigOption {
     documentation: &'static str,
 }
 
-/// Defines [`Config`], its defaults and [`SECTIONS`] from one list of options.
+/// Defines [`Config`], its defaults and [`GROUPS`] from one list of options.
 macro_rules! options {
     (
         $(#[$attribute:meta])*
@@ -51,16 +57,26 @@ macro_rules! options {
                 $(#[serde($($serde)*)])?
                 pub $name: $type,
             )+)+
+            /// The options of sections.
+            #[serde(default)]
+            sections: Sections,
+            /// Those that have an earlier name.
+            #[serde(skip)]
+            earlier: EarlierNames,
         }
 
         impl Default for Config {
             fn default() -> Config {
-                Config { $($($name: $default,)+)+ }
+                Config {
+                    $($($name: $default,)+)+
+                    sections: Sections::default(),
+                    earlier: EarlierNames::default(),
+                }
             }
         }
 
-        /// All options, in the sections of the documentation.
-        const SECTIONS: &[(&str, &[ConfigOption])] = &[$(($title, &[
+        /// All options outside of sections, in the groups of the documentation.
+        const GROUPS: &[(&str, &[ConfigOption])] = &[$(($title, &[
             $(ConfigOption {
                 name: stringify!($name),
                 documentation: concat!($($documentation, "\n"),+),
@@ -75,6 +91,9 @@ options! {
     /// Fiber takes each value from the code ([`Config::set`], builders), else from the environment
     /// (`FIBER_` and the field's name in capitals), else from `fiber.toml` in the working directory
     /// (or the file that `FIBER_CONFIG` names), else it uses the default. Unknown names are errors.
+    ///
+    /// Options of one backend are in its section: `[slurm]` in the file, [`Config::section`] and
+    /// [`Config::edit`] in code.
     ///
     /// Durations are written as `500ms`, `10s` or `2m`, sizes as `64KiB` or `1GiB`.
     ///
@@ -183,7 +202,7 @@ options! {
             #[serde(with = "address")]
             metrics: Option<SocketAddr> = None,
         }
-        "Containers: Docker and Kubernetes" => {
+        "Containers and other machines" => {
             /// The image of containers. Without one: the image of this process's own container, or
             /// an image that fiber builds of this program and its libraries.
             image: Option<String> = None,
@@ -197,9 +216,6 @@ options! {
             registry: Option<String> = None,
             /// The path of the program in `image`, if the image's entry point is another program.
             program: Option<String> = None,
-            /// The network of containers: the name of an existing one, or `host`. Without one: that
-            /// of this process's own container, or the engine's `bridge`.
-            network: Option<String> = None,
             /// The address at which this process listens for its children, if fiber can't find the
             /// right one.
             bind_host: Option<IpAddr> = None,
@@ -225,81 +241,11 @@ options! {
             /// they get the engine's socket, which gives them the rights of root on its host; on
             /// Kubernetes they get the token of their service account.
             nested: bool = false,
-        }
-        "Kubernetes only" => {
-            /// The namespace of pods. Without one: that of this process's own pod, or the namespace
-            /// in the kubeconfig.
-            namespace: Option<String> = None,
-            /// The service account of pods. Without one: that of this process's own pod, or the
-            /// default of the namespace.
-            service_account: Option<String> = None,
-            /// The Secrets for image pulls, in addition to those of this process's own pod.
-            #[serde(deserialize_with = "lenient::list")]
-            pull_secrets: Vec<String> = Vec::new(),
-            /// The node labels that pods require, in addition to those of this process's own pod:
-            /// `NAME=VALUE`.
-            #[serde(deserialize_with = "lenient::list")]
-            node_selector: Vec<String> = Vec::new(),
-            /// The tolerations of pods, in addition to those of this process's own pod: `KEY`,
-            /// `KEY:EFFECT`, `KEY=VALUE` or `KEY=VALUE:EFFECT`.
-            #[serde(deserialize_with = "lenient::list")]
-            tolerations: Vec<String> = Vec::new(),
-        }
-        "Slurm and ssh" => {
             /// The interface by which machines reach each other: its name, as `ib0`, or its network,
             /// as `10.1.0.0/16`. Each machine listens at its own address there. Without one: that on
             /// the route between them. `bind_host` wins over it in the process that it is set for.
             #[serde(deserialize_with = "lenient::text")]
             interface: Option<String> = None,
-        }
-        "Slurm only" => {
-            /// Whether the program's file is copied to nodes that lack it: for hosts into `/tmp`
-            /// (`srun --bcast`), where it is removed when they run, and for the head of `fiber run`
-            /// into the folder for output, with which it is removed.
-            slurm_copy: bool = false,
-            /// How many jobs of its own a program may have in Slurm's queue for more machines, if
-            /// its allocation has no room or there is none: pilots, each with a node for itself.
-            slurm_pilots: usize = 0,
-            /// Whether the script of the first pilot is printed, and none is submitted.
-            slurm_dry_run: bool = false,
-            /// The partition of pilots. Without one: the cluster's default.
-            slurm_partition: Option<String> = None,
-            /// The account of pilots.
-            #[serde(deserialize_with = "lenient::text")]
-            slurm_account: Option<String> = None,
-            /// The quality of service of pilots.
-            slurm_qos: Option<String> = None,
-            /// The time limit of pilots, rounded up to minutes.
-            #[serde(with = "duration")]
-            slurm_time: Duration = Duration::from_secs(3600),
-            /// More options of `sbatch` for pilots, verbatim: `["--constraint=avx512"]`. They win over
-            /// fiber's own, such as `--exclusive` and `--mem=0`.
-            #[serde(deserialize_with = "lenient::list")]
-            slurm_options: Vec<String> = Vec::new(),
-            /// The directory for the keys and the output of pilots, which all nodes share. Fiber
-            /// creates it if it is missing, and removes the files of pilots that have ended.
-            slurm_dir: PathBuf = "fiber-slurm".into(),
-        }
-        "ssh only" => {
-            /// The machines: `NAME`, `USER@NAME` or an alias of ssh's configuration, with `:CORES`
-            /// for a limit of the processes there. IPv6 addresses are in brackets. Without a limit:
-            /// the machine's cores.
-            #[serde(deserialize_with = "lenient::list")]
-            hosts: Vec<String> = Vec::new(),
-            /// A file with more machines, one a line, as in `hosts`; `#` begins a comment.
-            #[serde(deserialize_with = "lenient::path")]
-            hosts_file: Option<PathBuf> = None,
-            /// The configuration file for the command `ssh`. Without one: the user's and the
-            /// system's.
-            #[serde(deserialize_with = "lenient::path")]
-            ssh_config: Option<PathBuf> = None,
-            /// The directory on the machines that keeps copies of programs. Without one:
-            /// `fiber/builds` in `$XDG_CACHE_HOME`, which is `~/.cache` by default.
-            #[serde(deserialize_with = "lenient::path")]
-            ssh_cache: Option<PathBuf> = None,
-            /// The size limit of that directory. The builds that were not used for the longest time
-            /// are removed first, and none that is in use.
-            ssh_cache_size: ByteSize = ByteSize::gib(2),
         }
     }
 }

@@ -43,7 +43,10 @@ mod wait;
 pub use address::{Address, AddressError, HostPort};
 pub use array::{Array, Element};
 pub use build::BuildId;
-pub use config::{Config, ConfigProblem, ConfigSource, LinkKind, OutputMode};
+pub use config::{
+    Config, ConfigProblem, ConfigSource, EarlierNames, LinkKind, OutputMode, Section, SectionEntry,
+    SectionKey, SectionTable, values,
+};
 pub use entry::instance;
 pub use error::{
     Cause, CloseReason, Error, Failure, FailureKind, PoolEndReason, RankActivity, Result,

@@ -10,7 +10,7 @@ use crate::engine::{Network, containers, leaves_nothing, program};
 
 fn begun() -> (Program, Network) {
     let network = Network::new();
-    let program = program("work").env("FIBER_NETWORK", &network.name).start();
+    let program = program("work").env("FIBER_DOCKER_NETWORK", &network.name).start();
     program.line("begun:");
     (program, network)
 }
@@ -58,8 +58,9 @@ fn a_container_that_is_cut_off_is_replaced_and_does_no_harm_when_it_comes_back()
 #[trial]
 fn containers_that_lose_their_parents_host_end_by_themselves() {
     let network = Network::new();
-    let setup =
-        program("ready").env("FIBER_NETWORK", &network.name).env("FIBER_HEARTBEAT_TIMEOUT", "3s");
+    let setup = program("ready")
+        .env("FIBER_DOCKER_NETWORK", &network.name)
+        .env("FIBER_HEARTBEAT_TIMEOUT", "3s");
     let mut program = setup.start();
     program.line("ready: 2");
     program.signal(Signal::STOP);

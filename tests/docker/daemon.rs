@@ -60,7 +60,7 @@ impl Daemon {
     }
 
     fn serve(&self, setup: Setup) -> Setup {
-        setup.env("DOCKER_HOST", self.host()).env("FIBER_NETWORK", "host")
+        setup.env("DOCKER_HOST", self.host()).env("FIBER_DOCKER_NETWORK", "host")
     }
 
     fn docker(&self, arguments: &[&str]) -> Option<String> {

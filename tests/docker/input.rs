@@ -49,7 +49,7 @@ fn no_permission() {
 #[trial]
 fn a_network_that_does_not_exist() {
     fails(
-        program("one task").env("FIBER_NETWORK", "nowhere"),
+        program("one task").env("FIBER_DOCKER_NETWORK", "nowhere"),
         &["there is no network `nowhere`", "docker network create"],
     );
 }

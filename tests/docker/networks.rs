@@ -10,7 +10,7 @@ fn two_networks_at_a_time() {
     let networks = [Network::new(), Network::new()];
     let programs = networks
         .each_ref()
-        .map(|network| program("ready").env("FIBER_NETWORK", &network.name).start());
+        .map(|network| program("ready").env("FIBER_DOCKER_NETWORK", &network.name).start());
     for (mut program, network) in programs.into_iter().zip(&networks) {
         program.line("ready: 2");
         for container in containers(program.pid()) {
@@ -23,7 +23,9 @@ fn two_networks_at_a_time() {
 
 #[trial]
 fn the_network_of_the_host() {
-    leaves_nothing(program("pi").env("FIBER_NETWORK", "host").start()).code(0).says(&["pi: 3.14"]);
+    leaves_nothing(program("pi").env("FIBER_DOCKER_NETWORK", "host").start())
+        .code(0)
+        .says(&["pi: 3.14"]);
 }
 
 /// The program runs in a container of an image built from it, and its children in containers beside

@@ -77,10 +77,14 @@ fn a_missing_right() {
 
 #[trial]
 fn a_namespace_that_does_not_exist() {
-    let setup = program("one task").env("FIBER_NAMESPACE", "nowhere");
+    let setup = program("one task").env("FIBER_KUBERNETES_NAMESPACE", "nowhere");
     fails(
         setup,
-        &["there is no namespace `nowhere`", "kubectl create namespace nowhere", "FIBER_NAMESPACE"],
+        &[
+            "there is no namespace `nowhere`",
+            "kubectl create namespace nowhere",
+            "FIBER_KUBERNETES_NAMESPACE",
+        ],
     );
 }
 

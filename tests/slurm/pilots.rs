@@ -153,7 +153,7 @@ fn a_dry_run_prints_the_script_and_submits_nothing() {
     let arguments = arguments("pi", directory.path(), &[option]);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let error = output("env", &arguments, "").expect_err("nothing is submitted");
-    for part in ["#!/bin/sh\n", "#SBATCH --exclusive\n", "#SBATCH --time=5\n", "`slurm_dry_run`"] {
+    for part in ["#!/bin/sh\n", "#SBATCH --exclusive\n", "#SBATCH --time=5\n", "`slurm.dry_run`"] {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert_eq!(error.matches("#!/bin/sh").count(), 1, "{error}");
@@ -164,8 +164,8 @@ fn a_dry_run_prints_the_script_and_submits_nothing() {
 #[trial]
 fn refused_pilots_name_the_reason() {
     for (option, parts) in [
-        ("FIBER_SLURM_PARTITION=nope", ["nope", "`slurm_partition`"]),
-        ("FIBER_SLURM_PARTITION=staff", ["staff", "`slurm_account`"]),
+        ("FIBER_SLURM_PARTITION=nope", ["nope", "`slurm.partition`"]),
+        ("FIBER_SLURM_PARTITION=staff", ["staff", "`slurm.account`"]),
         ("FIBER_SLURM_OPTIONS=--mem=900G", ["emory", "no more than the nodes have"]),
     ] {
         let directory = TempDir::new().expect("a directory can be created");

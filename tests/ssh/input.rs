@@ -11,7 +11,7 @@ fn fails(hosts: &str, words: &[&str]) {
 
 #[trial]
 fn no_machines() {
-    fails("", &["the backend `ssh` needs machines", "FIBER_HOSTS=a,b:16"]);
+    fails("", &["the backend `ssh` needs machines", "FIBER_SSH_HOSTS=a,b:16"]);
     fails("a:x", &["`a:x`", "a number from 1 on"]);
 }
 
@@ -55,7 +55,7 @@ fn a_machine_with_an_older_c_library() {
 
 #[trial]
 fn a_machine_without_room() {
-    fails("full", &["`full` has", "free in", "ssh_cache"]);
+    fails("full", &["`full` has", "free in", "ssh.cache"]);
 }
 
 #[trial]

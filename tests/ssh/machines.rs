@@ -38,7 +38,7 @@ pub(crate) fn on_machines(setup: Setup, hosts: &str) -> Setup {
     setup
         .env("FIBER_BACKEND", "ssh")
         .env("FIBER_SSH_CONFIG", ssh_config())
-        .env("FIBER_HOSTS", hosts)
+        .env("FIBER_SSH_HOSTS", hosts)
         .env("FIBER_ENVIRONMENT", "SCENARIO,SCENARIO_MARK")
 }
 

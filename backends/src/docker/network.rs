@@ -8,7 +8,7 @@ use fiber_core::{Config, LinkKind};
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
 use crate::listen::{self, Peers};
-use crate::{BackendError, ListenAddress, Locality};
+use crate::{BackendError, DockerSection, ListenAddress, Locality};
 
 const BRIDGE: &str = "bridge";
 const HOST: &str = "host";
@@ -31,9 +31,10 @@ impl ContainerNetwork {
         config: &Config,
         current: Option<&CurrentContainer>,
     ) -> Result<ContainerNetwork, BackendError> {
+        let wanted = config.section::<DockerSection>().network;
         let mut network = match current {
-            Some(current) => of_container(current, config.network.as_deref())?,
-            None => of_host(engine, config).await?,
+            Some(current) => of_container(current, wanted.as_deref())?,
+            None => of_host(engine, config, wanted.as_deref()).await?,
         };
         if let Some(bind) = config.bind_host {
             network.listen.bind = bind;
@@ -56,8 +57,8 @@ fn of_container(
         return match wanted {
             None | Some(HOST) => Ok(on_host()),
             Some(other) => Err(refused!(
-                "`network` is `{other}`, but this process is in a container on the host's network: \
-                 leave `network` out, or run the container in `{other}`"
+                "`docker.network` is `{other}`, but this process is in a container on the host's \
+                 network: leave `docker.network` out, or run the container in `{other}`"
             )),
         };
     }
@@ -72,8 +73,8 @@ fn of_container(
     };
     let (name, endpoint) = chosen.ok_or_else(|| match wanted {
         Some(wanted) => format!(
-            "`network` is `{wanted}`, but this process's own container is in: {names}. Connect it \
-             (`docker network connect {wanted} {}`), or choose one of these",
+            "`docker.network` is `{wanted}`, but this process's own container is in: {names}. \
+             Connect it (`docker network connect {wanted} {}`), or choose one of these",
             current.id.get(..12).unwrap_or(&current.id)
         ),
         None => "this process's own container is in no network: connect it to one".to_string(),
@@ -85,8 +86,12 @@ fn of_container(
 }
 
 /// Chooses a network whose gateway is this host.
-async fn of_host(engine: &Engine, config: &Config) -> Result<ContainerNetwork, BackendError> {
-    let name = config.network.as_deref().unwrap_or(BRIDGE);
+async fn of_host(
+    engine: &Engine,
+    config: &Config,
+    wanted: Option<&str>,
+) -> Result<ContainerNetwork, BackendError> {
+    let name = wanted.unwrap_or(BRIDGE);
     if name == HOST {
         return Ok(on_host());
     }
@@ -94,7 +99,7 @@ async fn of_host(engine: &Engine, config: &Config) -> Result<ContainerNetwork, B
         if is_missing(&error) {
             refused!(
                 "there is no network `{name}`: create it (`docker network create {name}`), or \
-                     correct `network`"
+                     correct `docker.network`"
             )
         } else {
             engine.explain(&error)

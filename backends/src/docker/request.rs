@@ -19,7 +19,7 @@ use super::labels;
 use crate::cluster::session::RunRequest;
 use crate::gpus::{GpuAllocation, GpuAllocator};
 use crate::mounts::{MountSource, MountSpec};
-use crate::{BackendError, HEAD_END, JobSpec, PROCESS_END, configured_environment};
+use crate::{BackendError, DockerSection, HEAD_END, JobSpec, PROCESS_END, configured_environment};
 
 /// The resource limits of a container, checked against the engine's host.
 #[derive(Debug)]
@@ -204,7 +204,7 @@ pub(super) fn head(
         labels: Some(labels::head_labels(run)),
         stop_timeout: Some(stop_timeout(config, HEAD_END)),
         host_config: Some(HostConfig {
-            network_mode: config.network.clone(),
+            network_mode: config.section::<DockerSection>().network,
             mounts: Some(volumes.chain(mounts).chain(access.mount.clone()).collect()),
             restart_policy: restart_policy(run.restarts),
             ..host_config(resources, access)

@@ -13,8 +13,8 @@ use kube::{Client, Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::BackendError;
 use crate::error_chain::{causes, chain, shortage_behind};
+use crate::{BackendError, KubernetesSection};
 
 /// The manifest that grants the rights of programs and their users, and its namespace.
 const MANIFEST: &str = "deploy/kubernetes/rbac.yaml";
@@ -63,8 +63,8 @@ impl ApiServer {
             ))
         })?;
         access.connect_timeout = Some(CONNECT);
-        let namespace =
-            config.namespace.clone().unwrap_or_else(|| access.default_namespace.clone());
+        let configured = config.section::<KubernetesSection>().namespace;
+        let namespace = configured.unwrap_or_else(|| access.default_namespace.clone());
         let url = access.cluster_url.to_string().trim_end_matches('/').to_string();
         let host =
             access.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_string();
@@ -247,7 +247,7 @@ impl ApiServer {
             }
             404 if message.starts_with("namespaces ") => refused!(
                 "there is no namespace `{0}`: create it (kubectl create namespace {0}), or correct \
-                 `namespace` (FIBER_NAMESPACE)",
+                 `kubernetes.namespace` (FIBER_KUBERNETES_NAMESPACE)",
                 self.namespace
             ),
             _ if message.is_empty() => {

@@ -28,7 +28,7 @@ use crate::cluster::session::{
 use crate::cluster::volume::Volume;
 use crate::cluster::{BackendOption, OptionKind, SessionBackend, Started};
 use crate::progress::Progress;
-use crate::{BackendError, HEAD_END, docker};
+use crate::{BackendError, HEAD_END, KubernetesSection, docker};
 
 /// The service account of fiber's manifest.
 const ACCOUNT: &str = "fiber";
@@ -41,12 +41,12 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
         "namespace",
         OptionKind::Text,
         "NAMESPACE",
-        "The namespace on Kubernetes [default: FIBER_NAMESPACE or fiber.toml, else the \
-         kubeconfig's]",
+        "The namespace on Kubernetes [default: FIBER_KUBERNETES_NAMESPACE or \
+         fiber.toml, else the kubeconfig's]",
     )],
     place: |options, config| {
         if let Some(namespace) = options.text("namespace") {
-            config.namespace = Some(namespace);
+            config.edit(|section: &mut KubernetesSection| section.namespace = Some(namespace));
         }
     },
     ..SessionBackend::new(
@@ -88,8 +88,11 @@ impl KubernetesCluster {
         }
         let (image, arguments) = self.image(run, progress).await?;
         let mut config = self.config.clone();
-        if config.service_account.is_none() && self.has_account().await {
-            config.service_account = Some(ACCOUNT.into());
+        let account = config.section::<KubernetesSection>().service_account;
+        if account.is_none() && self.has_account().await {
+            config.edit(|section: &mut KubernetesSection| {
+                section.service_account = Some(ACCOUNT.into());
+            });
         }
         config.mounts.extend(run.volumes.iter().map(|volume| {
             let mode = if volume.read_only { "ro" } else { "rw" };

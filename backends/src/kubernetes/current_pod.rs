@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::api_server::{ApiServer, is_missing};
 use super::names::CONTAINER;
-use crate::BackendError;
 use crate::owner::JobOwner;
+use crate::{BackendError, KubernetesSection};
 
 /// The mount path of a service account's token and namespace in a pod.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -32,7 +32,9 @@ pub(super) async fn connect(
 ) -> Result<(ApiServer, Option<CurrentPod>), BackendError> {
     let server = ApiServer::connect(config).await?;
     let server = match CurrentPod::namespace()? {
-        Some(namespace) if config.namespace.is_none() => server.in_namespace(&namespace),
+        Some(namespace) if config.section::<KubernetesSection>().namespace.is_none() => {
+            server.in_namespace(&namespace)
+        }
         _ => server,
     };
     let own = CurrentPod::find(&server).await?;
@@ -61,8 +63,9 @@ impl CurrentPod {
         let name = std::env::var(NAME).unwrap_or_else(|_| host());
         if namespace != server.namespace() {
             return Err(refused!(
-                "`namespace` is `{}`, but this process's own pod is in `{namespace}`, and can own \
-                 other pods only there: leave `namespace` out, or run the pod there",
+                "`kubernetes.namespace` is `{}`, but this process's own pod is in `{namespace}`, \
+                 and can own other pods only there: leave `kubernetes.namespace` out, or run the pod \
+                 there",
                 server.namespace()
             ));
         }

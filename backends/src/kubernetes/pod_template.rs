@@ -16,8 +16,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use super::current_pod::CurrentPod;
 use super::image::PodImage;
 use super::names::{CONTAINER, GPU};
-use crate::configured_environment;
 use crate::mounts::{MountSource, MountSpec};
+use crate::{KubernetesSection, configured_environment};
 
 /// The part of a pod that all pods of a program share.
 #[derive(Clone, Debug)]
@@ -54,8 +54,9 @@ pub struct PodRequest {
 /// Checks the configuration, without a cluster.
 pub(super) fn check(config: &Config) -> Result<(), ConfigProblem> {
     MountSpec::all(config)?;
-    config.tolerations.iter().try_for_each(|text| toleration(text).map(drop))?;
-    config.node_selector.iter().try_for_each(|text| label(text).map(drop))?;
+    let section: KubernetesSection = config.section();
+    section.tolerations.iter().try_for_each(|text| toleration(text).map(drop))?;
+    section.node_selector.iter().try_for_each(|text| label(text).map(drop))?;
     user(config.user.as_deref()).map(drop)
 }
 
@@ -79,19 +80,19 @@ impl PodTemplate {
         let container = own.and_then(CurrentPod::container).cloned().unwrap_or_default();
         let (volumes, mounts) = volumes(config, &parent, &container)?;
 
+        let section: KubernetesSection = config.section();
         let mut node_selector = parent.node_selector.unwrap_or_default();
-        for text in &config.node_selector {
+        for text in &section.node_selector {
             let (name, value) = label(text)?;
             node_selector.insert(name, value);
         }
         let mut tolerations = parent.tolerations.unwrap_or_default();
-        for text in &config.tolerations {
+        for text in &section.tolerations {
             tolerations.push(toleration(text)?);
         }
         let mut pull_secrets = parent.image_pull_secrets.unwrap_or_default();
-        pull_secrets.extend(
-            config.pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }),
-        );
+        pull_secrets
+            .extend(section.pull_secrets.into_iter().map(|name| LocalObjectReference { name }));
         let mut security = parent.security_context.unwrap_or_default();
         // An image built of the program runs as the user who runs the program.
         if let Some((user, group)) = user(config.user.as_deref().or(image.user.as_deref()))? {
@@ -112,10 +113,7 @@ impl PodTemplate {
                 share_process_namespace: Some(true),
                 enable_service_links: Some(false),
                 automount_service_account_token: Some(config.nested),
-                service_account_name: config
-                    .service_account
-                    .clone()
-                    .or(parent.service_account_name),
+                service_account_name: section.service_account.or(parent.service_account_name),
                 image_pull_secrets: some(pull_secrets),
                 tolerations: some(tolerations),
                 node_selector: Some(node_selector).filter(|labels| !labels.is_empty()),
@@ -281,7 +279,7 @@ fn user(text: Option<&str>) -> Result<Option<(i64, Option<i64>)>, ConfigProblem>
 fn label(text: &str) -> Result<(String, String), ConfigProblem> {
     let (name, value) = text.split_once('=').ok_or_else(|| {
         let problem = "each must be NAME=VALUE, a label of the nodes to use";
-        ConfigProblem::element("node_selector", text, problem)
+        ConfigProblem::element("kubernetes.node_selector", text, problem)
     })?;
     Ok((name.to_string(), value.to_string()))
 }
@@ -296,7 +294,7 @@ fn toleration(text: &str) -> Result<Toleration, ConfigProblem> {
              {}",
             known.join(", ")
         );
-        return Err(ConfigProblem::element("tolerations", text, problem));
+        return Err(ConfigProblem::element("kubernetes.tolerations", text, problem));
     }
     let (key, value) = what.split_once('=').map_or((what, None), |(key, value)| (key, Some(value)));
     Ok(Toleration {

@@ -10,7 +10,7 @@ pub(super) fn of_image(image: &str, message: &str, pull: Option<&str>) -> Option
         format!(
             "its node can't get the image `{image}`: {}. Push it to a registry that the nodes can \
              pull from (fiber does so if `registry`, or FIBER_REGISTRY, is set), name the Secret \
-             with the credentials in `pull_secrets`, or correct `image`",
+             with the credentials in `kubernetes.pull_secrets`, or correct `image`",
             pull.unwrap_or(message)
         )
     })

@@ -14,10 +14,10 @@ use super::{commands, launcher, listen, pilot, step};
 use crate::interface::bind_address;
 use crate::owner::{new_session, spawn_sweep};
 use crate::single_flight::SingleFlightCell;
-use crate::{Backend, BackendError, Job, JobSpec, ListenAddress, Machine};
+use crate::{Backend, BackendError, Job, JobSpec, ListenAddress, Machine, SlurmSection};
 
 const NO_ALLOCATION: &str = "this process is in no allocation of Slurm: start it in one (`sbatch`, \
-    `salloc`, or `fiber run --backend slurm`), or let it submit jobs of its own (`slurm_pilots`)";
+    `salloc`, or `fiber run --backend slurm`), or let it submit jobs of its own (`slurm.pilots`)";
 /// The names of pilots as machines, before their number.
 const PILOT: &str = "pilot-";
 
@@ -25,6 +25,7 @@ const PILOT: &str = "pilot-";
 #[derive(Debug)]
 pub struct Slurm {
     config: Config,
+    section: SlurmSection,
     /// Names this process's steps.
     session: String,
     next: AtomicU64,
@@ -39,6 +40,7 @@ impl Slurm {
     pub fn new(config: &Config) -> Slurm {
         Slurm {
             config: config.clone(),
+            section: config.section(),
             session: new_session(),
             next: AtomicU64::new(1),
             allocation: SingleFlightCell::default(),
@@ -58,7 +60,7 @@ impl Slurm {
     async fn nodes(&self) -> Result<&[Node], BackendError> {
         match self.allocation().await? {
             Some(allocation) => Ok(&allocation.nodes),
-            None if self.config.slurm_pilots > 0 => Ok(&[]),
+            None if self.section.pilots > 0 => Ok(&[]),
             None => Err(NO_ALLOCATION.into()),
         }
     }
@@ -79,7 +81,7 @@ impl Slurm {
     }
 
     fn has_pilots(&self) -> bool {
-        self.config.slurm_pilots > 0
+        self.section.pilots > 0
     }
 
     async fn start(&self, mut spec: JobSpec) -> Result<Arc<dyn Job>> {
@@ -89,10 +91,10 @@ impl Slurm {
         let id = format!("fiber-{}-{number}", self.session);
         if spec.machine.as_ref().is_some_and(|machine| machine.starts_with(PILOT)) {
             if number == 1 {
-                let directory = self.config.slurm_dir.clone();
+                let directory = self.section.dir.clone();
                 spawn_sweep(async move { pilot::sweep(&directory).await });
             }
-            return pilot::submit(&self.config, &self.queue, &id, &spec).await.map_err(failed);
+            return pilot::submit(&self.section, &self.queue, &id, &spec).await.map_err(failed);
         }
         let allocation = self.allocation().await.map_err(failed)?;
         let allocation = allocation.ok_or_else(|| failed(NO_ALLOCATION.into()))?;
@@ -131,7 +133,7 @@ impl Slurm {
             count => format!("--gres=gpu:{count}"),
         }));
         let mut arguments: Vec<OsString> = options.into_iter().map(OsString::from).collect();
-        if self.config.slurm_copy {
+        if self.section.copy {
             let copy = format!("/tmp/fiber-{}-{number}-of-{}", self.session, allocation.job);
             arguments.push(format!("--bcast={copy}").into());
             spec.environment.push((launcher::COPY, copy));
@@ -232,7 +234,7 @@ impl Backend for Slurm {
         &'a self,
         _meta: &'a Meta,
     ) -> LocalBoxFuture<'a, Result<Option<Machine>>> {
-        let next = |named: usize| (named < self.config.slurm_pilots).then_some(named + 1);
+        let next = |named: usize| (named < self.section.pilots).then_some(named + 1);
         let named = self.pilots.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
         let machine =
             named.ok().map(|named| Machine { name: format!("{PILOT}{}", named + 1), room: None });
@@ -254,7 +256,7 @@ impl Backend for Slurm {
             if !self.has_pilots() {
                 return Ok(Vec::new());
             }
-            pilot::sweep(&self.config.slurm_dir).await.map_err(|problem| {
+            pilot::sweep(&self.section.dir).await.map_err(|problem| {
                 Error::system("leftovers of dead pilots can't be removed", problem)
             })
         })

@@ -28,13 +28,13 @@ use self::records::Records;
 use super::jobs::is_step;
 use super::states::State;
 use super::{commands, pilot};
-use crate::BackendError;
 use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, RunRequest, SessionProcess,
 };
 use crate::cluster::volume::Volume;
 use crate::cluster::{SessionBackend, Started};
 use crate::progress::Progress;
+use crate::{BackendError, SlurmSection};
 
 /// How long a job may be unknown, or the controller silent, before the job counts as gone.
 const UNKNOWN: Duration = Duration::from_secs(120);
@@ -82,7 +82,7 @@ impl SlurmCluster {
         };
         let records =
             connect.await.map_err(|problem| Error::system("Slurm can't be used", problem))?;
-        Ok(SlurmCluster { records, pilots: config.slurm_dir.clone() })
+        Ok(SlurmCluster { records, pilots: config.section::<SlurmSection>().dir })
     }
 
     /// Submits the job of a session, or describes it.

@@ -15,7 +15,7 @@ const SIGNAL_BASE: i32 = 128;
 
 /// The remedy if a node has no program.
 pub(super) const COPY_HINT: &str = "the program's file has to exist on all nodes, for example on a \
-    shared file system, or set `slurm_copy = true`";
+    shared file system, or set `slurm.copy = true`";
 
 /// A change of the step that a line tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -249,6 +249,6 @@ mod tests {
         let ExitReason::NotStarted(problem) = missing.reason(code(2), false, false) else {
             panic!("it did not start")
         };
-        assert!(problem.contains("/nope/x") && problem.contains("slurm_copy"), "{problem}");
+        assert!(problem.contains("/nope/x") && problem.contains("slurm.copy"), "{problem}");
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use fiber_core::{Config, Exit, ExitReason};
+use fiber_core::{Exit, ExitReason};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -23,7 +23,7 @@ use super::{commands, launcher, options};
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::output::{Tail, print_message};
 use crate::owner::JobOwner;
-use crate::{BackendError, Job, JobPlace, JobSpec, JobState, WaitReason};
+use crate::{BackendError, Job, JobPlace, JobSpec, JobState, SlurmSection, WaitReason};
 
 /// The begin of a pilot's comment, before its id and its owner.
 const COMMENT: &str = "fiber-pilot ";
@@ -32,7 +32,7 @@ const ID: &str = "fiber-";
 /// Options that a pilot can't have from outside.
 const RESERVED: [(&str, &str); 5] = [
     ("comment", "fiber finds its pilots by their comments"),
-    ("array", "a pilot is one job: raise `slurm_pilots`"),
+    ("array", "a pilot is one job: raise `slurm.pilots`"),
     ("wrap", "a pilot runs this program"),
     ("parsable", "fiber reads the job's id itself"),
     ("wait", "fiber waits for its pilots itself"),
@@ -50,15 +50,15 @@ const RETRY: Duration = Duration::from_secs(2);
 /// # Errors
 /// The program's path or the owner is not known, or a configured option can't be passed on.
 fn script(
-    config: &Config,
+    section: &SlurmSection,
     id: &str,
     key: &Path,
     spec: &JobSpec,
 ) -> Result<BatchScript, BackendError> {
-    for option in &config.slurm_options {
+    for option in &section.options {
         if let Some((_, why)) = options::find(option, &RESERVED) {
             return Err(refused!(
-                "`slurm_options` has `{option}`, which can't be passed on: {why}"
+                "`slurm.options` has `{option}`, which can't be passed on: {why}"
             ));
         }
     }
@@ -73,12 +73,12 @@ fn script(
         "--no-requeue".into(),
         "--export=ALL".into(),
         format!("--output={}", key.with_extension("out").display()),
-        format!("--time={}", minutes(config.slurm_time)),
+        format!("--time={}", minutes(section.time)),
     ];
-    let Config { slurm_partition, slurm_account, slurm_qos, .. } = config;
-    options.extend(named(slurm_partition.as_ref(), slurm_account.as_ref(), slurm_qos.as_ref()));
+    let SlurmSection { partition, account, qos, .. } = section;
+    options.extend(named(partition.as_ref(), account.as_ref(), qos.as_ref()));
     // Later options win.
-    options.extend(config.slurm_options.iter().cloned());
+    options.extend(section.options.iter().cloned());
     let key = quoted(&key.display().to_string());
     let mut command = format!("exec <{key} && rm -f {key} && exec env");
     let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
@@ -117,7 +117,7 @@ impl PilotFiles {
         match create() {
             Ok(()) => Ok(files),
             Err(error) => Err(refused!(
-                "the file `{}` can't be written: {error} (set `slurm_dir` to a directory that all \
+                "the file `{}` can't be written: {error} (set `slurm.dir` to a directory that all \
                  nodes share)",
                 key.display()
             )),
@@ -142,21 +142,21 @@ impl Drop for PilotFiles {
 /// # Errors
 /// Slurm refuses it, with a remedy.
 pub(super) async fn submit(
-    config: &Config,
+    section: &SlurmSection,
     queue: &Arc<Queue>,
     id: &str,
     spec: &JobSpec,
 ) -> Result<Arc<dyn Job>, BackendError> {
-    let directory = std::path::absolute(&config.slurm_dir).map_err(|error| error.to_string())?;
+    let directory = std::path::absolute(&section.dir).map_err(|error| error.to_string())?;
     let key = directory.join(format!("{id}.key"));
-    let script = script(config, id, &key, spec)?;
-    if config.slurm_dry_run {
+    let script = script(section, id, &key, spec)?;
+    if section.dry_run {
         // A person reads it once.
         static PRINTED: AtomicBool = AtomicBool::new(false);
         if !PRINTED.swap(true, Ordering::Relaxed) {
             print_message(script.to_string()).await;
         }
-        return Err("`slurm_dry_run` is set: the script of a pilot is printed, and none is \
+        return Err("`slurm.dry_run` is set: the script of a pilot is printed, and none is \
                     submitted"
             .into());
     }
@@ -265,8 +265,8 @@ fn progress(job: &SlurmJob, killed: bool) -> Progress {
         // It ends soon.
         State::Pending if killed => Progress::In(JobState::Running),
         State::Pending if states::is_hopeless(reason) => Progress::Hopeless(format!(
-            "Slurm never starts it: {}; see `slurm_partition`, `slurm_account`, `slurm_time` and \
-             `slurm_options`",
+            "Slurm never starts it: {}; see `slurm.partition`, `slurm.account`, `slurm.time` and \
+             `slurm.options`",
             states::explained(reason)
         )),
         State::Pending => {
@@ -458,21 +458,21 @@ mod tests {
 
     #[test]
     fn options_that_would_break_pilots_are_refused() {
-        let mut config = Config::default();
+        let mut section = SlurmSection::default();
         for option in ["--comment=x", "-a1-3", "-QW", "--wrap=true"] {
-            config.slurm_options = vec![option.into()];
-            let refused = script(&config, "fiber-1", Path::new("/x.key"), &spec());
+            section.options = vec![option.into()];
+            let refused = script(&section, "fiber-1", Path::new("/x.key"), &spec());
             let problem = refused.unwrap_err().to_string();
-            assert!(problem.contains("`slurm_options`") && problem.contains(option), "{problem}");
+            assert!(problem.contains("`slurm.options`") && problem.contains(option), "{problem}");
         }
     }
 
     #[test]
     fn a_script_takes_options_verbatim_and_shows_no_key() {
-        let mut config = Config::default();
-        config.slurm_partition = Some("long".into());
-        config.slurm_options = vec!["--constraint=a&b|c d".into(), "--licenses=it's".into()];
-        let script = script(&config, "fiber-1", Path::new("/shared/x.key"), &spec()).unwrap();
+        let mut section = SlurmSection::default();
+        section.partition = Some("long".into());
+        section.options = vec!["--constraint=a&b|c d".into(), "--licenses=it's".into()];
+        let script = script(&section, "fiber-1", Path::new("/shared/x.key"), &spec()).unwrap();
         let text = script.to_string();
         for line in [
             "#SBATCH --partition=long\n",

@@ -19,7 +19,7 @@ use super::{problem, ssh};
 use crate::interface::bind_address;
 use crate::listen::Peers;
 use crate::route::{UNASSIGNED, local_address_towards};
-use crate::{BackendError, ListenAddress};
+use crate::{BackendError, ListenAddress, SshSection};
 
 /// The name of the peers in errors.
 const MACHINES: Peers = Peers("machines");
@@ -52,9 +52,13 @@ impl Routes {
 ///
 /// # Errors
 /// The reason why machines can't reach this process, with a remedy.
-pub(super) async fn find(config: &Config, machines: &[SshMachine]) -> Result<Routes, BackendError> {
+pub(super) async fn find(
+    config: &Config,
+    section: &SshSection,
+    machines: &[SshMachine],
+) -> Result<Routes, BackendError> {
     let lookups = machines.iter().map(|machine| async move {
-        let own = own_address_towards(config.ssh_config.as_deref(), &machine.name).await?;
+        let own = own_address_towards(section.config.as_deref(), &machine.name).await?;
         Ok::<_, BackendError>((machine.name.clone(), own))
     });
     let mut found = HashMap::new();

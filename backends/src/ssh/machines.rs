@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::fs;
 
-use fiber_core::{Config, ConfigProblem, Error, Result, shortage};
+use fiber_core::{ConfigProblem, Error, Result, shortage};
+
+use crate::SshSection;
 
 /// A machine that ssh reaches.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,16 +20,19 @@ pub(super) struct SshMachine {
 ///
 /// # Errors
 /// [`Error::Config`] if there are none, or for one that can't be read.
-pub(super) fn of(config: &Config) -> Result<Vec<SshMachine>> {
+pub(super) fn of(section: &SshSection) -> Result<Vec<SshMachine>> {
     let mut machines = Vec::new();
-    for host in &config.hosts {
-        machines.push(("hosts", parse(host).map_err(|problem| wrong("hosts", host, &problem))?));
+    for host in &section.hosts {
+        machines.push((
+            "ssh.hosts",
+            parse(host).map_err(|problem| wrong("ssh.hosts", host, &problem))?,
+        ));
     }
-    if let Some(path) = &config.hosts_file {
+    if let Some(path) = &section.hosts_file {
         let shown = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|error| {
             let problem = format!("it can't be read: {}", shortage::explain(&error));
-            wrong("hosts_file", &shown, &problem)
+            wrong("ssh.hosts_file", &shown, &problem)
         })?;
         for (number, line) in (1..).zip(text.lines()) {
             let host = line.split('#').next().unwrap_or_default().trim();
@@ -35,9 +40,9 @@ pub(super) fn of(config: &Config) -> Result<Vec<SshMachine>> {
                 continue;
             }
             let machine = parse(host).map_err(|problem| {
-                wrong("hosts_file", &shown, &format!("line {number} is `{host}`: {problem}"))
+                wrong("ssh.hosts_file", &shown, &format!("line {number} is `{host}`: {problem}"))
             })?;
-            machines.push(("hosts_file", machine));
+            machines.push(("ssh.hosts_file", machine));
         }
     }
     let mut names = HashSet::new();
@@ -48,9 +53,9 @@ pub(super) fn of(config: &Config) -> Result<Vec<SshMachine>> {
         return Err(wrong(option, &twice.name, problem));
     }
     if machines.is_empty() {
-        let problem = "the backend `ssh` needs machines: name them in `hosts` (FIBER_HOSTS=a,b:16) \
-                       or in a `hosts_file`";
-        return Err(wrong("hosts", "", problem));
+        let problem = "the backend `ssh` needs machines: name them in `ssh.hosts` \
+                       (FIBER_SSH_HOSTS=a,b:16) or in a file (`ssh.hosts_file`)";
+        return Err(wrong("ssh.hosts", "", problem));
     }
     Ok(machines.into_iter().map(|(_, machine)| machine).collect())
 }
@@ -109,13 +114,13 @@ mod tests {
 
     use super::*;
 
-    fn config(hosts: &[&str]) -> Config {
-        let mut config = Config::default();
+    fn config(hosts: &[&str]) -> SshSection {
+        let mut config = SshSection::default();
         config.hosts = hosts.iter().map(ToString::to_string).collect();
         config
     }
 
-    fn problem(config: &Config) -> String {
+    fn problem(config: &SshSection) -> String {
         of(config).unwrap_err().to_string()
     }
 
@@ -153,7 +158,7 @@ mod tests {
             assert!(problem.contains(words) && problem.contains(host), "{problem}");
         }
         assert!(problem(&config(&["a", "a:4"])).contains("it is there twice"));
-        assert!(problem(&config(&[])).contains("FIBER_HOSTS=a,b:16"));
+        assert!(problem(&config(&[])).contains("FIBER_SSH_HOSTS=a,b:16"));
     }
 
     #[test]

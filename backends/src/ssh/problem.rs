@@ -26,7 +26,7 @@ pub(super) fn of_command(error: &io::Error) -> BackendError {
 pub(super) fn of_connection(machine: &str, words: &[String]) -> String {
     let said = words.join("\n");
     let remedy = if said.contains("Could not resolve hostname") {
-        "correct its name in `hosts`, or give it a `HostName` in ssh's configuration".into()
+        "correct its name in `ssh.hosts`, or give it a `HostName` in ssh's configuration".into()
     } else if said.contains("IDENTIFICATION HAS CHANGED") {
         "it may be another machine. If its key did change, remove the old one as ssh says, and \
          confirm the new one"
@@ -72,14 +72,14 @@ pub(super) fn of_machine(machine: &str, program: &Program, refusal: &str) -> Str
     let words = words.trim();
     match kind {
         "machine" => format!(
-            "this program needs {}, and `{machine}` is {words}: take it out of `hosts`, or build \
-             the program for both, as with `--target {}-unknown-linux-musl`, which needs no C \
-             library",
+            "this program needs {}, and `{machine}` is {words}: take it out of `ssh.hosts`, or \
+             build the program for both, as with `--target {}-unknown-linux-musl`, which needs no \
+             C library",
             program.needs(),
             std::env::consts::ARCH
         ),
         "home" => format!(
-            "`{machine}` has no home directory for this user: set `ssh_cache` to a directory there"
+            "`{machine}` has no home directory for this user: set `ssh.cache` to a directory there"
         ),
         "room" => {
             let mut numbers = words.splitn(3, ' ');
@@ -91,16 +91,16 @@ pub(super) fn of_machine(machine: &str, program: &Program, refusal: &str) -> Str
             let place = numbers.next().unwrap_or_default();
             format!(
                 "the program takes {needed}, and `{machine}` has {free} free in {place}: make room \
-                 there, or set `ssh_cache` to a directory on another disk"
+                 there, or set `ssh.cache` to a directory on another disk"
             )
         }
         "directory" => format!("`{machine}` has no directory for `working_dir`: create it there"),
         "copy" => format!(
             "the program did not arrive on `{machine}` as it was sent ({words}): is the disk full, \
-             or over quota? `ssh_cache` names another directory"
+             or over quota? `ssh.cache` names another directory"
         ),
         _ => format!(
-            "`{machine}` can't keep a copy of the program ({words}): set `ssh_cache` to a \
+            "`{machine}` can't keep a copy of the program ({words}): set `ssh.cache` to a \
              directory there that this user may write to"
         ),
     }

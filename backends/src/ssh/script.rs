@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use fiber_core::Config;
 
 use super::program::Program;
-use crate::{JobSpec, configured_environment};
+use crate::{JobSpec, SshSection, configured_environment};
 
 /// The command for the login shell of the user there.
 pub(super) const COMMAND: &str = "exec sh -c 'IFS= read -r script; eval \"$script\"'";
@@ -19,12 +19,17 @@ pub(super) const MARK: &str = "fiber-ssh ";
 const START: &str = include_str!("start.sh");
 
 /// Returns the line for a job.
-pub(super) fn line(config: &Config, program: &Program, spec: &JobSpec) -> Vec<u8> {
+pub(super) fn line(
+    config: &Config,
+    section: &SshSection,
+    program: &Program,
+    spec: &JobSpec,
+) -> Vec<u8> {
     let mut line = b"n=$(printf \"\\nx\"); n=${n%x}; ".to_vec();
-    let cache = config.ssh_cache.as_ref().map_or(OsStr::new(""), |path| path.as_os_str());
+    let cache = section.cache.as_ref().map_or(OsStr::new(""), |path| path.as_os_str());
     let directory = config.working_dir.as_deref().unwrap_or_default();
     let secrets: String = spec.secrets.iter().map(|(_, value)| format!("{value}\n")).collect();
-    let limit = (config.ssh_cache_size.as_u64() / 1024).to_string();
+    let limit = (section.cache_size.as_u64() / 1024).to_string();
     let size = program.size.to_string();
     let values: [(&str, &OsStr); 10] = [
         ("build", program.build.as_ref()),

@@ -21,7 +21,7 @@ use super::{problem, ssh};
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::local::guard::Group;
 use crate::output::{Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
-use crate::{BackendError, Job, JobPlace, JobSpec, JobState, WaitReason};
+use crate::{BackendError, Job, JobPlace, JobSpec, JobState, SshSection, WaitReason};
 
 /// Time that a machine has at least to answer.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -47,6 +47,7 @@ const SIGNAL_BASE: i32 = 128;
 /// Starts a session in a local task, which watches it to its end.
 pub(super) fn start(
     config: &Config,
+    section: &SshSection,
     machine: SshMachine,
     program: &Program,
     spec: JobSpec,
@@ -56,8 +57,8 @@ pub(super) fn start(
     let place = JobPlace::Machine { name: machine.name.clone() };
     let (job, states, commands) = job_handle::new(place, tail.clone());
     let session = Session {
-        command: command(config, &machine),
-        line: script::line(config, program, &spec),
+        command: command(config, section, &machine),
+        line: script::line(config, section, program, &spec),
         machine: machine.name,
         program: program.clone(),
         tail,
@@ -77,9 +78,9 @@ pub(super) fn start(
 }
 
 /// Returns the command for a session on a machine.
-fn command(config: &Config, machine: &SshMachine) -> Command {
+fn command(config: &Config, section: &SshSection, machine: &SshMachine) -> Command {
     let limit = |duration: Duration| duration.as_secs_f64().ceil().max(1.0) as u64;
-    let mut command = ssh(config.ssh_config.as_deref());
+    let mut command = ssh(section.config.as_deref());
     command.args(["-T", "-x", "-o", "BatchMode=yes", "-o", "LogLevel=ERROR"]);
     // The user's configuration for terminals would be in the way.
     command.args(["-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no"]);
@@ -270,7 +271,7 @@ impl Session {
             Some(SSH_FAILED) => lost(""),
             Some(126 | 127) if last.contains("/fiber/builds/") => ExitReason::NotStarted(format!(
                 "`{}` can't run the copy of the program ({last}): if the cache's file system is \
-                 mounted `noexec`, set `ssh_cache` to a directory on another one",
+                 mounted `noexec`, set `ssh.cache` to a directory on another one",
                 self.machine
             )),
             Some(code @ 129..=192) => ExitReason::Signal(code - SIGNAL_BASE),

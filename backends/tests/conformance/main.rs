@@ -13,6 +13,7 @@ mod registry;
 
 use std::process::{Command, ExitCode};
 
+use fiber_backends::SshSection;
 use fiber_core::Config;
 use libtest_mimic::{Arguments, Trial};
 
@@ -43,8 +44,10 @@ const BACKENDS: &[Subject] = &[
 ];
 
 fn machines(config: &mut Config) {
-    config.hosts = ["a", "b", "c"].map(String::from).to_vec();
-    config.ssh_config = std::env::var_os("TEST_SSH_CONFIG").map(Into::into);
+    config.edit(|ssh: &mut SshSection| {
+        ssh.hosts = ["a", "b", "c"].map(String::from).to_vec();
+        ssh.config = std::env::var_os("TEST_SSH_CONFIG").map(Into::into);
+    });
 }
 
 fn registry_of_nodes(config: &mut Config) {

@@ -43,7 +43,7 @@ pub(super) fn ssh(table: &mut Table) -> anyhow::Result<()> {
     };
     let mut fiber = Command::new(env::current_exe()?);
     fiber.arg(format!("{READY_WORKERS}{ON_MACHINE}"));
-    fiber.envs([("FIBER_BACKEND", "ssh"), ("FIBER_HOSTS", &format!("{MACHINE}:{ON_MACHINE}"))]);
+    fiber.envs([("FIBER_BACKEND", "ssh"), ("FIBER_SSH_HOSTS", &format!("{MACHINE}:{ON_MACHINE}"))]);
     fiber.env("FIBER_SSH_CONFIG", &config);
     let mut bare = Command::new("ssh");
     bare.arg("-F").arg(config).args(["-o", "BatchMode=yes", MACHINE, "true"]);

@@ -90,7 +90,7 @@ fn a_program_that_the_nodes_lack_is_named_with_the_remedy() {
     let printed = started.output();
     let missing = format!(" has no program {}: ", program.display());
     assert!(printed.contains("fiber: the node n") && printed.contains(&missing), "{printed}");
-    assert!(printed.contains("set `slurm_copy = true`"), "{printed}");
+    assert!(printed.contains("set `slurm.copy = true`"), "{printed}");
 }
 
 #[trial]

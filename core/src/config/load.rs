@@ -7,10 +7,12 @@ use bytesize::ByteSize;
 use figment::error::Kind;
 use figment::providers::{Format, Serialized};
 use figment::value::Value;
-use figment::{Figment, Source};
+use figment::{Figment, Metadata, Source};
 use parking_lot::Mutex;
 
-use super::sources::{ENVIRONMENT, Environment, Toml};
+use super::earlier::{CodeChanges, EarlierNames};
+use super::section::entries;
+use super::sources::{ENVIRONMENT, Environment, SourceValues, Toml};
 use super::{Config, ConfigProblem, ConfigSource, LinkKind, PREFIX};
 use crate::error::{Error, Result};
 use crate::variables;
@@ -67,7 +69,8 @@ impl Config {
 
     /// Makes this process use its parent's configuration.
     #[doc(hidden)]
-    pub fn inherit(self) {
+    pub fn inherit(mut self) {
+        self.earlier = EarlierNames::of(&self.sections);
         let _ = INHERITED.set(self);
     }
 
@@ -98,16 +101,41 @@ impl Config {
         }
         let file = named.unwrap_or_else(|| FILE.into());
         let mut config = Config::read(&file, Environment::new(PREFIX, &variables::ALL))?;
-        take_overrides().iter().for_each(|apply| apply(&mut config));
+        config.change(take_overrides().iter().map(|apply| |config: &mut Config| apply(config)))?;
         config.check()?;
         Ok(config)
     }
 
     pub(super) fn read(file: &Path, environment: Environment) -> Result<Config> {
-        let sources = Figment::from(Serialized::defaults(Config::default()))
-            .merge(Toml::file(file))
-            .merge(environment);
-        sources.extract().map_err(|error| problem(&sources, &error).into())
+        let mut options = Figment::from(Serialized::defaults(Config::default()));
+        let mut sections = Figment::new();
+        for source in [SourceValues::read(Toml::file(file))?, SourceValues::read(environment)?] {
+            options = options.merge(source.options);
+            sections = sections.merge(source.sections);
+        }
+        let mut config: Config = options.extract().map_err(|error| problem(&options, &error))?;
+        for entry in entries() {
+            let Ok(Value::Dict(_, values)) = sections.find_value(entry.name) else { continue };
+            (entry.check)(&sections).map_err(|mut error| {
+                error.path.insert(0, entry.name.into());
+                problem(&sections, &error)
+            })?;
+            config.sections.replace(entry.name, values);
+        }
+        config.earlier = EarlierNames::of(&config.sections);
+        Ok(config)
+    }
+
+    /// Lets code change the configuration, which has been read from the other sources.
+    pub(super) fn change(
+        &mut self,
+        changes: impl Iterator<Item = impl Fn(&mut Config)>,
+    ) -> Result<()> {
+        let mut so_far = CodeChanges::default();
+        for change in changes {
+            so_far.apply(self, change)?;
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<()> {
@@ -141,17 +169,21 @@ fn take_overrides() -> Vec<Override> {
     list
 }
 
+impl ConfigSource {
+    /// Returns the source with this description for figment.
+    pub(super) fn of(metadata: &Metadata) -> ConfigSource {
+        match &metadata.source {
+            _ if metadata.name == ENVIRONMENT => ConfigSource::Environment,
+            Some(Source::File(path)) => ConfigSource::File(path.clone()),
+            _ => ConfigSource::Merged,
+        }
+    }
+}
+
 /// Returns the problem behind an error of figment.
 fn problem(sources: &Figment, error: &figment::Error) -> ConfigProblem {
     let option = error.path.join(".");
-    let source = match &error.metadata {
-        Some(origin) if origin.name == ENVIRONMENT => ConfigSource::Environment,
-        Some(origin) => match &origin.source {
-            Some(Source::File(path)) => ConfigSource::File(path.clone()),
-            _ => ConfigSource::Merged,
-        },
-        None => ConfigSource::Merged,
-    };
+    let source = error.metadata.as_ref().map_or(ConfigSource::Merged, ConfigSource::of);
     let problem = match &error.kind {
         Kind::UnknownField(field, _) => {
             return ConfigProblem::UnknownOption { source, option: field.clone() };
@@ -169,7 +201,7 @@ fn problem(sources: &Figment, error: &figment::Error) -> ConfigProblem {
 }
 
 /// Returns a value as a file or the environment spells it.
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(_, text) => text.clone(),
         Value::Bool(_, flag) => flag.to_string(),

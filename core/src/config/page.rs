@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use figment::value::Value;
 
-use super::{Config, PREFIX, SECTIONS};
+use super::section::{SectionEntry, entries};
+use super::{Config, GROUPS, PREFIX};
 
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- `make reference` writes this page from the options in core/src/config.rs. -->
+<!-- `make reference` writes this page from core/src/config.rs and backends/src/*/section.rs. -->
 
 Fiber takes each value from the code (`fiber::init_with`, builders), else from the environment, else
 from `fiber.toml` in the working directory (or the file that `FIBER_CONFIG` names), else it uses the
@@ -21,8 +22,19 @@ first pool, process or other object. A call after that panics.
 In the file, lists are written as TOML lists; in the environment, with commas. Durations are written
 `100us`, `500ms`, `10s`, `2m`; sizes `64KiB`, `1GiB`.
 
-[Docker](docker.md), [Kubernetes](kubernetes.md) and [ssh](ssh.md) explain the backends,
-[semantics](semantics.md#pools) what pools do with `call_buffer`.
+The options of a backend are in its section: `partition` of `[slurm]` is
+
+```toml
+[slurm]
+partition = \"short\"     # or, at the top of the file: slurm.partition = \"short\"
+```
+
+or `FIBER_SLURM_PARTITION`, or `config.edit(|slurm: &mut SlurmSection| …)` in code. Options that
+were outside of sections once may still be set by their earlier names. Setting both names in one
+file, in the environment or in code is an error.
+
+[Docker](docker.md), [Kubernetes](kubernetes.md), [Slurm](slurm.md) and [ssh](ssh.md) explain the
+backends, [semantics](semantics.md#pools) what pools do with `call_buffer`.
 ";
 
 impl Config {
@@ -31,21 +43,52 @@ impl Config {
     pub fn page() -> String {
         let defaults = Value::serialize(Config::default()).expect("all options serialise");
         let mut page = INTRODUCTION.to_string();
-        for (title, options) in SECTIONS {
+        for (title, options) in GROUPS {
             page += &format!(
                 "\n## {title}\n\n| key | environment | default | meaning |\n|---|---|---|---|\n"
             );
             for option in *options {
-                let default = defaults.find_ref(option.name).map(text).unwrap_or_default();
-                let default = if default.is_empty() { default } else { format!("`{default}` ") };
-                let meaning: Vec<_> = option.documentation.split_whitespace().collect();
+                let default = shown(defaults.find_ref(option.name));
                 let (name, variable) = (option.name, option.name.to_uppercase());
-                let meaning = meaning.join(" ");
+                let meaning = one_line(option.documentation);
                 writeln!(page, "| `{name}` | `{PREFIX}{variable}` | {default}| {meaning} |")
                     .expect("a text takes all");
             }
         }
+        entries().for_each(|entry| add_section(&mut page, &entry));
         page
+    }
+}
+
+fn add_section(page: &mut String, entry: &SectionEntry) {
+    let defaults = (entry.defaults)();
+    *page += &format!("\n## `[{}]`\n\n{}\n\n", entry.name, one_line(entry.about));
+    *page += "| key | environment | earlier name | default | meaning |\n|---|---|---|---|---|\n";
+    for key in entry.keys {
+        let variable = entry.variable(key.name).to_uppercase();
+        let earlier = match key.earlier {
+            None => String::new(),
+            // Its variable has not changed.
+            Some(earlier) if earlier.to_uppercase() == variable => format!("`{earlier}` "),
+            Some(earlier) => format!("`{earlier}`, `{PREFIX}{}` ", earlier.to_uppercase()),
+        };
+        let (name, default) = (key.name, shown(defaults.get(key.name)));
+        let meaning = one_line(key.documentation);
+        writeln!(page, "| `{name}` | `{PREFIX}{variable}` | {earlier}| {default}| {meaning} |")
+            .expect("a text takes all");
+    }
+}
+
+/// Returns a doc comment without its line breaks.
+fn one_line(documentation: &str) -> String {
+    documentation.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a default as a cell of a table.
+fn shown(default: Option<&Value>) -> String {
+    match default.map(text).unwrap_or_default() {
+        default if default.is_empty() => default,
+        default => format!("`{default}` "),
     }
 }
 

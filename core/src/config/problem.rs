@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{PREFIX, SECTIONS};
+use super::PREFIX;
+use super::names::{alternatives, nearest};
 use crate::variables;
 
 /// A problem of the configuration, with its source.
@@ -26,8 +27,17 @@ pub enum ConfigProblem {
     UnknownOption {
         /// The source.
         source: ConfigSource,
-        /// The name, as in a file: without `FIBER_`, in lower case.
+        /// The name, as in a file: without `FIBER_`, in lower case; `SECTION.KEY` in a section.
         option: String,
+    },
+    /// A source sets an option by two names.
+    SetTwice {
+        /// The source.
+        source: ConfigSource,
+        /// The option's name, as in a file: `SECTION.KEY`.
+        option: String,
+        /// Its earlier name.
+        earlier: String,
     },
     /// An option has a value that it can't use.
     InvalidValue {
@@ -66,6 +76,8 @@ pub enum ConfigSource {
     Environment,
     /// A file.
     File(PathBuf),
+    /// The program's code: [`Config::set`](crate::Config::set).
+    Code,
     /// Code, environment, file and defaults together. Fiber checks some values only after it has
     /// merged these sources.
     Merged,
@@ -100,10 +112,12 @@ impl ConfigProblem {
 
 impl ConfigSource {
     /// Returns an option's name as this source spells it.
-    fn spell(&self, option: &str) -> String {
+    pub(super) fn spell(&self, option: &str) -> String {
         match self {
-            ConfigSource::Environment => format!("{PREFIX}{}", option.to_uppercase()),
-            ConfigSource::File(_) | ConfigSource::Merged => option.to_string(),
+            ConfigSource::Environment => {
+                format!("{PREFIX}{}", option.replace('.', "_").to_uppercase())
+            }
+            ConfigSource::File(_) | ConfigSource::Code | ConfigSource::Merged => option.to_string(),
         }
     }
 }
@@ -113,6 +127,7 @@ impl fmt::Display for ConfigSource {
         match self {
             ConfigSource::Environment => f.write_str("the environment"),
             ConfigSource::File(path) => write!(f, "`{}`", path.display()),
+            ConfigSource::Code => f.write_str("the program"),
             ConfigSource::Merged => f.write_str("the configuration"),
         }
     }
@@ -131,13 +146,22 @@ impl fmt::Display for ConfigProblem {
                 write!(f, "{source} can't be read: {message}")
             }
             ConfigProblem::UnknownOption { source, option } => {
-                let options = SECTIONS.iter().flat_map(|(_, options)| *options);
-                let names: Vec<_> = options.map(|option| source.spell(option.name)).collect();
+                let (name, names) = (source.spell(option), alternatives(source, option));
+                let meant =
+                    nearest(&name, &names).map(|near| format!("did you mean `{near}`? If not, "));
                 write!(
                     f,
-                    "{source} sets `{}`, which does not exist: remove it, or use one of: {}",
-                    source.spell(option),
+                    "{source} sets `{name}`, which does not exist: {}remove it, or use one of: {}",
+                    meant.unwrap_or_default(),
                     names.join(", ")
+                )
+            }
+            ConfigProblem::SetTwice { source, option, earlier } => {
+                let (name, earlier) = (source.spell(option), source.spell(earlier));
+                write!(
+                    f,
+                    "{source} sets both `{name}` and `{earlier}`, which is its earlier name: \
+                     remove `{earlier}`"
                 )
             }
             ConfigProblem::InvalidValue {

@@ -1,15 +1,116 @@
 //! Sources of configuration values: a TOML file and environment variables.
 //!
+//! [`SourceValues`] puts options into their sections, by whichever name a source has them.
+//!
 //! figment has both too. Its parsers of TOML and of variables bring twelve crates, and a third of
 //! fiber's own build time.
+
+use std::ffi::OsString;
 
 use figment::providers::Format;
 use figment::value::{Dict, Map, Value};
 use figment::{Metadata, Profile, Provider};
 use serde::de::DeserializeOwned;
 
+use super::section::{SectionEntry, entries};
+use super::{ConfigProblem, ConfigSource};
+
 /// The name of the environment in errors of figment.
 pub(super) const ENVIRONMENT: &str = "environment";
+
+/// The values of one source.
+pub(super) struct SourceValues {
+    pub(super) options: TaggedValues,
+    /// Those of sections, by the section's name.
+    pub(super) sections: TaggedValues,
+}
+
+/// Values for figment, with their source for its errors.
+pub(super) struct TaggedValues {
+    metadata: Metadata,
+    values: Dict,
+}
+
+impl SourceValues {
+    /// Reads a source.
+    ///
+    /// # Errors
+    /// It can't be read, has an option by two names, or a section has an unknown key.
+    pub(super) fn read(provider: impl Provider) -> Result<SourceValues, ConfigProblem> {
+        let metadata = provider.metadata();
+        let source = ConfigSource::of(&metadata);
+        let values = provider.data().map_err(|error| ConfigProblem::Unreadable {
+            source: source.clone(),
+            message: error.kind.to_string(),
+        })?;
+        let mut options: Dict = values.into_values().flatten().collect();
+        let mut sections = Dict::new();
+        for entry in entries() {
+            let values = take_section(&mut options, &entry, &source)?;
+            if !values.is_empty() {
+                sections.insert(entry.name.into(), values.into());
+            }
+        }
+        // The name of a field that no source has.
+        if options.contains_key("sections") {
+            return Err(ConfigProblem::UnknownOption { source, option: "sections".into() });
+        }
+        let tagged = |values| TaggedValues { metadata: metadata.clone(), values };
+        Ok(SourceValues { options: tagged(options), sections: tagged(sections) })
+    }
+}
+
+/// Takes a section's values out of `options`.
+fn take_section(
+    options: &mut Dict,
+    entry: &SectionEntry,
+    source: &ConfigSource,
+) -> Result<Dict, ConfigProblem> {
+    let is_environment = *source == ConfigSource::Environment;
+    let mut section = match options.remove(entry.name) {
+        None => Dict::new(),
+        Some(Value::Dict(_, values)) => values,
+        Some(_) if is_environment => {
+            let (source, option) = (source.clone(), entry.name.into());
+            return Err(ConfigProblem::UnknownOption { source, option });
+        }
+        Some(value) => {
+            return Err(ConfigProblem::InvalidValue {
+                source: source.clone(),
+                option: entry.name.into(),
+                value: super::load::text(&value),
+                problem: format!("it is a section: write `[{}]`, and its keys below", entry.name),
+            });
+        }
+    };
+    if let Some(unknown) =
+        section.keys().find(|name| entry.keys.iter().all(|key| key.name != **name))
+    {
+        let (source, option) = (source.clone(), entry.option(unknown));
+        return Err(ConfigProblem::UnknownOption { source, option });
+    }
+    for key in entry.keys {
+        let variable = is_environment.then(|| options.remove(&entry.variable(key.name))).flatten();
+        section.extend(variable.map(|value| (key.name.into(), value)));
+        let Some(earlier) = key.earlier else { continue };
+        let Some(value) = options.remove(earlier) else { continue };
+        if section.insert(key.name.into(), value).is_some() {
+            let (source, option) = (source.clone(), entry.option(key.name));
+            return Err(ConfigProblem::SetTwice { source, option, earlier: earlier.into() });
+        }
+    }
+    Ok(section)
+}
+
+impl Provider for TaggedValues {
+    fn metadata(&self) -> Metadata {
+        self.metadata.clone()
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Profile::Default.collect(self.values.clone()))
+    }
+}
 
 /// The format of `fiber.toml`.
 pub(super) struct Toml;
@@ -25,15 +126,27 @@ impl Format for Toml {
 }
 
 /// The environment variables that begin with a prefix.
-pub(super) struct Environment {
-    prefix: &'static str,
-    ignored: &'static [&'static str],
-}
+pub(super) struct Environment(Dict);
 
 impl Environment {
-    /// Reads the variables that begin with `prefix`, except those in `ignored`.
-    pub(super) fn new(prefix: &'static str, ignored: &'static [&'static str]) -> Environment {
-        Environment { prefix, ignored }
+    /// Reads this process's variables that begin with `prefix`, except those in `ignored`.
+    pub(super) fn new(prefix: &str, ignored: &[&str]) -> Environment {
+        let lossy = |text: &OsString| text.to_string_lossy().into_owned();
+        let variables = std::env::vars_os().map(|(name, text)| (lossy(&name), lossy(&text)));
+        let variables = variables.filter(|(name, _)| !ignored.contains(&&*name.to_uppercase()));
+        Environment::of(prefix, variables)
+    }
+
+    /// Takes the variables that begin with `prefix`.
+    pub(super) fn of(
+        prefix: &str,
+        variables: impl Iterator<Item = (String, impl AsRef<str>)>,
+    ) -> Environment {
+        let values = variables.filter_map(|(name, text)| {
+            let name = name.to_uppercase();
+            Some((name.strip_prefix(prefix)?.to_lowercase(), value(text.as_ref())))
+        });
+        Environment(values.collect())
     }
 }
 
@@ -43,15 +156,7 @@ impl Provider for Environment {
     }
 
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        let values = std::env::vars_os().filter_map(|(name, text)| {
-            let name = name.to_string_lossy().to_uppercase();
-            let key = name.strip_prefix(self.prefix)?;
-            if self.ignored.contains(&name.as_str()) {
-                return None;
-            }
-            Some((key.to_lowercase(), value(&text.to_string_lossy())))
-        });
-        Ok(Profile::Default.collect(values.collect()))
+        Ok(Profile::Default.collect(self.0.clone()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The spelling of values in the environment and in files.
+//! The spelling of values in the environment and in files, for serde's attribute `with`.
 
 /// An address with a port as text.
 pub(super) mod address {
@@ -40,22 +40,19 @@ pub(super) mod address {
 }
 
 /// Durations as text, such as `10s`.
-pub(super) mod duration {
+pub mod duration {
     use std::time::Duration;
 
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(in super::super) fn serialize<S: Serializer>(
-        duration: &Duration,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    /// Writes `1m 30s`.
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&humantime::format_duration(*duration))
     }
 
-    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Duration, D::Error> {
+    /// Reads `500ms`, `10s` or `2m`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let text = String::deserialize(deserializer)?;
         humantime::parse_duration(&text).map_err(|problem| {
             D::Error::custom(format!("{problem} (write `500ms`, `10s` or `2m`)"))
@@ -63,8 +60,28 @@ pub(super) mod duration {
     }
 }
 
+/// Sizes as text, such as `2.0 GiB`, without loss.
+pub mod size {
+    use bytesize::ByteSize;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes a size with the largest unit that shows it exactly.
+    pub fn serialize<S: Serializer>(size: &ByteSize, serializer: S) -> Result<S::Ok, S::Error> {
+        let short = size.to_string();
+        match short.parse() == Ok(*size) {
+            true => serializer.serialize_str(&short),
+            false => serializer.collect_str(&format_args!("{} B", size.as_u64())),
+        }
+    }
+
+    /// Reads a text or a number of bytes.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ByteSize, D::Error> {
+        ByteSize::deserialize(deserializer)
+    }
+}
+
 /// Lists that the environment gives as one text, and texts that look like numbers there.
-pub(super) mod lenient {
+pub mod lenient {
     use std::path::PathBuf;
 
     use serde::{Deserialize, Deserializer};
@@ -102,26 +119,24 @@ pub(super) mod lenient {
         }
     }
 
-    pub(in super::super) fn text<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<String>, D::Error> {
+    /// Reads a text that may look like a number.
+    pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
         let value = Option::<TextOrList>::deserialize(deserializer)?;
         Ok(value.map(|value| value.whole_elements().join(",")))
     }
 
-    pub(in super::super) fn path<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<PathBuf>, D::Error> {
+    /// Reads a path. An empty one is none.
+    pub fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
         Ok(text(deserializer)?.filter(|path| !path.is_empty()).map(PathBuf::from))
     }
 
-    pub(in super::super) fn list<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<String>, D::Error> {
+    /// Reads a list, or one text with commas.
+    pub fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
         Ok(TextOrList::deserialize(deserializer)?.elements())
     }
 
-    pub(in super::super) fn optional_list<'de, D: Deserializer<'de>>(
+    /// Reads a list, or one text with commas, if there is one.
+    pub fn optional_list<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Vec<String>>, D::Error> {
         Ok(Option::<TextOrList>::deserialize(deserializer)?.map(TextOrList::elements))

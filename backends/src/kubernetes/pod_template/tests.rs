@@ -81,7 +81,8 @@ fn pods_inherit_from_the_current_pod() {
     };
     let own = CurrentPod::new("parent", "uid", spec);
     let config = config(|config| {
-        config.node_selector = vec!["zone=a".into()];
+        config
+            .edit(|section: &mut KubernetesSection| section.node_selector = vec!["zone=a".into()]);
         config.mounts = vec!["/etc:/host:ro".into()];
     });
     let template =
@@ -107,12 +108,20 @@ fn errors_name_the_invalid_entry() {
     let error = |change: fn(&mut Config)| check(&config(change)).unwrap_err().to_string();
     assert!(error(|config| config.user = Some("anna".into())).contains("`user` is `anna`"));
     assert!(
-        error(|config| config.node_selector = vec!["fast".into()])
-            .contains("`node_selector` has `fast`")
+        error(|config| {
+            config.edit(|section: &mut KubernetesSection| {
+                section.node_selector = vec!["fast".into()]
+            });
+        })
+        .contains("`kubernetes.node_selector` has `fast`")
     );
     assert!(
-        error(|config| config.tolerations = vec!["a:Never".into()])
-            .contains("`tolerations` has `a:Never`")
+        error(|config| {
+            config.edit(|section: &mut KubernetesSection| {
+                section.tolerations = vec!["a:Never".into()]
+            });
+        })
+        .contains("`kubernetes.tolerations` has `a:Never`")
     );
     assert!(error(|config| config.mounts = vec!["data".into()]).contains("`mounts` has `data`"));
 }

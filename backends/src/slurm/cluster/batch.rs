@@ -239,7 +239,7 @@ fn requeue(limit: u32) -> String {
     )
 }
 
-/// Returns whether the nodes get a copy of the program (`slurm_copy`).
+/// Returns whether the nodes get a copy of the program (`slurm.copy`).
 pub(super) fn copies_program(run: &RunRequest) -> bool {
     let last = run.environment.iter().rfind(|(name, _)| name == "FIBER_SLURM_COPY");
     last.is_some_and(|(_, value)| value.trim() == "true")

@@ -115,19 +115,19 @@ fn remedy(words: &str) -> Option<&'static str> {
     Some(if is_out_of_reach(&words) {
         "does slurmctld answer? See `scontrol ping`"
     } else if has("account") {
-        "name an account that may submit to this partition (`slurm_account`, or `fiber run \
+        "name an account that may submit to this partition (`slurm.account`, or `fiber run \
          --account`); `sacctmgr show associations user=$USER` lists yours"
     } else if has("qos") {
-        "name a quality of service that you may use (`slurm_qos`, or `fiber run --qos`); `sacctmgr \
+        "name a quality of service that you may use (`slurm.qos`, or `fiber run --qos`); `sacctmgr \
          show qos` lists them"
     } else if has("partition") {
-        "name a partition that exists (`slurm_partition`, or `fiber run --partition`); `sinfo -o \
+        "name a partition that exists (`slurm.partition`, or `fiber run --partition`); `sinfo -o \
          '%P %l'` lists them"
     } else if has("node configuration") || has("node count") || has("memory") || has("processors") {
         "ask for no more than the nodes have; `sinfo -o '%P %D %c %m %G'` lists their number, cores, \
          memory and GPUs"
     } else if has("time limit") {
-        "ask for less time (`slurm_time`, or `fiber run --time`); `sinfo -o '%P %l'` lists the \
+        "ask for less time (`slurm.time`, or `fiber run --time`); `sinfo -o '%P %l'` lists the \
          limits of the partitions"
     } else if has("configuration source") || has("slurm.conf") {
         "this host has no configuration of Slurm: set `SLURM_CONF`, or run this on a login node"
@@ -149,16 +149,16 @@ mod tests {
         );
         assert!(
             partition.starts_with("`sbatch` failed: invalid partition specified: nope; Batch")
-                && partition.contains("`slurm_partition`")
+                && partition.contains("`slurm.partition`")
                 && partition.contains("`fiber run --partition`"),
             "{partition}"
         );
         let account = failure("Invalid account or account/partition combination specified");
-        assert!(account.contains("slurm_account"), "{account}");
+        assert!(account.contains("slurm.account"), "{account}");
         let nodes = failure("Requested node configuration is not available");
         assert!(nodes.contains("no more than the nodes have"), "{nodes}");
         let limit = failure("Requested time limit is invalid (missing or exceeds some limit)");
-        assert!(limit.contains("slurm_time"), "{limit}");
+        assert!(limit.contains("slurm.time"), "{limit}");
     }
 
     #[test]

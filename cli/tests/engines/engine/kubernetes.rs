@@ -70,7 +70,10 @@ impl Engine for Kubernetes {
 
     fn variables(&self) -> Vec<(&'static str, String)> {
         let registry = registry().map(|registry| ("FIBER_REGISTRY", registry));
-        [("FIBER_NAMESPACE", namespace().to_string())].into_iter().chain(registry).collect()
+        [("FIBER_KUBERNETES_NAMESPACE", namespace().to_string())]
+            .into_iter()
+            .chain(registry)
+            .collect()
     }
 
     fn units_of(&self, head: &str) -> Vec<String> {

@@ -1,0 +1,262 @@
+//! Sections of the configuration: each belongs to the part of a program that it configures.
+
+use std::collections::BTreeMap;
+
+use figment::Figment;
+use figment::value::{Dict, Value};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::Config;
+
+/// The options of one section of the configuration: `[NAME]` in the file, `FIBER_NAME_KEY` in the
+/// environment. [`section!`](crate::section!) implements it.
+pub trait Section: Default + Serialize + DeserializeOwned {
+    /// The section's name, in lower case.
+    const NAME: &'static str;
+    /// The purpose of the section, for its documentation.
+    const ABOUT: &'static str;
+    /// All keys.
+    const KEYS: &'static [SectionKey];
+}
+
+/// A key of a [`Section`], as its documentation shows it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct SectionKey {
+    /// Its name, in lower case.
+    pub name: &'static str,
+    /// The name outside of sections by which files, the environment and code may set it, too.
+    pub earlier: Option<&'static str>,
+    /// Its meaning. Line breaks don't count.
+    pub documentation: &'static str,
+}
+
+impl SectionKey {
+    /// Makes a key that has had no other name.
+    pub const fn new(name: &'static str, documentation: &'static str) -> SectionKey {
+        SectionKey { name, earlier: None, documentation }
+    }
+
+    /// Sets the key's earlier name.
+    #[doc(hidden)]
+    pub const fn earlier(mut self, earlier: &'static str) -> SectionKey {
+        self.earlier = Some(earlier);
+        self
+    }
+}
+
+/// Defines a section of the configuration: a struct with its options and their defaults, which is a
+/// [`Section`].
+///
+/// The doc comments become the section's documentation. The struct derives serde's traits, so the
+/// crate that defines it depends on `serde`.
+///
+/// # Examples
+/// ```
+/// fiber_core::section! {
+///     /// Options of the launcher.
+///     pub struct LauncherSection in "launcher" {
+///         /// The command that starts a process.
+///         command: String = "nice".into(),
+///         /// How nice it is.
+///         level: u32 = 10,
+///     }
+/// }
+///
+/// let mut config = fiber_core::Config::default();
+/// config.edit(|launcher: &mut LauncherSection| launcher.level = 19);
+/// assert_eq!(config.section::<LauncherSection>().level, 19);
+/// assert_eq!(config.section::<LauncherSection>().command, "nice");
+/// ```
+#[macro_export]
+macro_rules! section {
+    (
+        $(#[doc = $about:literal])+
+        $visibility:vis struct $section:ident in $name:literal {
+            $(
+                $(#[doc = $documentation:literal])+
+                $(#[earlier($earlier:ident)])?
+                $(#[serde($($serde:tt)*)])?
+                $key:ident: $type:ty = $default:expr,
+            )+
+        }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        #[non_exhaustive]
+        $visibility struct $section {
+            $(
+                $(#[doc = $documentation])+
+                $(#[serde($($serde)*)])?
+                pub $key: $type,
+            )+
+        }
+
+        impl Default for $section {
+            fn default() -> $section {
+                $section { $($key: $default,)+ }
+            }
+        }
+
+        impl $crate::Section for $section {
+            const NAME: &'static str = $name;
+            const ABOUT: &'static str = concat!($($about, "\n"),+);
+            const KEYS: &'static [$crate::SectionKey] = &[$(
+                $crate::SectionKey::new(stringify!($key), concat!($($documentation, "\n"),+))
+                    $(.earlier(stringify!($earlier)))?,
+            )+];
+        }
+    };
+}
+
+/// A section that sources of the configuration may have.
+#[derive(Clone, Copy, Debug)]
+pub struct SectionEntry {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) keys: &'static [SectionKey],
+    is_forwarded: bool,
+    pub(super) defaults: fn() -> Dict,
+    /// Checks the section's values in merged sources.
+    pub(super) check: fn(&Figment) -> Result<(), Box<figment::Error>>,
+}
+
+impl SectionEntry {
+    /// Makes the entry of a section.
+    pub const fn of<T: Section>() -> SectionEntry {
+        SectionEntry {
+            name: T::NAME,
+            about: T::ABOUT,
+            keys: T::KEYS,
+            is_forwarded: true,
+            defaults: || dict(&T::default()),
+            check: |sources| sources.focus(T::NAME).extract::<T>().map(drop).map_err(Box::new),
+        }
+    }
+
+    /// Makes `fiber run` keep the section from the program that it starts: it says where that runs.
+    #[must_use]
+    pub const fn not_forwarded(mut self) -> SectionEntry {
+        self.is_forwarded = false;
+        self
+    }
+
+    /// Returns an option's name as errors and files spell it: `NAME.KEY`.
+    pub(super) fn option(&self, key: &str) -> String {
+        format!("{}.{key}", self.name)
+    }
+
+    /// Returns an option's name in the environment, in lower case and without `FIBER_`.
+    pub(super) fn variable(&self, key: &str) -> String {
+        format!("{}_{key}", self.name)
+    }
+}
+
+/// Returns the sections of one crate. Each crate that has some submits such a table.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct SectionTable(pub fn() -> Vec<SectionEntry>);
+
+inventory::collect!(SectionTable);
+
+/// Returns all sections of this program.
+pub(super) fn entries() -> impl Iterator<Item = SectionEntry> {
+    inventory::iter::<SectionTable>().flat_map(|table| (table.0)())
+}
+
+/// The values of sections: those that differ from the defaults, or that a source sets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Sections(BTreeMap<String, Dict>);
+
+impl Sections {
+    pub(super) fn get(&self, section: &str, key: &str) -> Option<&Value> {
+        self.0.get(section)?.get(key)
+    }
+
+    pub(super) fn set(&mut self, section: &str, key: &str, value: Value) {
+        self.0.entry(section.into()).or_default().insert(key.into(), value);
+    }
+
+    pub(super) fn replace(&mut self, section: &str, values: Dict) {
+        self.0.insert(section.into(), values);
+    }
+}
+
+impl Config {
+    /// Returns the options of a section.
+    ///
+    /// # Examples
+    /// ```
+    /// fiber_core::section! {
+    ///     /// Options of the launcher.
+    ///     struct LauncherSection in "launcher" {
+    ///         /// How nice processes are.
+    ///         level: u32 = 10,
+    ///     }
+    /// }
+    ///
+    /// let config = fiber_core::Config::default();
+    /// assert_eq!(config.section::<LauncherSection>().level, 10);
+    /// ```
+    pub fn section<T: Section>(&self) -> T {
+        let values = self.sections.0.get(T::NAME);
+        // Loading the configuration has checked them, and `edit` takes them from a `T`.
+        values.and_then(|values| Value::from(values.clone()).deserialize().ok()).unwrap_or_default()
+    }
+
+    /// Changes options of a section.
+    ///
+    /// # Panics
+    /// If a value can't be written in a file, such as a path that is not UTF-8.
+    ///
+    /// # Examples
+    /// ```
+    /// fiber_core::section! {
+    ///     /// Options of the launcher.
+    ///     struct LauncherSection in "launcher" {
+    ///         /// How nice processes are.
+    ///         level: u32 = 10,
+    ///     }
+    /// }
+    ///
+    /// let mut config = fiber_core::Config::default();
+    /// config.edit(|launcher: &mut LauncherSection| launcher.level = 19);
+    /// assert_eq!(config.section::<LauncherSection>().level, 19);
+    /// ```
+    pub fn edit<T: Section>(&mut self, change: impl FnOnce(&mut T)) {
+        let mut section = self.section::<T>();
+        change(&mut section);
+        let defaults = dict(&T::default());
+        let is_set = |key: &String| self.sections.get(T::NAME, key).is_some();
+        let mut values = dict(&section);
+        values.retain(|key, value| is_set(key) || defaults.get(key) != Some(value));
+        self.sections.replace(T::NAME, values);
+    }
+
+    /// Returns whether `fiber run` forwards a section to the program that it starts.
+    #[doc(hidden)]
+    pub fn is_forwarded(section: &str) -> bool {
+        entries().any(|entry| entry.name == section && entry.is_forwarded)
+    }
+
+    /// Returns the name that replaces that of a variable, if it is the earlier name of an option.
+    #[doc(hidden)]
+    pub fn current_variable(variable: &str) -> Option<String> {
+        let earlier = variable.strip_prefix(super::PREFIX)?.to_lowercase();
+        entries().find_map(|entry| {
+            let key = entry.keys.iter().find(|key| key.earlier == Some(&earlier))?;
+            Some(format!("{}{}", super::PREFIX, entry.variable(key.name).to_uppercase()))
+        })
+    }
+}
+
+/// Returns a section's values by their keys.
+fn dict<T: Section>(section: &T) -> Dict {
+    match Value::serialize(section) {
+        Ok(Value::Dict(_, values)) => values,
+        Ok(_) => panic!("the section `{}` is no struct", T::NAME),
+        Err(error) => panic!("the section `{}` can't be written: {error}", T::NAME),
+    }
+}

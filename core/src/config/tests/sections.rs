@@ -1,0 +1,210 @@
+//! Options in sections, by their names and by their earlier ones.
+
+use super::*;
+
+crate::section! {
+    /// Options of the backend `ssh`, as a stand-in for those in fiber-backends.
+    struct TestSection in "ssh" {
+        /// The machines.
+        #[earlier(hosts)]
+        #[serde(deserialize_with = "lenient::list")]
+        hosts: Vec<String> = Vec::new(),
+        /// Where copies of programs are kept.
+        #[earlier(ssh_cache)]
+        #[serde(deserialize_with = "lenient::path")]
+        cache: Option<PathBuf> = None,
+        /// The size limit.
+        #[earlier(ssh_cache_size)]
+        #[serde(with = "values::size")]
+        cache_size: ByteSize = ByteSize::gib(2),
+        /// A time that has had no other name.
+        #[serde(with = "duration")]
+        patience: Duration = Duration::from_secs(10),
+    }
+}
+
+inventory::submit! {
+    SectionTable(|| vec![SectionEntry::of::<TestSection>()])
+}
+
+/// Reads variables of the environment, which begin with `prefix` in place of `FIBER_`.
+fn from_variables(prefix: &'static str, variables: &[(&str, &str)]) -> Result<Config> {
+    let named = variables.iter().map(|(name, value)| (format!("{prefix}{name}"), *value));
+    Config::read("/does/not/exist.toml".as_ref(), Environment::of(prefix, named))
+}
+
+fn section(config: &Config) -> TestSection {
+    config.section()
+}
+
+fn hosts(config: Result<Config>) -> Vec<String> {
+    section(&config.unwrap()).hosts
+}
+
+#[test]
+fn a_section_is_read_from_the_file() {
+    let text = "link = 'nng'\n[ssh]\nhosts = ['a', 'b']\npatience = '3s'\ncache_size = '1MiB'";
+    let config = from_file(text).unwrap();
+    let ssh = section(&config);
+    assert_eq!((ssh.hosts, ssh.patience), (vec!["a".into(), "b".into()], Duration::from_secs(3)));
+    assert_eq!((ssh.cache_size, ssh.cache), (ByteSize::mib(1), None));
+    assert_eq!(config.link, LinkKind::Nng);
+    assert_eq!(hosts(from_file("ssh.hosts = 'a,b'")), ["a", "b"]);
+}
+
+#[test]
+fn a_section_is_read_from_the_environment() {
+    let set = [("SSH_HOSTS", "a, b"), ("SSH_PATIENCE", "1m"), ("PROCESSES", "3")];
+    let config = from_variables("FIBER_", &set).unwrap();
+    let ssh = section(&config);
+    assert_eq!((ssh.hosts, ssh.patience), (vec!["a".into(), "b".into()], Duration::from_secs(60)));
+    assert_eq!(config.processes, 3);
+}
+
+#[test]
+fn earlier_names_are_aliases() {
+    assert_eq!(hosts(from_file("hosts = ['a', 'b']")), ["a", "b"]);
+    assert_eq!(hosts(from_file("hosts = 'a'\n[ssh]\npatience = '1s'")), ["a"]);
+    assert_eq!(hosts(from_variables("FIBER_", &[("HOSTS", "a,b")])), ["a", "b"]);
+    let config = from_file("ssh_cache = '/x'\nssh_cache_size = 1_000_001").unwrap();
+    let ssh = section(&config);
+    assert_eq!((ssh.cache, ssh.cache_size), (Some("/x".into()), ByteSize(1_000_001)));
+}
+
+#[test]
+fn the_environment_overrides_the_file_by_whichever_names() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"ssh_cache = '/y'\n[ssh]\nhosts = 'a'").unwrap();
+    let variables = [("FIBER_HOSTS".to_string(), "b"), ("FIBER_SSH_CACHE".to_string(), "/z")];
+    let environment = Environment::of("FIBER_", variables.into_iter());
+    let ssh = section(&Config::read(file.path(), environment).unwrap());
+    assert_eq!((ssh.hosts, ssh.cache), (vec!["b".into()], Some("/z".into())));
+}
+
+#[test]
+fn both_names_in_one_file_are_refused() {
+    let error = error_of("hosts = 'a'\n[ssh]\nhosts = 'b'");
+    assert!(error.contains("sets both `ssh.hosts` and `hosts`"), "{error}");
+    assert!(error.ends_with("remove `hosts`"), "{error}");
+    let error = error_of("ssh_cache = '/a'\nssh.cache = '/a'");
+    assert!(error.contains("sets both `ssh.cache` and `ssh_cache`"), "{error}");
+}
+
+#[test]
+fn both_names_in_the_environment_are_refused() {
+    let error = from_variables("FIBER_", &[("HOSTS", "a"), ("SSH_HOSTS", "b")]).unwrap_err();
+    let Error::Config(ConfigProblem::SetTwice { source, option, earlier }) = &error else {
+        panic!("{error:#?}");
+    };
+    assert_eq!(
+        (source, option.as_str(), earlier.as_str()),
+        (&ConfigSource::Environment, "ssh.hosts", "hosts")
+    );
+    assert_eq!(
+        error.to_string().split_once("the environment ").unwrap().1,
+        "sets both `FIBER_SSH_HOSTS` and `FIBER_HOSTS`, which is its earlier name: remove \
+         `FIBER_HOSTS`"
+    );
+}
+
+#[test]
+#[expect(deprecated, reason = "programs may go on to use the earlier names")]
+fn both_names_in_code_are_refused() {
+    let by_name =
+        |config: &mut Config| config.edit(|ssh: &mut TestSection| ssh.hosts.push("a".into()));
+    let by_earlier_name = |config: &mut Config| config.hosts = vec!["b".into()];
+    let changes: [&dyn Fn(&mut Config); 2] = [&by_name, &by_earlier_name];
+    let problem = Config::default().change(changes.into_iter()).unwrap_err();
+    assert!(problem.to_string().contains("the program sets both `ssh.hosts` and `hosts`"));
+}
+
+#[test]
+#[expect(deprecated, reason = "programs may go on to use the earlier names")]
+fn code_may_use_earlier_names() {
+    let mut config = from_file("ssh.hosts = 'a'\nssh.cache_size = 1_000_001").unwrap();
+    assert_eq!((&config.hosts, config.ssh_cache_size), (&vec!["a".into()], ByteSize(1_000_001)));
+    let change = |config: &mut Config| {
+        config.hosts.push("b".into());
+        config.processes = 3;
+    };
+    config.change([change].into_iter()).unwrap();
+    let ssh = section(&config);
+    assert_eq!((ssh.hosts, ssh.cache_size), (vec!["a".into(), "b".into()], ByteSize(1_000_001)));
+    assert_eq!(config.processes, 3);
+    config
+        .change(
+            [|config: &mut Config| config.edit(|ssh: &mut TestSection| ssh.hosts.clear())]
+                .into_iter(),
+        )
+        .unwrap();
+    assert_eq!((config.hosts.len(), section(&config).hosts.len()), (0, 0));
+}
+
+#[test]
+fn an_unknown_key_of_a_section_is_an_error_that_names_the_near_one_and_all() {
+    let error = error_of("[ssh]\nhost = 'a'");
+    for part in ["sets `ssh.host`, which", "did you mean `ssh.hosts`?", "ssh.cache, ssh.cache_size"]
+    {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(!error.contains("heartbeat"), "{error}");
+    let error = from_variables("FIBER_", &[("SSH_HOST", "a")]).unwrap_err().to_string();
+    assert!(
+        error.contains("sets `FIBER_SSH_HOST`") && error.contains("mean `FIBER_SSH_HOSTS`?"),
+        "{error}"
+    );
+    assert!(error_of("[shh]\nhosts = 'a'").contains("sets `shh`, which does not exist"));
+    assert!(error_of("[sections.ssh]\nhosts = 'a'").contains("`sections`, which does not exist"));
+}
+
+#[test]
+fn wrong_values_in_sections_name_the_key() {
+    let error = error_of("[ssh]\npatience = 'soon'");
+    assert!(error.contains("sets `ssh.patience` to `soon`") && error.contains("500ms"), "{error}");
+    let error = from_variables("FIBER_", &[("SSH_PATIENCE", "soon")]).unwrap_err().to_string();
+    assert!(error.contains("the environment sets `FIBER_SSH_PATIENCE` to `soon`"), "{error}");
+    let error = error_of("ssh = 3");
+    assert!(error.contains("sets `ssh` to `3`") && error.contains("write `[ssh]`"), "{error}");
+    let error = from_variables("FIBER_", &[("SSH", "a")]).unwrap_err().to_string();
+    assert!(error.contains("sets `FIBER_SSH`, which does not exist"), "{error}");
+}
+
+#[test]
+fn sections_travel_to_children() {
+    let config =
+        from_file("[ssh]\nhosts = ['a']\ncache_size = 1_000_001\npatience = '7s'").unwrap();
+    let bytes = crate::codec::encode(&config).unwrap();
+    let child: Config = crate::codec::decode(&bytes).unwrap();
+    assert_eq!(section(&child), section(&config));
+    assert_eq!(section(&child).cache_size, ByteSize(1_000_001));
+}
+
+#[test]
+fn a_section_may_get_its_defaults_back() {
+    let mut config = from_file("[ssh]\ncache = '/x'").unwrap();
+    config.edit(|ssh: &mut TestSection| ssh.cache = None);
+    assert_eq!(section(&config), TestSection::default());
+    let bytes = crate::codec::encode(&config).unwrap();
+    let child: Config = crate::codec::decode(&bytes).unwrap();
+    assert_eq!(section(&child), TestSection::default());
+}
+
+#[test]
+fn variables_have_current_names() {
+    assert_eq!(Config::current_variable("FIBER_HOSTS").as_deref(), Some("FIBER_SSH_HOSTS"));
+    assert_eq!(Config::current_variable("FIBER_SSH_CACHE").as_deref(), Some("FIBER_SSH_CACHE"));
+    assert_eq!(Config::current_variable("FIBER_PROCESSES"), None);
+}
+
+#[test]
+fn the_page_has_sections_with_earlier_names() {
+    let page = Config::page();
+    for row in [
+        "## `[ssh]`\n",
+        "| `hosts` | `FIBER_SSH_HOSTS` | `hosts`, `FIBER_HOSTS` | | The machines. |",
+        "| `cache` | `FIBER_SSH_CACHE` | `ssh_cache` | | Where copies of programs are kept. |",
+        "| `patience` | `FIBER_SSH_PATIENCE` | | `10s` | A time that has had no other name. |",
+    ] {
+        assert!(page.contains(row), "{page}");
+    }
+}
