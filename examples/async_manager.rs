@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use actix::prelude::*;
 use cartpole::{Action, CartPole, Observation};
-use fiber::{AsyncManager, SyncManager};
+use fiber::AsyncManager;
 use serde::{Deserialize, Serialize};
 
 const ENVIRONMENTS: u64 = 4;
@@ -39,15 +39,15 @@ fn action(step: usize) -> Action {
 
 fn step_in_turn(steps: usize) -> fiber::Result<()> {
     let environments: Vec<_> = (0..ENVIRONMENTS)
-        .map(|seed| SyncManager::start(CartPole::new, seed))
+        .map(|seed| AsyncManager::start(CartPole::new, seed).wait())
         .collect::<fiber::Result<_>>()?;
     let start = Instant::now();
     for step in 0..steps {
         for environment in &environments {
-            environment.send(Step(action(step)))?;
+            environment.send(Step(action(step))).wait()?;
         }
     }
-    println!("Sync manager took {:.3}s", start.elapsed().as_secs_f64());
+    println!("One by one: took {:.3}s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -64,7 +64,7 @@ fn step_in_parallel(steps: usize) -> fiber::Result<()> {
             observation.wait()?;
         }
     }
-    println!("Async manager took {:.3}s", start.elapsed().as_secs_f64());
+    println!("In parallel: took {:.3}s", start.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -82,7 +82,7 @@ fn step_ahead(steps: usize) -> fiber::Result<()> {
     for observation in pending {
         observation.wait()?;
     }
-    println!("Async manager, stepped ahead, took {:.3}s", start.elapsed().as_secs_f64());
+    println!("Ahead: took {:.3}s", start.elapsed().as_secs_f64());
     Ok(())
 }
 

@@ -149,14 +149,14 @@ fn plot(path: &std::path::Path, curve: &[(f64, f64)]) -> Result<(), Box<dyn std:
         .build_cartesian_2d(1..curve.len().max(2), 0.0..f64::from(MAX_STEPS))?;
     chart.configure_mesh().x_desc("generation").y_desc("steps").draw()?;
     let lines = [("learnt policy", BLUE), ("mean of the perturbed policies", RED)];
-    for (line, (label, colour)) in lines.into_iter().enumerate() {
+    for (line, (label, color)) in lines.into_iter().enumerate() {
         let points = curve.iter().enumerate().map(|(generation, (mean, reached))| {
             (generation + 1, if line == 0 { *reached } else { *mean })
         });
         chart
-            .draw_series(LineSeries::new(points, colour))?
+            .draw_series(LineSeries::new(points, color))?
             .label(label)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour));
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color));
     }
     chart.configure_series_labels().background_style(WHITE).border_style(BLACK).draw()?;
     area.present()?;

@@ -46,6 +46,6 @@ fn main() -> fiber::Result<()> {
         .filter(|process| process.role == ProcessRole::Host)
         .map(|process| process.name.clone())
         .collect();
-    println!("{} workers in {} jobs: {hosts:?}", pool.ready(), hosts.len());
+    println!("{} workers in {} jobs: {hosts:?}", pool.ready_workers(), hosts.len());
     Ok(())
 }

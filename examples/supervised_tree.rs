@@ -77,9 +77,8 @@ impl Handler<Complain> for Clerk {
 
 #[fiber::main]
 async fn main() -> fiber::Result<()> {
-    let (account_child, account) = AsyncManager::<Account>::builder()
-        .name("account")
-        .child(|| Account { balance: 100 }, ())?;
+    let (account_child, account) =
+        AsyncManager::builder().name("account").child(|| Account { balance: 100 }, ())?;
     let librarian = || Librarian { pool: Pool::new(2).expect("the pool's options are valid") };
     let office = Supervisor::builder("office")
         .child(account_child)

@@ -66,7 +66,21 @@
 pub use fiber_actors::simulation;
 pub use fiber_actors::{actix, init, stats, supervisor, sync};
 pub use fiber_core::Meta;
-#[doc(no_inline)]
+/// The journal of a program: where it records the outcomes of tasks and the states of actors.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path().join("squares");
+/// use fiber::{Journal, Pool};
+///
+/// let pool = Pool::new(2)?.durable(Journal::at(folder).version("1"));
+/// assert_eq!(pool.map(|x: u64| x * x, 0..4).wait()?, [0, 1, 4, 9]);
+/// // A program that is started again takes the recorded results.
+/// # Ok::<(), fiber::Error>(())
+/// ```
+#[doc(inline)]
 pub use fiber_journal::Journal;
 
 /// Export of spans by OpenTelemetry's protocol OTLP.
@@ -111,7 +125,7 @@ pub use self::{
     array::Array,
     config::{Config, value_memory},
     error::{Error, Result},
-    manager::{AsyncManager, SyncManager},
+    manager::AsyncManager,
     pipe::Pipe,
     pool::{Broadcast, Pool},
     process::Process,
@@ -219,7 +233,7 @@ pub mod ring {
 /// ```
 pub mod manager {
     pub use fiber_actors::{
-        AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots, SyncManager,
+        AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots,
     };
 }
 
@@ -256,7 +270,7 @@ pub mod manager {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod actor_pool {
-    pub use fiber_actors::{ActorPool, ActorPoolBuilder, Routing};
+    pub use fiber_actors::{ActorPool, ActorPoolAddr, ActorPoolBuilder, Routing};
 }
 
 /// Queues between processes.
@@ -441,14 +455,16 @@ pub mod array {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 ///
-/// Type parameters named `M` and `N` in this crate are *markers*, which live here too: the compiler
-/// infers them from the function, and no program names them.
+/// Type parameters named `M` and `N` in this crate are *markers*: the compiler infers them from the
+/// function, and no program names them.
 pub mod task {
+    #[doc(hidden)]
     pub use fiber_actors::NoArguments;
+    pub use fiber_core::{Arguments, Function, Output, Portable, Termination};
+    #[doc(hidden)]
     pub use fiber_core::{
-        Arguments, AsResult, AsTermination, AsValue, Diverging, Fallible, Function, FutureOf,
-        OneArgument, Output, OutputKind, OwnedLikeStringNotStr, Plain, Portable, Termination,
-        TryOutput, TupleArguments,
+        AsResult, AsTermination, AsValue, Diverging, Fallible, FutureOf, OneArgument, OutputKind,
+        OwnedLikeStringNotStr, Plain, TryOutput, TupleArguments,
     };
 }
 

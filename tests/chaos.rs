@@ -33,7 +33,7 @@ fn disturb(pool: &Pool, end: &AtomicBool) {
         let victims = children();
         // On a busy machine a start takes longer than the pause. Without any complete start, the
         // pool would give up.
-        if victims.is_empty() || 2 * pool.ready() < WORKERS {
+        if victims.is_empty() || 2 * pool.ready_workers() < WORKERS {
             continue;
         }
         let victim = victims[random.random_range(0..victims.len())];

@@ -324,7 +324,7 @@ fn a_process_of_any_depth_ends_on_request_and_has_a_successor() {
 fn unknown_requests_and_ended_processes_are_errors() {
     let session = fiber::stats().unwrap().session;
     let mut connection = connect(&session);
-    let error = ask(&mut connection, "{\"colour\":{}}")["error"].to_string();
+    let error = ask(&mut connection, "{\"color\":{}}")["error"].to_string();
     assert!(error.contains("knows no such request"), "{error}");
     let gone = "{\"stack\":{\"process\":42}}";
     let error = ask(&mut connection, gone)["error"].to_string();

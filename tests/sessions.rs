@@ -51,7 +51,7 @@ fn live(seed: u64) -> Result<Life> {
     for ready in 1..=3 {
         pool.scale(ready).wait()?;
         pool.apply(|| (), ()).wait()?;
-        wait_until("a worker's start", || pool.ready() == ready);
+        wait_until("a worker's start", || pool.ready_workers() == ready);
     }
     for task in 0..20 {
         assert_eq!(pool.apply(|x: u64| x * x, task).wait()?, task * task);
@@ -59,7 +59,7 @@ fn live(seed: u64) -> Result<Life> {
     note_ids(&mut ids, "before")?;
     session.kill(&format!("{}/worker-2", pool.name()));
     wait_until("the loss of a worker", || pool.stats().deaths == 1);
-    wait_until("a worker's restart", || pool.ready() == 3);
+    wait_until("a worker's restart", || pool.ready_workers() == 3);
     note_ids(&mut ids, "after")?;
     for task in 0..20 {
         assert_eq!(pool.apply(|x: u64| x + 1, task).wait()?, task + 1);
@@ -80,7 +80,7 @@ fn live(seed: u64) -> Result<Life> {
     }
     assert!(squares.next().is_none());
     drop(squares);
-    wait_until("a worker's restart", || pool.ready() == 3);
+    wait_until("a worker's restart", || pool.ready_workers() == 3);
 
     pool.close();
     pool.join().wait()?;

@@ -414,7 +414,7 @@ fn managers_and_calls_of_their_actors_are_freed() {
         manager.send(Release).wait().unwrap();
     });
     flat("managers that are never started", count(5_000), 1_000, &[], || {
-        drop(AsyncManager::<Idle>::builder().child(|()| Idle, ()).unwrap());
+        drop(AsyncManager::builder().child(|()| Idle, ()).unwrap());
     });
     flat("managers", count(12), 10_000, &[], || {
         let manager = AsyncManager::start(|()| Idle, ()).wait().unwrap();

@@ -38,12 +38,13 @@ mod trace;
 
 #[doc(no_inline)]
 pub use actix;
-pub use actor_pool::{ActorPool, ActorPoolBuilder, Routing, UnspecifiedActor};
+pub use actor_pool::{ActorPool, ActorPoolAddr, ActorPoolBuilder, Routing};
 pub use blocking::{Blocking, block_on_main};
 #[doc(hidden)]
 pub use fiber_backends::capture_in_tests;
 pub use manager::{
-    AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots, SyncManager,
+    AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots,
+    UnspecifiedActor,
 };
 #[doc(hidden)]
 pub use mesh::set_transit_time;

@@ -17,16 +17,15 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use actix::dev::ToEnvelope;
-use actix::{Actor, Context, Handler};
-use fiber_core::{ExitReason, Function, Portable, Result, assert_captures_nothing};
+use actix::{Actor, Context};
+use fiber_core::{ExitReason, Function, Portable, assert_captures_nothing};
 use tokio::sync::{oneshot, watch};
 
 pub use self::builder::ManagerBuilder;
 pub use self::snapshot::{NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
 use self::start::CurrentProcess;
 use crate::mesh::OwnedActor;
-use crate::remote::{RemoteAddr, RemoteMessage};
+use crate::remote::RemoteAddr;
 use crate::reply::Reply;
 use crate::runtime::{ProcessCommand, Runtime};
 use crate::supervisor::SupervisorRef;
@@ -91,41 +90,6 @@ pub struct AsyncManager<A: Actor> {
     inner: Arc<ManagerInner>,
 }
 
-/// An [`AsyncManager`] whose methods block until their answer is there.
-///
-/// # Examples
-/// ```
-/// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::SyncManager;
-/// use serde::{Deserialize, Serialize};
-///
-/// struct Counter(u64);
-///
-/// impl Actor for Counter {
-///     type Context = Context<Self>;
-/// }
-///
-/// #[derive(Message, Serialize, Deserialize)]
-/// #[rtype(result = "u64")]
-/// struct Add(u64);
-///
-/// impl Handler<Add> for Counter {
-///     type Result = u64;
-///
-///     fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
-///         self.0 += add.0;
-///         self.0
-///     }
-/// }
-///
-/// let counter = SyncManager::start(Counter, 5)?;
-/// assert_eq!(counter.send(Add(2))?, 7);
-/// counter.stop()?;
-/// # Ok::<(), fiber::Error>(())
-/// ```
-pub struct SyncManager<A: Actor>(AsyncManager<A>);
-
 /// Controls the process of a managed actor. Dropping it stops the actor.
 struct ManagerInner {
     runtime: &'static Runtime,
@@ -135,17 +99,23 @@ struct ManagerInner {
     process: watch::Receiver<Option<CurrentProcess>>,
 }
 
-impl<A: Actor> AsyncManager<A> {
-    /// Returns whether the actor has ended for good.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.inner.owned.is_gone()
-    }
+/// The type of a handle's actors before the builder's `start` infers it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum UnspecifiedActor {}
 
+impl Actor for UnspecifiedActor {
+    type Context = Context<UnspecifiedActor>;
+}
+
+impl AsyncManager<UnspecifiedActor> {
     /// Returns a builder with the default options. [`ManagerBuilder`] has an example.
     pub fn builder() -> ManagerBuilder {
         ManagerBuilder::new()
     }
+}
 
+impl<A: Actor> AsyncManager<A> {
     /// Starts a process in which `factory` makes the actor from `args`.
     ///
     /// `args` is one value, a tuple for a factory with several parameters, or `()`. The call
@@ -172,7 +142,7 @@ impl<A: Actor> AsyncManager<A> {
         M: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        AsyncManager::<A>::builder().start(factory, args)
+        AsyncManager::builder().start(factory, args)
     }
 
     /// Returns the actor's address, which can travel to other processes. It does not keep the actor
@@ -200,7 +170,7 @@ impl<A: Actor> AsyncManager<A> {
     /// ```
     /// # fiber::init();
     #[doc = include_str!("doc/counter.md")]
-    /// let builder = fiber::AsyncManager::<Counter>::builder().name("visitors");
+    /// let builder = fiber::AsyncManager::builder().name("visitors");
     /// assert_eq!(builder.start(Counter, 0).wait()?.name(), "visitors");
     /// # Ok::<(), fiber::Error>(())
     /// ```
@@ -295,93 +265,6 @@ impl<A: Actor> fmt::Debug for AsyncManager<A> {
             .field("name", &self.name())
             .field("pid", &self.pid())
             .finish()
-    }
-}
-
-impl<A: Actor> SyncManager<A> {
-    /// Starts a process in which `factory` makes the actor from `args`, and blocks until the actor
-    /// has started. [`SyncManager`] has an example.
-    ///
-    /// # Errors
-    /// As [`ManagerBuilder::start`].
-    #[track_caller]
-    pub fn start<F, Args, M>(factory: F, args: Args) -> Result<SyncManager<A>>
-    where
-        A: Actor<Context = Context<A>>,
-        F: Function<Args, M, Output = A>,
-        Args: Portable + 'static,
-        M: 'static,
-    {
-        const { assert_captures_nothing::<F>() };
-        AsyncManager::start(factory, args).wait().map(SyncManager)
-    }
-
-    /// Sends a message to the actor and blocks until the answer is there, also while the actor is
-    /// restarted. [`SyncManager`] has an example.
-    ///
-    /// # Errors
-    /// As [`RemoteAddr::send`].
-    pub fn send<M>(&self, message: M) -> Result<M::Result>
-    where
-        M: RemoteMessage,
-        A: Handler<M>,
-        A::Context: ToEnvelope<A, M> + 'static,
-    {
-        self.0.send(message).wait()
-    }
-
-    /// Returns the actor's address, which can travel to other processes. [`AsyncManager::addr`] has
-    /// an example.
-    pub fn addr(&self) -> RemoteAddr<A> {
-        self.0.addr()
-    }
-
-    /// Returns the actor's name, which errors and the [tree](crate::tree) show.
-    /// [`AsyncManager::name`] has an example.
-    pub fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    /// Returns the id of the actor's process, or `None` while it restarts and after its end.
-    /// [`AsyncManager::stop`] has an example.
-    pub fn pid(&self) -> Option<u32> {
-        self.0.pid()
-    }
-
-    /// Kills the actor's process (SIGKILL), as [`AsyncManager::kill_process`], which has an
-    /// example.
-    pub fn kill_process(&self) {
-        self.0.kill_process();
-    }
-
-    /// Stops the actor and its process, as [`AsyncManager::stop`], and blocks until the process is
-    /// gone. [`SyncManager`] has an example.
-    ///
-    /// # Errors
-    /// As the reply of [`AsyncManager::stop`].
-    pub fn stop(&self) -> Result<()> {
-        self.0.stop().wait()
-    }
-
-    /// Blocks until the actor has ended for good, and returns why. It does not stop the actor.
-    /// [`AsyncManager::join`] has an example.
-    ///
-    /// # Errors
-    /// As the reply of [`AsyncManager::join`].
-    pub fn join(&self) -> Result<ExitReason> {
-        self.0.join().wait()
-    }
-}
-
-impl<A: Actor> From<AsyncManager<A>> for SyncManager<A> {
-    fn from(manager: AsyncManager<A>) -> SyncManager<A> {
-        SyncManager(manager)
-    }
-}
-
-impl<A: Actor> fmt::Debug for SyncManager<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -69,7 +69,7 @@ where
     /// It is made of two queues of this process: one for each direction. It starts no process.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system.
     ///
     /// # Examples
@@ -172,7 +172,7 @@ impl<T: Serialize + DeserializeOwned> Pipe<T> {
     /// process.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system.
     ///
     /// # Examples

@@ -127,7 +127,7 @@ impl Pool {
     /// ```
     /// # fiber::init();
     /// let pool = fiber::Pool::new(2)?;
-    /// assert_eq!(pool.ready(), 0);
+    /// assert_eq!(pool.ready_workers(), 0);
     /// assert_eq!(pool.map(|x: u64| x + 1, 0..3).wait()?, [1, 2, 3]);
     /// # Ok::<(), fiber::Error>(())
     /// ```
@@ -411,7 +411,7 @@ impl Pool {
     /// workers that die.
     ///
     /// # Errors
-    /// [`Error::Encode`] if the value can't be serialised; [`Error::TooLarge`] if it exceeds
+    /// [`Error::Encode`] if the value can't be serialized; [`Error::TooLarge`] if it exceeds
     /// `max_message` of the [configuration](fiber_core::Config); [`Error::PoolEnded`].
     ///
     /// [`Error::Encode`]: fiber_core::Error::Encode

@@ -44,7 +44,7 @@ use crate::reply::Reply;
 /// The future and [`wait`](Process::wait) return
 /// - [`Error::Task`] if the function panicked or returned an `Err` ([`ProcessBuilder::try_spawn`]);
 /// - [`Error::Exited`] if the process ended without a result, or could not be started;
-/// - [`Error::NotInitialised`], [`Error::Config`], [`Error::Encode`], [`Error::TooLarge`] and
+/// - [`Error::NotInitialized`], [`Error::Config`], [`Error::Encode`], [`Error::TooLarge`] and
 ///   [`Error::Invalid`] if there was nothing to start: the process has then
 ///   [exited](Process::exit) with [`ExitReason::NotStarted`](fiber_core::ExitReason::NotStarted).
 ///

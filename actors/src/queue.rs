@@ -98,7 +98,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// [`bounded`](Queue::bounded) sets a limit of the queue's own.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`], a wrong configuration, or an error of the system.
+    /// [`Error::NotInitialized`], a wrong configuration, or an error of the system.
     ///
     /// # Examples
     /// ```

@@ -138,7 +138,7 @@ impl Runtime {
     /// Returns the runtime of this thread's session, and starts it if there is none.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`]; [`Error::Config`]; [`Error::System`] if the system has no room
+    /// [`Error::NotInitialized`]; [`Error::Config`]; [`Error::System`] if the system has no room
     /// for the thread.
     pub(crate) fn get() -> Result<&'static Runtime> {
         let parts = Parts::current();
@@ -150,7 +150,7 @@ impl Runtime {
         match started.runtime.get() {
             Some(runtime) => Ok(runtime),
             None if started.may_start.load(Ordering::Acquire) => Runtime::start(parts),
-            None => Err(Error::NotInitialised),
+            None => Err(Error::NotInitialized),
         }
     }
 

@@ -1,4 +1,4 @@
-//! State and synchronisation that processes share.
+//! State and synchronization that processes share.
 //!
 //! Each object lives in the process that made it, on fiber's own thread there: it answers even
 //! while the program computes. Its handles are `Clone + Serialize + Deserialize`. They work in

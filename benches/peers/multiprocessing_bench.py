@@ -27,7 +27,7 @@ def echo(data):
     return data
 
 
-# The barrier of the warm-up, inherited by the workers: synchronisation primitives can't be sent as arguments.
+# The barrier of the warm-up, inherited by the workers: synchronization primitives can't be sent as arguments.
 _barrier = None
 
 

@@ -9,7 +9,6 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use fiber_backends::cluster::ByteStream;
 use fiber_core::ProcessId;
 use fiber_core::inspect::{Answer, ProfileText, Request};
@@ -160,7 +159,7 @@ impl InspectError {
         };
         match system {
             Some(system) => InspectError::ended(head, system),
-            None => InspectError::Unknown(crate::message(&anyhow!(error))),
+            None => InspectError::Unknown(error.to_string()),
         }
     }
 

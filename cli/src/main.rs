@@ -31,8 +31,8 @@ use std::process::ExitCode;
 use anyhow::anyhow;
 use clap::Parser;
 use fiber_backends::cluster::{self, Cluster};
+use fiber_core::Config;
 use fiber_core::inspect::BRIDGE;
-use fiber_core::{Config, Error};
 use tracing_subscriber::EnvFilter;
 
 use self::args::{Args, ClusterArgs, Command};
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         let code = error.downcast_ref::<ExitError>().map_or(1, |refusal| refusal.code);
-        eprintln!("error: {}", message(&error));
+        eprintln!("error: {error:#}");
         ExitCode::from(code)
     })
 }
@@ -160,14 +160,6 @@ impl ClusterArgs {
     fn check(&self, config: &Config) -> anyhow::Result<()> {
         self.place.problem(&config.backend).map_or(Ok(()), |problem| Err(anyhow!(problem)))
     }
-}
-
-/// Returns the messages of an error and its causes. The message of an [`Error`] includes its
-/// causes.
-fn message(error: &anyhow::Error) -> String {
-    let last = error.chain().position(|cause| cause.is::<Error>());
-    let messages: Vec<_> = error.chain().map(ToString::to_string).collect();
-    messages[..last.map_or(messages.len(), |last| last + 1)].join(": ")
 }
 
 /// Returns the exit code that shells report for a process killed by a signal.

@@ -26,7 +26,7 @@ use self::report::{Directory, Ended, Report, quoted, say_failure};
 use self::task::{End, Outcome, Settings};
 use self::template::Template;
 use crate::run::READER_GONE;
-use crate::{ExitError, args, message, program};
+use crate::{ExitError, args, program};
 
 /// The exit code if no command was run, or not all items could be read.
 pub(crate) const REFUSED: u8 = 125;
@@ -39,7 +39,7 @@ const SEPARATOR: &[u8] = b":::";
 pub(crate) fn map(args: args::Map) -> anyhow::Result<ExitCode> {
     execute(args).map_err(|error| match error.downcast::<ExitError>() {
         Ok(refusal) => anyhow!(refusal),
-        Err(error) => anyhow!(ExitError { code: REFUSED, problem: message(&error) }),
+        Err(error) => anyhow!(ExitError { code: REFUSED, problem: format!("{error:#}") }),
     })
 }
 
@@ -248,7 +248,10 @@ impl Run {
                     None => (Ended::Lost(failure.to_string()), Some(index)),
                 }
             }
-            Err(Error::WorkerDied { index, deaths, exit, .. }) => {
+            Err(
+                Error::WorkerDied { index, deaths, exit, .. }
+                | Error::TaskTimedOut { index, deaths, exit, .. },
+            ) => {
                 let problem =
                     format!("{deaths} workers died while they ran it; the last one {exit}");
                 (Ended::Lost(problem), Some(index))

@@ -21,7 +21,7 @@ use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
 use crate::supervise::TO_BE_CONTINUED;
-use crate::{ExitError, forwarded, killed_by, message, program, sessions, supervise};
+use crate::{ExitError, forwarded, killed_by, program, sessions, supervise};
 
 /// The exit code for a program that could not be started, as with `docker run`.
 const NOT_STARTED: u8 = 125;
@@ -38,7 +38,7 @@ const PROGRAM_END: u32 = 25;
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let refused = |error: anyhow::Error| match error.downcast::<ExitError>() {
         Ok(refusal) => anyhow!(refusal),
-        Err(error) => anyhow!(ExitError { code: NOT_STARTED, problem: message(&error) }),
+        Err(error) => anyhow!(ExitError { code: NOT_STARTED, problem: format!("{error:#}") }),
     };
     let config = args.cluster.config().map_err(refused)?;
     let backend = cluster::configured(&config).map_err(|error| refused(error.into()))?;

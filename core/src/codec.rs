@@ -15,7 +15,7 @@
 //! big-endian `u32`, and the numbers, little-endian. Integers have the width that the largest one
 //! of them needs: a `Vec<u64>` of values below 256 is a run of `u8`. No value of another kind has
 //! one of these markers behind 0xc1, and `Some` writes none before a run. Types see a sequence:
-//! a run reads as a list of anything that a number reads as. Only what serialises by
+//! a run reads as a list of anything that a number reads as. Only what serializes by
 //! `Serializer::collect_seq` is packed, with an iterator of known length over numbers: vectors,
 //! slices and collections; not tuples and arrays, nor newtypes of numbers.
 //!
@@ -40,6 +40,7 @@ mod packed;
 #[cfg(test)]
 mod tests;
 
+use std::any::type_name;
 use std::mem::needs_drop;
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ use crate::error::{Error, Result};
 /// Appends `value` to `out`.
 ///
 /// # Errors
-/// [`Error::Encode`] with serde's message if the value can't be serialised. `out` may then hold a
+/// [`Error::Encode`] with serde's message if the value can't be serialized. `out` may then hold a
 /// part of it.
 pub fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
     scope::together(|| append_value(out, value))
@@ -100,7 +101,7 @@ pub fn append_owned_apart<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<
 fn append_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
     value
         .serialize(&mut encode::Serializer::new(out))
-        .map_err(|error| Error::Encode { what: std::any::type_name::<T>(), cause: Arc::new(error) })
+        .map_err(|error| Error::Encode { type_name: type_name::<T>(), cause: Arc::new(error) })
 }
 
 /// Encodes `value` into a new buffer.
@@ -161,7 +162,7 @@ const NIL: u8 = 0xc0;
 /// Marks `Some` around a value that begins with nil or with this mark, and a packed run.
 const SOME: u8 = 0xc1;
 
-/// MessagePack's extension type, in the form that rmp-serde recognises.
+/// MessagePack's extension type, in the form that rmp-serde recognizes.
 #[derive(Serialize)]
 #[serde(rename = "_ExtStruct")]
 struct Extension<'a>((i8, &'a serde_bytes::Bytes));

@@ -33,8 +33,9 @@ pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
 ///
 /// `{}` shows the whole message, causes included. `{:?}` shows the same text, so that `main` and
 /// `unwrap` print it as well, followed by the [`backtrace`](Error::backtrace) if there is one.
-/// `{:#?}` shows the variant with its fields. [`source`](std::error::Error::source) returns the
-/// cause as a value: a [`Failure`], an [`ExitReason`], or an error of the system.
+/// `{:#?}` shows the variant with its fields. The fields have the cause as a value: a [`Failure`],
+/// an [`Exit`], or an error of the system. [`source`](std::error::Error::source) returns `None`,
+/// so that reporters which print sources print each cause once.
 ///
 /// # Examples
 /// ```
@@ -54,13 +55,13 @@ pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
 #[non_exhaustive]
 pub enum Error {
     /// The program did not call `fiber::init()`.
-    NotInitialised,
+    NotInitialized,
     /// The configuration is wrong.
     Config(ConfigProblem),
     /// A method or a builder's option got an argument that it can't use.
     Invalid {
         /// The method or option, as `Type::method`.
-        what: &'static str,
+        method: &'static str,
         /// Why the argument can't be used, and which can.
         problem: String,
     },
@@ -88,8 +89,7 @@ pub enum Error {
         /// The failure.
         failure: Failure,
     },
-    /// A task was abandoned: its workers died while they ran it, or were killed because it ran past
-    /// its timeout, as often as the pool allows.
+    /// A task was abandoned: its workers died while they ran it, as often as the pool allows.
     WorkerDied {
         /// The function's name.
         function: &'static str,
@@ -97,7 +97,20 @@ pub enum Error {
         index: u64,
         /// How many workers died, timeouts included.
         deaths: u32,
-        /// Why the last one ended: [`ExitReason::TaskTimedOut`] after a timeout.
+        /// Why the last one ended, and its last output.
+        exit: Exit,
+    },
+    /// A task was abandoned: it ran past its timeout, as often as the pool allows.
+    TaskTimedOut {
+        /// The function's name.
+        function: &'static str,
+        /// The task's index in its call, from 0.
+        index: u64,
+        /// How many workers died while they ran it: those that the pool killed at the timeout, and
+        /// others.
+        deaths: u32,
+        /// The end of the last one: [`ExitReason::TaskTimedOut`] with the timeout, its last output,
+        /// and the stack of the task.
         exit: Exit,
     },
     /// The call was cancelled.
@@ -108,7 +121,7 @@ pub enum Error {
     /// The pool takes no more calls, or ended before it had run all tasks of this one.
     PoolEnded {
         /// Its name.
-        pool: String,
+        name: String,
         /// Why.
         reason: PoolEndReason,
     },
@@ -129,17 +142,17 @@ pub enum Error {
         /// The time limit.
         limit: Duration,
     },
-    /// serde could not serialise a value.
+    /// serde could not serialize a value.
     Encode {
         /// The value's type.
-        what: &'static str,
+        type_name: &'static str,
         /// serde's error.
         cause: Cause,
     },
-    /// serde could not deserialise a value.
+    /// serde could not deserialize a value.
     Decode {
         /// The value's type.
-        what: &'static str,
+        type_name: &'static str,
         /// serde's error.
         cause: Cause,
     },
@@ -172,7 +185,7 @@ pub enum Error {
     /// message or the answer.
     Call {
         /// The actor's name.
-        actor: String,
+        name: String,
         /// The message's type.
         message: &'static str,
         /// The failure.
@@ -207,7 +220,7 @@ pub enum Error {
     /// A rank of a ring died, which ended the ring's run.
     RankDied {
         /// The ring's name.
-        ring: String,
+        name: String,
         /// Why the ring did not recover.
         reason: RingEndReason,
         /// The rank that died.
@@ -218,7 +231,7 @@ pub enum Error {
     /// The ranks of a ring could not continue together.
     Ring {
         /// The ring's name.
-        ring: String,
+        name: String,
         /// Which ranks, in which operation, and what is wrong.
         problem: RingProblem,
     },
@@ -239,7 +252,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Makes an [`Error::Invalid`] about the method or option `what`, written `Type::method`.
+    /// Makes an [`Error::Invalid`] about a method or option, written `Type::method`.
     ///
     /// # Examples
     /// ```
@@ -247,8 +260,8 @@ impl Error {
     /// let error = fiber::Error::invalid("Canvas::resize", "the width is 0: use at least 1");
     /// assert!(error.to_string().contains("Canvas::resize"));
     /// ```
-    pub fn invalid(what: &'static str, problem: impl Into<String>) -> Error {
-        Error::Invalid { what, problem: problem.into() }
+    pub fn invalid(method: &'static str, problem: impl Into<String>) -> Error {
+        Error::Invalid { method, problem: problem.into() }
     }
 
     /// Makes an [`Error::Start`] for a process that was not started, with the reason and the remedy
@@ -264,16 +277,24 @@ impl Error {
         ConfigProblem::MissingFeature { part, feature }.into()
     }
 
+    /// Makes the error of an abandoned task, from the end of the last worker that ran it.
+    #[doc(hidden)]
+    pub fn abandoned(function: &'static str, index: u64, deaths: u32, exit: Exit) -> Error {
+        match exit.reason {
+            ExitReason::TaskTimedOut(_) => Error::TaskTimedOut { function, index, deaths, exit },
+            _ => Error::WorkerDied { function, index, deaths, exit },
+        }
+    }
+
     /// Makes an [`Error::System`] from the system's error, or from a text that describes it.
     ///
     /// # Examples
     /// ```
     /// # use fiber_core as fiber;
-    /// use std::error::Error;
-    ///
     /// let cause = std::io::Error::from_raw_os_error(13);
     /// let error = fiber::Error::system("opening the camera failed", cause);
-    /// assert!(error.source().unwrap().is::<std::io::Error>());
+    /// let fiber::Error::System { cause, .. } = error else { unreachable!() };
+    /// assert!(cause.is::<std::io::Error>());
     /// ```
     pub fn system(
         what: impl Into<String>,
@@ -282,7 +303,7 @@ impl Error {
         Error::System { what: what.into(), cause: Cause::from(cause.into()) }
     }
 
-    /// Makes an [`Error::Decode`] for a value of type `what`.
+    /// Makes an [`Error::Decode`] for a value of a type.
     ///
     /// # Examples
     /// ```
@@ -292,10 +313,10 @@ impl Error {
     /// assert!(error.to_string().contains("invalid digit"));
     /// ```
     pub fn decode(
-        what: &'static str,
+        type_name: &'static str,
         cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Error {
-        Error::Decode { what, cause: Cause::from(cause.into()) }
+        Error::Decode { type_name, cause: Cause::from(cause.into()) }
     }
 
     /// Returns the backtrace of the panic in [`Error::Task`] or [`Error::Call`], if

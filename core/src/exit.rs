@@ -242,11 +242,7 @@ impl fmt::Display for Exit {
     }
 }
 
-impl Error for Exit {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.reason.source()
-    }
-}
+impl Error for Exit {}
 
 struct LastLines<'a>(&'a [String]);
 

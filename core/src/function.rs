@@ -275,5 +275,5 @@ where
 
 fn encode_failure(value: &mut Vec<u8>, failure: &Failure) {
     value.clear();
-    codec::append(value, failure).expect("a failure is made of text, which serialises");
+    codec::append(value, failure).expect("a failure is made of text, which serializes");
 }

@@ -26,11 +26,29 @@ enum Place {
 impl Journal {
     /// Makes the journal of this name: a folder in the folder `journals` of the configuration
     /// (`fiber-journals` in the working directory).
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_journal as fiber;
+    /// let config = fiber_core::Config::default();
+    /// let journal = fiber::Journal::new("sweep-7");
+    /// assert_eq!(journal.path(&config)?, config.journals.join("sweep-7"));
+    /// # Ok::<(), fiber_core::Error>(())
+    /// ```
     pub fn new(name: impl Into<String>) -> Journal {
         Journal::of(Place::Name(name.into()))
     }
 
     /// Makes the journal in the folder at `path`, which is created if it is missing.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_journal as fiber;
+    /// let journal = fiber::Journal::at("/data/sweep");
+    /// let path = journal.path(&fiber_core::Config::default())?;
+    /// assert_eq!(path, std::path::Path::new("/data/sweep"));
+    /// # Ok::<(), fiber_core::Error>(())
+    /// ```
     pub fn at(path: impl Into<PathBuf>) -> Journal {
         Journal::of(Place::Path(path.into()))
     }
@@ -42,6 +60,14 @@ impl Journal {
 
     /// Sets the version of the task's function. Outcomes of other versions are not used: change it
     /// when the function gives other results than before.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_journal as fiber;
+    /// let before = fiber::Journal::new("sweep");
+    /// assert_ne!(before.clone().version("2"), before); // its outcomes are not used
+    /// # Ok::<(), fiber_core::Error>(())
+    /// ```
     #[must_use]
     pub fn version(self, version: impl Into<String>) -> Journal {
         Journal { version: version.into(), ..self }
@@ -49,6 +75,16 @@ impl Journal {
 
     /// Names the call. Without a name, a call is identified by its function and by how many calls
     /// of this function the program has made with this journal before.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_journal as fiber;
+    /// // The calls of one function keep their outcomes, in whatever order the program makes them.
+    /// let training = fiber::Journal::new("sweep").call("training");
+    /// let validation = fiber::Journal::new("sweep").call("validation");
+    /// assert_ne!(training, validation);
+    /// # Ok::<(), fiber_core::Error>(())
+    /// ```
     #[must_use]
     pub fn call(self, name: impl Into<String>) -> Journal {
         Journal { call: Some(name.into()), ..self }
@@ -56,6 +92,14 @@ impl Journal {
 
     /// Delivers recorded failures of tasks again. Otherwise a task that has failed runs again when
     /// the program is started again.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_journal as fiber;
+    /// let journal = fiber::Journal::new("downloads").keep_failures();
+    /// # assert_ne!(journal, fiber::Journal::new("downloads"));
+    /// # Ok::<(), fiber_core::Error>(())
+    /// ```
     #[must_use]
     pub fn keep_failures(self) -> Journal {
         Journal { keeps_failures: true, ..self }
@@ -64,6 +108,14 @@ impl Journal {
     /// Delivers outcomes before they are on the disk. It is faster where the disk is slow. If the
     /// machine crashes or loses power, the outcomes of the last seconds may be lost, and their
     /// tasks run again. Nothing is lost if only the program ends, however it ends.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_journal as fiber;
+    /// let journal = fiber::Journal::new("many-small-tasks").without_sync();
+    /// # assert_ne!(journal, fiber::Journal::new("many-small-tasks"));
+    /// # Ok::<(), fiber_core::Error>(())
+    /// ```
     #[must_use]
     pub fn without_sync(self) -> Journal {
         Journal { is_synced: false, ..self }
@@ -91,6 +143,13 @@ impl Journal {
     ///
     /// # Errors
     /// [`fiber_core::Error::Invalid`] for a name that can't be the name of a folder.
+    ///
+    /// # Examples
+    /// ```
+    /// # use fiber_journal as fiber;
+    /// let config = fiber_core::Config::default();
+    /// assert!(fiber::Journal::new("a/b").path(&config).is_err()); // a path is for `at`
+    /// ```
     pub fn path(&self, config: &Config) -> Result<PathBuf> {
         match &self.place {
             Place::Path(path) => Ok(path.clone()),
@@ -149,7 +208,7 @@ mod tests {
         assert_eq!(path(Journal::at("a/b")).expect("it is a path"), Path::new("a/b"));
         for name in ["", ".", "..", "a/b", "/tmp", "../a", "a\0", &"a".repeat(256)] {
             let error = path(name.into()).expect_err(name);
-            let is_invalid = matches!(error, Error::Invalid { what: "Journal::new", .. });
+            let is_invalid = matches!(error, Error::Invalid { method: "Journal::new", .. });
             assert!(is_invalid && error.to_string().contains("Journal::at"), "{error}");
         }
     }

@@ -10,22 +10,18 @@ use rustix::io::Errno;
 
 /// The cause of an [`Error::Journal`].
 #[derive(Debug)]
-pub(crate) struct Problem {
-    words: String,
-    source: Option<io::Error>,
-}
+pub(crate) struct Problem(String);
 
 impl Problem {
     /// Something that the system refused: `what` is `write`, `open` and so on.
     pub(crate) fn system(what: &str, path: &Path, error: impl Into<io::Error>) -> Problem {
         let error = error.into();
-        let words = format!("can't {what} `{}`: {error}{}", path.display(), advice(&error));
-        Problem { words, source: Some(error) }
+        Problem(format!("can't {what} `{}`: {error}{}", path.display(), advice(&error)))
     }
 
     /// Something that is wrong with the journal itself.
     pub(crate) fn new(words: impl Into<String>) -> Problem {
-        Problem { words: words.into(), source: None }
+        Problem(words.into())
     }
 
     /// Makes the error of the journal in this folder.
@@ -36,15 +32,11 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)
+        f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Problem {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|error| error as _)
-    }
-}
+impl std::error::Error for Problem {}
 
 /// Returns what a user can do about an error.
 fn advice(error: &io::Error) -> &'static str {

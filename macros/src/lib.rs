@@ -63,7 +63,7 @@ pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// The attribute does not change the function, which may be `async`, inside another function, and
 /// borrow in its arguments. Methods, other associated functions, closures and functions that are
 /// generic over types or constants can't have the attribute: use `Pool::builder().meta(…)`, which
-/// makes the requests for all tasks of a pool. A macro can't recognise an associated function
+/// makes the requests for all tasks of a pool. A macro can't recognize an associated function
 /// without `self`, so there the compiler reports "`const` items in this context need a name".
 #[proc_macro_attribute]
 pub fn meta(arguments: TokenStream, item: TokenStream) -> TokenStream {

@@ -45,7 +45,7 @@ fn many_workers_lose_no_task_when_whole_hosts_die() {
     assert!(results.into_iter().eq((0..tasks).map(|x| x * x)), "a result is lost or wrong");
     wait_until(|| hosts_of(&pool).len() == HOSTS);
     pool.wait_until_ready().wait().unwrap();
-    assert_eq!(pool.ready(), HOSTS * PER_HOST);
+    assert_eq!(pool.ready_workers(), HOSTS * PER_HOST);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn a_program_with_few_threads_works_or_names_the_limit() {
 
 #[trial]
 fn init_works_in_little_address_space() {
-    Setup::new("little address space").run().code(0).says(&["initialised"]);
+    Setup::new("little address space").run().code(0).says(&["initialized"]);
 }
 
 #[trial]

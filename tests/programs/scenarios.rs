@@ -246,7 +246,7 @@ fn init_in_parent_alone() {
         fiber::init();
     }
     match Process::spawn(square, 2).wait() {
-        Err(Error::NotInitialised) => std::process::exit(1),
+        Err(Error::NotInitialized) => std::process::exit(1),
         other => println!("{}", other.unwrap_err()),
     }
 }
@@ -393,9 +393,9 @@ fn configuration(in_code: bool) {
     println!("grandchild: {}", Process::spawn(grandchild, ()).wait().unwrap());
     let pool = Pool::builder().start().wait().unwrap();
     pool.wait_until_ready().wait().unwrap();
-    println!("workers: {}", pool.ready());
+    println!("workers: {}", pool.ready_workers());
     let pool = Pool::builder().processes(1).start().wait().unwrap();
-    println!("workers by the builder: {}", pool.ready());
+    println!("workers by the builder: {}", pool.ready_workers());
     // The parent's configuration counts, not the child's directory and environment.
     let elsewhere = move || {
         std::env::set_current_dir("/").unwrap();
@@ -461,7 +461,7 @@ fn little_address_space() {
     setrlimit(Resource::As, Rlimit { current: Some(room), maximum: Some(room) })
         .expect("limits can be lowered");
     fiber::init();
-    println!("initialised");
+    println!("initialized");
 }
 
 #[scenario("killed as they start")]

@@ -1,4 +1,4 @@
-//! Values that are too large, or that do not deserialise.
+//! Values that are too large, or that do not deserialize.
 
 use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
@@ -25,7 +25,7 @@ fn values_that_are_too_large_fail_with_the_limit() {
 }
 
 #[trial]
-fn values_that_do_not_deserialise_fail_with_their_type() {
+fn values_that_do_not_deserialize_fail_with_their_type() {
     let ending = Setup::new("crooked results").run().code(0).says(&["the pool goes on: 9"]);
     for what in ["result: ", "argument: ", "in a map: "] {
         let line = ending.out.lines().find(|line| line.starts_with(what)).unwrap_or_default();

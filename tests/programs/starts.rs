@@ -26,10 +26,10 @@ fn begun(ending: &ProgramOutput) -> usize {
 #[trial]
 fn without_init_the_error_names_the_remedy() {
     let ending = Setup::new("no init").run().code(0).says(&[
-        "pool: fiber is not initialised in this program: make `fiber::init();` the first line of \
+        "pool: fiber is not initialized in this program: make `fiber::init();` the first line of \
          `main`",
-        "process: fiber is not initialised in this program",
-        "supervisor: fiber is not initialised in this program",
+        "process: fiber is not initialized in this program",
+        "supervisor: fiber is not initialized in this program",
         "#[fiber::main]",
         "fiber::test_harness!();",
     ]);
@@ -39,7 +39,7 @@ fn without_init_the_error_names_the_remedy() {
 #[trial]
 fn a_main_that_returns_an_error_prints_the_remedy() {
     let ending = Setup::new("main without init").run().code(1);
-    let says = "Error: fiber is not initialised in this program: make `fiber::init();` the first \
+    let says = "Error: fiber is not initialized in this program: make `fiber::init();` the first \
                 line of `main`";
     assert!(ending.errors.contains(says), "{}", ending.errors);
 }

@@ -48,8 +48,8 @@ fn places() {
         (variable("SLURMD_NODENAME"), std::process::id(), groups, cores.get())
     };
     let mut seen = BTreeSet::new();
-    while seen.len() < pool.ready() {
-        seen.extend(pool.map(place, vec![(); 4 * pool.ready()]).wait().unwrap());
+    while seen.len() < pool.ready_workers() {
+        seen.extend(pool.map(place, vec![(); 4 * pool.ready_workers()]).wait().unwrap());
     }
     let nodes: BTreeSet<_> = seen.iter().map(|(node, ..)| node).collect();
     println!("{} workers on {} nodes", seen.len(), nodes.len());

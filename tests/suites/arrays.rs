@@ -187,7 +187,7 @@ impl Snapshot for Keeper {
 
 #[test]
 fn an_actor_starts_and_restarts_with_arrays_that_are_not_copied() {
-    let keeper = AsyncManager::<Keeper>::builder()
+    let keeper = AsyncManager::builder()
         .snapshots(Snapshots::every_messages(1))
         .start(Keeper, numbers(7))
         .wait()

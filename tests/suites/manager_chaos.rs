@@ -62,7 +62,7 @@ fn kill_at_random(managers: &[AsyncManager<Echo>], end: &AtomicBool) {
 #[test]
 fn every_call_ends_while_actors_are_killed() {
     let start = |number| {
-        let builder = AsyncManager::<Echo>::builder().name(format!("echo-{number}"));
+        let builder = AsyncManager::builder().name(format!("echo-{number}"));
         let builder = builder
             .intensity(u32::MAX, Duration::from_secs(1))
             .backoff(fiber::supervisor::Backoff::none());

@@ -169,7 +169,7 @@ fn waiting_consumers_are_served_in_turn() {
         for _ in 0..150 {
             queue.get().wait().unwrap();
             got.put(number).wait().unwrap();
-            round.meet().wait().unwrap();
+            round.wait_all().wait().unwrap();
         }
     };
     let consumers: Vec<_> = (0..4)
@@ -179,7 +179,7 @@ fn waiting_consumers_are_served_in_turn() {
         (0..4).for_each(|n| queue.put(n).wait().unwrap());
         let all: HashSet<usize> = (0..4).map(|_| got.get().wait().unwrap()).collect();
         assert_eq!(all.len(), 4, "each gets one, however fast one of them is");
-        round.meet().wait().unwrap();
+        round.wait_all().wait().unwrap();
     }
     consumers.into_iter().for_each(|consumer| consumer.wait().unwrap());
 }
@@ -189,7 +189,7 @@ fn four_workers_share_the_elements() {
     let (queue, counts) = (Queue::new().unwrap(), List::new().unwrap());
     let start = Barrier::new(5).unwrap();
     let work = |queue: Queue<Option<u32>>, counts: List<u32>, start: Barrier| {
-        start.meet().wait().unwrap();
+        start.wait_all().wait().unwrap();
         let mut count = 0;
         while queue.get().wait().unwrap().is_some() {
             std::thread::sleep(Duration::from_micros(200));
@@ -200,7 +200,7 @@ fn four_workers_share_the_elements() {
     let workers: Vec<_> = (0..4)
         .map(|_| Process::spawn(work, (queue.clone(), counts.clone(), start.clone())))
         .collect();
-    start.meet().wait().unwrap();
+    start.wait_all().wait().unwrap();
     (0..2400).for_each(|n| queue.put(Some(n)).wait().unwrap());
     (0..4).for_each(|_| queue.put(None).wait().unwrap());
     workers.into_iter().for_each(|worker| worker.wait().unwrap());
@@ -215,7 +215,7 @@ fn a_consumer_that_stops_at_a_sentinel_leaves_no_element_before_it() {
         (Queue::new().unwrap(), Queue::new().unwrap(), Barrier::new(5).unwrap());
     let work = |queue: Queue<Option<u32>>, counts: Queue<u32>, round: Barrier| {
         for _ in 0..200 {
-            round.meet().wait().unwrap();
+            round.wait_all().wait().unwrap();
             let mut count = 0;
             while let Some(n) = queue.get().wait().unwrap() {
                 // The consumers use up their prefetched elements at different times.
@@ -229,7 +229,7 @@ fn a_consumer_that_stops_at_a_sentinel_leaves_no_element_before_it() {
         .map(|_| Process::spawn(work, (queue.clone(), counts.clone(), round.clone())))
         .collect();
     for _ in 0..200 {
-        round.meet().wait().unwrap();
+        round.wait_all().wait().unwrap();
         (0..100).for_each(|n| queue.put(Some(n)).wait().unwrap());
         (0..4).for_each(|_| queue.put(None).wait().unwrap());
         assert_eq!((0..4).map(|_| counts.get().wait().unwrap()).sum::<u32>(), 100);
@@ -402,7 +402,7 @@ fn nested_and_large_values_arrive_unchanged() {
 }
 
 #[test]
-fn an_element_that_does_not_deserialise_fails_alone() {
+fn an_element_that_does_not_deserialize_fails_alone() {
     let queue = Queue::<serde_json::Value>::new().unwrap();
     queue.put("text".into()).wait().unwrap();
     queue.put(7.into()).wait().unwrap();

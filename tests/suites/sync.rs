@@ -1,4 +1,4 @@
-//! Synchronisation and shared state: locks, events, values, maps and lists.
+//! Synchronization and shared state: locks, events, values, maps and lists.
 
 use std::time::Duration;
 
@@ -174,13 +174,13 @@ fn an_event_wakes_all_until_it_is_cleared() {
     let (event, met) = (Event::new().unwrap(), Barrier::new(4).unwrap());
     let wait = |event: Event, met: Barrier| {
         let waits = event.wait_set();
-        met.meet().wait().unwrap();
+        met.wait_all().wait().unwrap();
         waits.wait().unwrap();
         event.is_set().wait().unwrap()
     };
     let children: Vec<_> =
         (0..3).map(|_| Process::spawn(wait, (event.clone(), met.clone()))).collect();
-    met.meet().wait().unwrap();
+    met.wait_all().wait().unwrap();
     assert!(!event.is_set().wait().unwrap());
     event.set().wait().unwrap();
     assert!(children.into_iter().all(|child| child.wait().unwrap()));
@@ -192,16 +192,16 @@ fn an_event_wakes_all_until_it_is_cleared() {
 #[test]
 fn a_barrier_does_not_count_dead_parties() {
     let barrier = Barrier::new(3).unwrap();
-    let meet = |barrier: Barrier| barrier.meet().wait().unwrap();
+    let meet = |barrier: Barrier| barrier.wait_all().wait().unwrap();
     let dead = Process::spawn(meet, barrier.clone());
     while barrier.waiting().wait().unwrap() == 0 {
         std::thread::yield_now();
     }
     dead.kill();
     dead.wait().unwrap_err();
-    timed_out(barrier.meet().timeout(MOMENT).wait());
+    timed_out(barrier.wait_all().timeout(MOMENT).wait());
     let children: Vec<_> = (0..2).map(|_| Process::spawn(meet, barrier.clone())).collect();
-    let here = barrier.meet();
+    let here = barrier.wait_all();
     let mut places: Vec<_> = children.into_iter().map(|child| child.wait().unwrap()).collect();
     places.push(here.wait().unwrap());
     places.sort_unstable();
@@ -214,7 +214,7 @@ fn notify_wakes_requests_that_sleep_on_a_condition() {
     let take = |changed: Condition, stock: Value<i32>| {
         let mut held = changed.lock().wait().unwrap();
         while stock.get().wait().unwrap() == 0 {
-            held = held.sleep().wait().unwrap();
+            held = held.wait_notified().wait().unwrap();
         }
         stock.update(|stock| *stock -= 1).wait().unwrap();
         drop(held);
@@ -230,9 +230,9 @@ fn notify_wakes_requests_that_sleep_on_a_condition() {
     children.into_iter().for_each(|child| child.wait().unwrap());
     assert_eq!(stock.get().wait().unwrap(), 0);
 
-    let (held, woken) = changed.lock().wait().unwrap().sleep_for(MOMENT).wait().unwrap();
+    let (held, woken) = changed.lock().wait().unwrap().wait_notified_for(MOMENT).wait().unwrap();
     assert!(!woken && !held.was_abandoned());
-    timed_out(held.sleep().timeout(MOMENT).wait());
+    timed_out(held.wait_notified().timeout(MOMENT).wait());
     let hold = |changed: Condition, ready: Event| hang(changed.lock().wait().unwrap(), &ready);
     let child = holder!(changed.clone(), hold);
     child.kill();

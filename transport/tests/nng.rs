@@ -1,4 +1,4 @@
-//! The behaviour of nng that links rely on.
+//! The behavior of nng that links rely on.
 //!
 //! The bindings were made for NNG 1.4, and the library is NNG 1.11. These tests show whether a new
 //! version of either still works with the other.

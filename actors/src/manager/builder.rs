@@ -23,7 +23,7 @@ use crate::options::{ProcessOptions, builder_options};
 use crate::remote::RemoteAddr;
 use crate::reply::Reply;
 use crate::runtime::Runtime;
-use crate::supervisor::{Backoff, ChildSpec, Restart};
+use crate::supervisor::{Backoff, ChildSpec, Restart, Shutdown};
 
 /// A builder that configures and starts a managed actor. [`AsyncManager::builder`] returns one.
 ///
@@ -56,7 +56,7 @@ use crate::supervisor::{Backoff, ChildSpec, Restart};
 ///     }
 /// }
 ///
-/// let builder = AsyncManager::<Echo>::builder()
+/// let builder = AsyncManager::builder()
 ///     .name("echo")
 ///     .output(OutputMode::Prefix)
 ///     .mailbox(1000)
@@ -73,7 +73,7 @@ use crate::supervisor::{Backoff, ChildSpec, Restart};
 pub struct ManagerBuilder<P = NoSnapshots> {
     options: ProcessOptions,
     restart: Restart,
-    shutdown: Option<Duration>,
+    shutdown: Option<Shutdown>,
     intensity: (u32, Duration),
     backoff: Backoff,
     mailbox: usize,
@@ -142,7 +142,7 @@ impl ManagerBuilder<Snapshots> {
     ///     }
     /// }
     ///
-    /// let builder = AsyncManager::<Visitors>::builder()
+    /// let builder = AsyncManager::builder()
     ///     .name("visitors")
     ///     .snapshots(Snapshots::every_messages(1))
     ///     .durable(journal);
@@ -190,12 +190,12 @@ impl<P> ManagerBuilder<P> {
         backoff => backoff;
     }
 
-    /// Sets how long the actor may take to stop before its process is killed. [`ManagerBuilder`]
-    /// has an example.
+    /// Sets how the actor's process is stopped: a [`Shutdown`], or the time limit after which it is
+    /// killed. [`ManagerBuilder`] has an example.
     ///
     /// The default is `shutdown_timeout` of the [configuration](fiber_core::Config).
-    pub fn shutdown(mut self, deadline: Duration) -> ManagerBuilder<P> {
-        self.shutdown = Some(deadline);
+    pub fn shutdown(mut self, shutdown: impl Into<Shutdown>) -> ManagerBuilder<P> {
+        self.shutdown = Some(shutdown.into());
         self
     }
 
@@ -239,7 +239,7 @@ impl<P> ManagerBuilder<P> {
     /// [`Error::Start`] if the process cannot start or the factory panics; [`Error::Invalid`] if
     /// the mailbox's capacity is 0, the name is empty or contains `/`, or the actor can't be
     /// durable; [`Error::Journal`]; [`Error::Encode`] or [`Error::TooLarge`] for the arguments;
-    /// [`Error::NotInitialised`].
+    /// [`Error::NotInitialized`].
     #[track_caller]
     pub fn start<F, Args, M>(self, factory: F, args: Args) -> Reply<AsyncManager<F::Output>>
     where
@@ -302,7 +302,7 @@ impl<P> ManagerBuilder<P> {
     ///     }
     /// }
     ///
-    /// let (child, clock) = AsyncManager::<Clock>::builder().name("clock").child(|| Clock, ())?;
+    /// let (child, clock) = AsyncManager::builder().name("clock").child(|| Clock, ())?;
     /// let app = Supervisor::builder("app").child(child).start().wait()?;
     /// assert_eq!(clock.send(Tick).wait()?, 1);
     /// println!("{}", fiber::tree());
@@ -376,7 +376,7 @@ impl<P> ManagerBuilder<P> {
             meta: self.options.meta.or(Meta::of::<F>()),
             output: self.options.output(config),
             restart: self.restart,
-            shutdown: self.shutdown.unwrap_or(config.shutdown_timeout),
+            shutdown: self.shutdown.unwrap_or(Shutdown::After(config.shutdown_timeout)),
             intensity: self.intensity,
             backoff: self.backoff,
         };

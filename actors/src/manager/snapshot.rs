@@ -53,7 +53,7 @@ use serde::{Deserialize, Serialize};
 ///     }
 /// }
 ///
-/// let builder = AsyncManager::<Counter>::builder().snapshots(Snapshots::every_messages(1));
+/// let builder = AsyncManager::builder().snapshots(Snapshots::every_messages(1));
 /// let counter = builder.start(Counter, 0).wait()?;
 /// counter.send(Add(5)).wait()?;
 /// counter.send(Add(0)).wait()?; // its answer follows the snapshot of the message before

@@ -42,7 +42,7 @@ pub(super) struct ManagerSpec {
     pub(super) meta: Meta,
     pub(super) output: ChildOutput,
     pub(super) restart: Restart,
-    pub(super) shutdown: Duration,
+    pub(super) shutdown: Shutdown,
     pub(super) intensity: (u32, Duration),
     pub(super) backoff: Backoff,
 }
@@ -85,9 +85,7 @@ impl ManagerSpec {
                 process,
             }),
         };
-        let child = ChildSpec::new(name, start)
-            .restart(self.restart)
-            .shutdown(Shutdown::After(self.shutdown));
+        let child = ChildSpec::new(name, start).restart(self.restart).shutdown(self.shutdown);
         (child, owned, current)
     }
 }

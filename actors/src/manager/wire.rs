@@ -21,7 +21,7 @@ impl ActorMessage {
             ActorMessage::Snapshot(state) => Message::with_value(vec![MAIN, 0], state),
             ActorMessage::Ended(reason) => {
                 let mut head = vec![MAIN, 1];
-                codec::append(&mut head, &reason).expect("an exit reason serialises");
+                codec::append(&mut head, &reason).expect("an exit reason serializes");
                 Message::new(head)
             }
         }

@@ -131,7 +131,7 @@ impl Payload {
     pub(crate) fn query(query: &Query) -> Payload {
         let mut frame = vec![MESH, QUERY];
         frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
-        codec::append(&mut frame, query).expect("queries can be serialised");
+        codec::append(&mut frame, query).expect("queries can be serialized");
         frame.into()
     }
 
@@ -217,7 +217,7 @@ impl AnswerFrame {
 pub(crate) fn failed(call: CallId, failure: &CallFailure) -> Message {
     let mut frame = vec![MESH, FAILED];
     frame.extend_from_slice(&call.to_le_bytes());
-    codec::append(&mut frame, failure).expect("a failure can be serialised");
+    codec::append(&mut frame, failure).expect("a failure can be serialized");
     message(frame)
 }
 

@@ -241,7 +241,7 @@ fn conclude(name: &Arc<str>, answer: Answer) -> Result<Received> {
             Error::OwnerEnded { what: what(), reason }
         }
         Unanswered::Failed(CallFailure::Failed(failure)) => {
-            Error::Call { actor: what(), message: "a request", failure }
+            Error::Call { name: what(), message: "a request", failure }
         }
         Unanswered::Failed(CallFailure::Full { capacity }) => {
             Error::MailboxFull { name: what(), capacity }

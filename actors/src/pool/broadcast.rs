@@ -84,14 +84,14 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Broadcast<T> {
 
     /// Returns the value.
     ///
-    /// The first call in a worker deserialises it. All tasks of the worker share the result, and
+    /// The first call in a worker deserializes it. All tasks of the worker share the result, and
     /// further calls cost a look-up. In the process that made it, this is the value itself.
     ///
     /// # Errors
     /// [`Error::Invalid`] if this process does not have the value, because it is no worker of the
     /// pool or all handles in the process that made it are dropped, those in the arguments of
     /// pending tasks included, or if the value has another
-    /// type than `T`; [`Error::Decode`] if it can't be deserialised.
+    /// type than `T`; [`Error::Decode`] if it can't be deserialized.
     ///
     /// # Examples
     /// ```

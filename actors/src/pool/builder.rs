@@ -173,14 +173,14 @@ impl PoolBuilder {
     ///
     /// # Errors
     /// [`Error::Invalid`] if a number is out of its bounds; [`Error::Encode`] if the arguments of
-    /// the initializer can't be serialised; [`Error::NotInitialised`]; the errors of a wrong
+    /// the initializer can't be serialized; [`Error::NotInitialized`]; the errors of a wrong
     /// [configuration](fiber_core::Config).
     ///
     /// # Examples
     /// ```
     /// # fiber::init();
     /// let pool = fiber::Pool::builder().processes(2).build()?;
-    /// assert_eq!(pool.ready(), 0);
+    /// assert_eq!(pool.ready_workers(), 0);
     /// assert_eq!(pool.apply(|| 7, ()).wait()?, 7);
     /// let error = fiber::Pool::builder().processes(0).build().unwrap_err();
     /// assert!(matches!(error, fiber::Error::Invalid { .. }));
@@ -250,7 +250,7 @@ impl PoolBuilder {
     /// ```
     /// # fiber::init();
     /// let pool = fiber::Pool::builder().processes(2).start().wait()?;
-    /// assert!(pool.ready() > 0);
+    /// assert!(pool.ready_workers() > 0);
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn start(self) -> Reply<Pool> {

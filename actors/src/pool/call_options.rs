@@ -1,6 +1,5 @@
 //! The options of a pool's calls.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,8 +62,7 @@ impl Pool {
     /// default is no limit.
     ///
     /// The pool kills a worker that runs a task past the limit. The task fails with
-    /// [`Error::WorkerDied`](fiber_core::Error::WorkerDied), whose exit has the reason
-    /// [`ExitReason::TaskTimedOut`](fiber_core::ExitReason::TaskTimedOut), or runs again if
+    /// [`Error::TaskTimedOut`](fiber_core::Error::TaskTimedOut), or runs again if
     /// [`max_timeouts`](Pool::max_timeouts) allows it. Other tasks of that worker run again in
     /// another worker, and nothing counts against them.
     ///
@@ -75,7 +73,7 @@ impl Pool {
     ///
     /// let pool = fiber::Pool::new(1)?.timeout(Duration::from_millis(50));
     /// let result = pool.apply(|| std::thread::sleep(Duration::from_secs(60)), ()).wait();
-    /// assert!(matches!(result, Err(fiber::Error::WorkerDied { .. })));
+    /// assert!(matches!(result, Err(fiber::Error::TaskTimedOut { .. })));
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
@@ -97,7 +95,7 @@ impl Pool {
     ///
     /// let pool = fiber::Pool::new(1)?.timeout(Duration::from_millis(50)).max_timeouts(2);
     /// let result = pool.apply(|| std::thread::sleep(Duration::from_secs(60)), ()).wait();
-    /// assert!(matches!(result, Err(fiber::Error::WorkerDied { deaths: 2, .. })));
+    /// assert!(matches!(result, Err(fiber::Error::TaskTimedOut { deaths: 2, .. })));
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
@@ -196,26 +194,6 @@ impl Pool {
     pub fn durable(&self, journal: impl Into<Journal>) -> Pool {
         let journal = Some(Arc::new(JournalOption::new(journal.into())));
         Pool { journal, ..self.clone() }
-    }
-
-    /// Works as [`durable`](Pool::durable), with the journal in the folder `path`, which is created
-    /// if it is missing.
-    ///
-    /// # Examples
-    /// ```
-    /// # fiber::init();
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let path = folder.path().join("sweep");
-    /// let pool = fiber::Pool::new(2)?.journal(&path);
-    /// for square in pool.imap(|x: u64| x * x, 0..10) {
-    ///     println!("{}", square?); // recorded by now
-    /// }
-    /// assert!(path.is_dir());
-    /// # Ok::<(), fiber::Error>(())
-    /// ```
-    #[must_use = "this returns a handle with another option, and does not change the pool"]
-    pub fn journal(&self, path: impl Into<PathBuf>) -> Pool {
-        self.durable(Journal::at(path))
     }
 
     fn with(&self, change: impl FnOnce(&mut CallOptions)) -> Pool {

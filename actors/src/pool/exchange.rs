@@ -152,10 +152,9 @@ impl Exchange {
     pub(super) fn complete(self: &Arc<Exchange>, completion: Completion) {
         let batch = match completion {
             Completion::Outcomes(run) => ResultBatch::of(run),
-            Completion::Abandoned { index, workers: deaths, exit } => ResultBatch::Failed(
-                index,
-                Error::WorkerDied { function: self.function, index, deaths, exit },
-            ),
+            Completion::Abandoned { index, workers: deaths, exit } => {
+                ResultBatch::Failed(index, Error::abandoned(self.function, index, deaths, exit))
+            }
         };
         self.buffer.store_outcomes(batch.len(), batch.size());
         match &self.durable {

@@ -15,7 +15,7 @@ impl Pool {
     ///
     /// While some workers are ready, this does not wait for those that the cluster has no room for,
     /// nor for those whose starts fail for two seconds. The pool keeps trying to start them.
-    /// [`ready`](Pool::ready) returns how many workers are ready.
+    /// [`ready_workers`](Pool::ready_workers) returns how many workers are ready.
     ///
     /// # Errors
     /// [`Error::PoolEnded`], with the reason if no worker can be started.
@@ -25,7 +25,7 @@ impl Pool {
     /// # fiber::init();
     /// let pool = fiber::Pool::new(2)?;
     /// pool.wait_until_ready().wait()?;
-    /// assert_eq!(pool.ready(), 2);
+    /// assert_eq!(pool.ready_workers(), 2);
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn wait_until_ready(&self) -> Reply<()> {
@@ -39,7 +39,7 @@ impl Pool {
     ///
     /// It falls when a worker dies, until its replacement is ready, and is 0 when the pool has
     /// ended.
-    pub fn ready(&self) -> usize {
+    pub fn ready_workers(&self) -> usize {
         self.state().readiness.borrow().ready
     }
 
@@ -58,7 +58,7 @@ impl Pool {
     /// # fiber::init();
     /// let pool = fiber::Pool::new(1)?;
     /// pool.scale(2).wait()?;
-    /// assert_eq!(pool.ready(), 2);
+    /// assert_eq!(pool.ready_workers(), 2);
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn scale(&self, processes: usize) -> Reply<()> {
@@ -144,7 +144,7 @@ impl Pool {
     /// let pool = fiber::Pool::new(1)?;
     /// let sum = pool.apply(|a: u32, b: u32| a + b, (1, 2));
     /// pool.stop().wait()?;
-    /// assert_eq!(pool.ready(), 0);
+    /// assert_eq!(pool.ready_workers(), 0);
     /// assert_eq!(sum.wait()?, 3);
     /// # Ok::<(), fiber::Error>(())
     /// ```

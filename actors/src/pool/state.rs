@@ -30,7 +30,7 @@ use crate::timeline::Timeline;
 const LINGER: Duration = Duration::from_millis(100);
 
 /// How long a task that ran past its timeout goes on while the functions on its stack get names.
-/// That takes 20 ms in a release build, but 0.3 s in a large one without optimisation, and 1 s if
+/// That takes 20 ms in a release build, but 0.3 s in a large one without optimization, and 1 s if
 /// three times as many threads want to run as there are cores.
 const NAMES_LIMIT: Duration = Duration::from_secs(10);
 /// An error shows at most this many frames of a task.
@@ -138,7 +138,7 @@ impl PoolState {
             Phase::Closed => PoolEndReason::Closed,
             Phase::Ended(reason) => reason.clone(),
         };
-        Err(Error::PoolEnded { pool: self.name.clone(), reason })
+        Err(Error::PoolEnded { name: self.name.clone(), reason })
     }
 
     /// Returns an error if the pool has ended. It may be closed.
@@ -337,7 +337,7 @@ impl PoolState {
         drop(phase);
         let callers = self.scheduler.lock().abandon();
         for exchange in callers {
-            exchange.end(Error::PoolEnded { pool: self.name.clone(), reason: reason.clone() });
+            exchange.end(Error::PoolEnded { name: self.name.clone(), reason: reason.clone() });
         }
         self.readiness.send_modify(|readiness| readiness.ready = 0);
     }

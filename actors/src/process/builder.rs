@@ -107,7 +107,7 @@ impl ProcessBuilder {
     /// before the supervisor starts the child.
     ///
     /// # Errors
-    /// `NotInitialised` and `Config`; `Encode` and `TooLarge` for the arguments; `Invalid` for the
+    /// `NotInitialized` and `Config`; `Encode` and `TooLarge` for the arguments; `Invalid` for the
     /// name: see [`Error`](fiber_core::Error).
     ///
     /// # Examples

@@ -173,7 +173,7 @@ impl QueueHandle {
 pub(super) fn operation_payload(queue: &PortRef, operation: &Operation) -> Payload {
     let mut frame = queue.payload();
     frame.push(OPERATION);
-    let blobs = codec::append_apart(&mut frame, operation).expect("operations can be serialised");
+    let blobs = codec::append_apart(&mut frame, operation).expect("operations can be serialized");
     Payload::to_port(frame, blobs)
 }
 

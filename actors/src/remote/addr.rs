@@ -89,7 +89,7 @@ impl<A: Actor> RemoteAddr<A> {
     /// is called on the thread where the actor was started.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system; [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock) on fiber's
     /// own thread, before this process listens for connections.
     pub fn export(addr: Addr<A>) -> Result<RemoteAddr<A>> {
@@ -125,7 +125,7 @@ impl<A: Actor> RemoteAddr<A> {
     /// ```
     /// # fiber::init();
     #[doc = include_str!("../doc/counter.md")]
-    /// let builder = fiber::AsyncManager::<Counter>::builder().name("visitors");
+    /// let builder = fiber::AsyncManager::builder().name("visitors");
     /// let counter = builder.start(Counter, 0).wait()?;
     /// assert_eq!(counter.addr().name(), "visitors");
     /// # Ok::<(), fiber::Error>(())

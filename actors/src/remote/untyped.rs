@@ -61,10 +61,14 @@ impl UntypedAddr {
     pub(super) fn connected(&self) -> bool {
         let Ok(runtime) = self.runtime() else { return false };
         let target = &*self.target;
+        let is_here = target.home.id == runtime.id();
+        if target.owned && is_here {
+            return runtime.registry().owned(target.actor).is_some_and(|owned| !owned.is_gone());
+        }
         if target.owned {
             return self.route(runtime).is_open();
         }
-        if target.home.id == runtime.id() {
+        if is_here {
             return runtime.registry().inbox(target.actor).is_some_and(|inbox| inbox.is_open());
         }
         !runtime.mesh().channel(&target.home).is_closed()

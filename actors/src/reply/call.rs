@@ -54,7 +54,7 @@ impl<R> PendingCall<R> {
         Err(match answer {
             Ok(value) => return (self.decode)(&value),
             Err(Unanswered::Failed(CallFailure::Failed(failure))) => {
-                Error::Call { actor: actor(), message: self.message, failure }
+                Error::Call { name: actor(), message: self.message, failure }
             }
             Err(Unanswered::Failed(CallFailure::Stopped(reason)) | Unanswered::Lost(reason)) => {
                 Error::ActorStopped { name: actor(), reason }

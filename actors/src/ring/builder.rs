@@ -163,7 +163,7 @@ impl RingBuilder {
     /// restarted; [`Error::Ring`] if the ranks made different calls or timed out; [`Error::Task`]
     /// if the function panicked (its `index` is the rank); [`Error::Start`] if a node could not
     /// start; [`Error::Invalid`] if the size is 0 or the ring can't be durable; [`Error::Journal`];
-    /// [`Error::Encode`] and [`Error::TooLarge`] for the arguments; [`Error::NotInitialised`].
+    /// [`Error::Encode`] and [`Error::TooLarge`] for the arguments; [`Error::NotInitialized`].
     #[track_caller]
     pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
     where

@@ -174,13 +174,13 @@ impl Coordinator {
         if let Some(outcome) = run.outcome.take() {
             return outcome;
         }
-        let ring = self.name.clone();
+        let name = self.name.clone();
         match (reason, run.state.take_last_death()) {
             (ExitReason::IntensityReached { restarts, period, .. }, Some((rank, exit))) => {
                 let reason = RingEndReason::IntensityReached { restarts, period };
-                Err(Error::RankDied { ring, reason, rank, exit: exit.into() })
+                Err(Error::RankDied { name, reason, rank, exit: exit.into() })
             }
-            (reason, _) => Err(Error::Ring { ring, problem: RingProblem::SupervisorEnded(reason) }),
+            (reason, _) => Err(Error::Ring { name, problem: RingProblem::SupervisorEnded(reason) }),
         }
     }
 
@@ -201,7 +201,7 @@ impl Coordinator {
 
     /// Ends the run with an [`Error::Ring`], unless it has an outcome.
     pub(super) fn fail(self: &Arc<Self>, problem: RingProblem) {
-        self.end(Err(Error::Ring { ring: self.name.clone(), problem }));
+        self.end(Err(Error::Ring { name: self.name.clone(), problem }));
     }
 
     fn stop_supervisor(self: &Arc<Self>) {
@@ -251,20 +251,20 @@ impl Coordinator {
     }
 
     fn error(&self, cause: Cause) -> Error {
-        let ring = self.name.clone();
+        let name = self.name.clone();
         match cause {
-            Cause::Problem(problem) => Error::Ring { ring, problem },
+            Cause::Problem(problem) => Error::Ring { name, problem },
             Cause::Function { rank, failure } => {
                 let failure = codec::decode(&failure)
                     .unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
                 Error::Task { function: self.function, index: rank as u64, failure }
             }
             Cause::NotStarted { rank, reason } => {
-                Error::Start { name: format!("{ring}/rank-{rank}"), reason }
+                Error::Start { name: format!("{name}/rank-{rank}"), reason }
             }
             Cause::Died { rank, exit } => {
                 let reason = RingEndReason::NoCheckpoint;
-                Error::RankDied { ring, reason, rank, exit: exit.into() }
+                Error::RankDied { name, reason, rank, exit: exit.into() }
             }
         }
     }

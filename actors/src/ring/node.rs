@@ -27,7 +27,7 @@ use super::wire::{RankMessage, StreamError};
 /// [timeout](crate::RingBuilder::timeout), or if a rank dies. The ring then kills all nodes. It
 /// restarts them from their last [checkpoint](RingNode::checkpoint), or the run returns an error
 /// that names the ranks and the operation. The methods themselves return errors only for their
-/// arguments: a value that cannot be serialised, or a rank that does not exist.
+/// arguments: a value that cannot be serialized, or a rank that does not exist.
 ///
 /// Calls block this thread. That is fine in an async function, too: nothing else runs on it.
 ///

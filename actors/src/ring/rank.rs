@@ -165,7 +165,7 @@ impl Rank {
         let (message, code) = match outcome {
             Ok(value) => (RankMessage::Value(value), 0),
             Err(failure) => {
-                let failure = codec::encode(&failure).expect("a failure serialises");
+                let failure = codec::encode(&failure).expect("a failure serializes");
                 (RankMessage::Failure(failure.into()), EXIT_FAILED)
             }
         };

@@ -91,7 +91,7 @@ impl<T> RingRun<T> {
         let coordinator = self.coordinator.clone();
         let name = self.name.clone();
         Reply::new(async move {
-            let ended = || Error::Ring { ring: name, problem: RingProblem::NotStarted };
+            let ended = || Error::Ring { name, problem: RingProblem::NotStarted };
             let Some(coordinator) = coordinator else { return Err(ended()) };
             let mut pids = coordinator.pids.subscribe();
             let all =

@@ -141,7 +141,7 @@ fn with_number(kind: u8, number: u64, value: EncodedValue) -> Message {
 
 fn serialized(kind: u8, value: &impl Serialize) -> Message {
     let mut head = vec![MAIN, kind];
-    codec::append(&mut head, value).expect("messages between coordinator and ranks serialise");
+    codec::append(&mut head, value).expect("messages between coordinator and ranks serialize");
     Message::new(head)
 }
 

@@ -37,7 +37,7 @@ const CHILD_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The time limit for the threads of a process to answer.
 const STACK_LIMIT: Duration = Duration::from_millis(250);
-/// The time limit for the names of functions. Without optimisation and on busy cores, they take
+/// The time limit for the names of functions. Without optimization and on busy cores, they take
 /// 1 s.
 const NAMES_LIMIT: Duration = Duration::from_secs(20);
 
@@ -48,7 +48,7 @@ const NAMES_LIMIT: Duration = Duration::from_secs(20);
 /// heartbeat. It takes about 1 µs for each worker.
 ///
 /// # Errors
-/// [`Error::NotInitialised`](fiber_core::Error::NotInitialised);
+/// [`Error::NotInitialized`](fiber_core::Error::NotInitialized);
 /// [`Error::Config`](fiber_core::Error::Config).
 ///
 /// # Examples

@@ -1,7 +1,7 @@
 //! Names the functions on stacks, in a process of its own.
 //!
 //! Reading the program's debug information takes more than 100 MB for a large program without
-//! optimisation. A process that was asked for its stacks may be near its memory limit, and must not
+//! optimization. A process that was asked for its stacks may be near its memory limit, and must not
 //! keep that much. So the process that shows stacks starts the program again with [`NAMER`] as the
 //! only argument: `fiber::init()` reads offsets from standard input, writes their names to standard
 //! output, and exits. All processes of a session run the same build, so each can name the functions

@@ -128,7 +128,7 @@ impl SupervisorBuilder {
     /// dropped before it is ready, the supervisor stops.
     ///
     /// # Errors
-    /// As [`start_on`](SupervisorBuilder::start_on); [`Error::NotInitialised`] and
+    /// As [`start_on`](SupervisorBuilder::start_on); [`Error::NotInitialized`] and
     /// [`Error::Config`].
     ///
     /// # Examples
@@ -187,10 +187,11 @@ impl SupervisorBuilder {
         })
     }
 
-    /// Starts the supervisor on the thread of `arbiter`, and waits until all children have started.
+    /// Starts the supervisor on the thread of `arbiter`. The reply is ready when all children have
+    /// started.
     ///
-    /// Code that blocks that thread delays restarts. If this future is dropped before it is ready,
-    /// the supervisor stops.
+    /// Code that blocks that thread delays restarts. If the reply is dropped before it is ready, the
+    /// supervisor stops.
     ///
     /// # Errors
     /// [`Error::Start`] if a child could not start (the supervisor has stopped those before it by
@@ -208,9 +209,11 @@ impl SupervisorBuilder {
     ///     app.stop().await
     /// }
     /// ```
-    pub async fn start_on(self, arbiter: &ArbiterHandle) -> Result<SupervisorRef> {
-        check_name("Supervisor::builder", &self.name)?;
-        check_names(&self.specs)?;
+    pub fn start_on(self, arbiter: &ArbiterHandle) -> Reply<SupervisorRef> {
+        let checked = check_name("Supervisor::builder", &self.name);
+        if let Err(error) = checked.and_then(|()| check_names(&self.specs)) {
+            return Reply::new(std::future::ready(Err(error)));
+        }
         let identity = Arc::new(Identity::new(self.name));
         let start = SupervisorStart::new(self.options, self.specs);
         let supervisor = SupervisorRef::top_level(identity.clone(), start.handle.clone());
@@ -220,11 +223,13 @@ impl SupervisorBuilder {
         arbiter.spawn_fn(move || {
             actix::spawn(top_level.run(started));
         });
-        match done.await {
-            Ok(Ok(())) => Ok(supervisor),
-            Ok(Err(reason)) => Err(Error::Start { name, reason }),
-            Err(_) => Err(Error::not_started(name, "its arbiter has ended")),
-        }
+        Reply::new(async move {
+            match done.await {
+                Ok(Ok(())) => Ok(supervisor),
+                Ok(Err(reason)) => Err(Error::Start { name, reason }),
+                Err(_) => Err(Error::not_started(name, "its arbiter has ended")),
+            }
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! References to supervised actors.
 
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
 use actix::dev::ToEnvelope;
@@ -99,8 +100,9 @@ impl<A: Actor> ChildRef<A> {
 
     /// Sends `recipient` one [`Down`] for the end of each incarnation, from now on. If the actor
     /// has ended for good, sends one at once. [`Down`] has an example.
-    pub fn watch(&self, recipient: Recipient<Down>) {
+    pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
         self.identity.watch(recipient);
+        Reply::new(ready(Ok(())))
     }
 
     /// Waits until the actor has ended for good, and returns the reason. Asks nothing of it.

@@ -44,7 +44,7 @@ use parking_lot::Mutex;
 ///     let idle = ChildSpec::actor("idle", || Idle);
 ///     let app = fiber::Supervisor::builder("app").child(idle).start().await?;
 ///     let (sender, mut ends) = unbounded_channel();
-///     app.watch_child("idle", Watcher(sender).start().recipient())?;
+///     app.watch_child("idle", Watcher(sender).start().recipient()).await?;
 ///
 ///     let reason = ExitReason::Failed("it is too slow".into());
 ///     app.kill_child("idle", reason.clone()).await?;

@@ -46,6 +46,13 @@ impl Default for Shutdown {
     }
 }
 
+impl From<Duration> for Shutdown {
+    /// Returns [`Shutdown::After`].
+    fn from(limit: Duration) -> Shutdown {
+        Shutdown::After(limit)
+    }
+}
+
 /// Which failures of a child count.
 ///
 /// A failure that counts adds to the supervisor's [intensity](super::SupervisorBuilder::intensity),
@@ -141,10 +148,11 @@ impl ChildSpec {
         restart => restart;
     }
 
-    /// Sets how the child is stopped; the default is [within 5 seconds](Shutdown::After).
+    /// Sets how the child is stopped: a [`Shutdown`], or a time limit. The default is [within 5
+    /// seconds](Shutdown::After).
     /// [`ChildSpec`] has an example.
-    pub fn shutdown(mut self, shutdown: Shutdown) -> ChildSpec {
-        self.shutdown = shutdown;
+    pub fn shutdown(mut self, shutdown: impl Into<Shutdown>) -> ChildSpec {
+        self.shutdown = shutdown.into();
         self
     }
 

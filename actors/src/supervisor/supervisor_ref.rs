@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
 use actix::{Actor, Recipient};
@@ -230,8 +231,9 @@ impl SupervisorRef {
 
     /// Sends `recipient` one [`Down`] for the end of each incarnation of this supervisor, from now
     /// on. If it has ended for good, sends one at once. [`Down`] has an example.
-    pub fn watch(&self, recipient: Recipient<Down>) {
+    pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
         self.identity.watch(recipient);
+        Reply::new(ready(Ok(())))
     }
 
     /// Sends `recipient` one [`Down`] for the end of each incarnation of a child, from now on.
@@ -239,9 +241,9 @@ impl SupervisorRef {
     ///
     /// # Errors
     /// [`Error::Invalid`] if there is no child of this name or path.
-    pub fn watch_child(&self, name: &str, recipient: Recipient<Down>) -> Result<()> {
-        self.entry(name)?.identity.watch(recipient);
-        Ok(())
+    pub fn watch_child(&self, name: &str, recipient: Recipient<Down>) -> Reply<()> {
+        let watching = self.entry(name).map(|entry| entry.identity.watch(recipient));
+        Reply::new(ready(watching))
     }
 
     fn entry(&self, path: &str) -> Result<DirectoryEntry> {

@@ -20,9 +20,9 @@ use crate::reply::Reply;
 /// use fiber::{Process, sync::Barrier};
 ///
 /// let barrier = Barrier::new(2)?;
-/// let meet = |barrier: Barrier| barrier.meet().wait();
+/// let meet = |barrier: Barrier| barrier.wait_all().wait();
 /// let process = Process::builder().try_spawn(meet, barrier.clone());
-/// let (here, there) = (barrier.meet().wait()?, process.wait()?);
+/// let (here, there) = (barrier.wait_all().wait()?, process.wait()?);
 /// assert_eq!(here + there, 1); // one was the first, which is 0, the other one the last
 /// # Ok::<(), fiber::Error>(())
 /// ```
@@ -78,7 +78,7 @@ impl Barrier {
     /// example.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system.
     #[track_caller]
     pub fn new(parties: usize) -> Result<Barrier> {
@@ -96,13 +96,13 @@ impl Barrier {
     /// ```
     /// # fiber::init();
     /// let barrier = fiber::sync::Barrier::new(2)?;
-    /// let first = barrier.meet();
+    /// let first = barrier.wait_all();
     /// assert_eq!(barrier.waiting().wait()?, 1);
-    /// assert_eq!(barrier.meet().wait()?, 1);
+    /// assert_eq!(barrier.wait_all().wait()?, 1);
     /// assert_eq!(first.wait()?, 0);
     /// # Ok::<(), fiber::Error>(())
     /// ```
-    pub fn meet(&self) -> Reply<usize> {
+    pub fn wait_all(&self) -> Reply<usize> {
         let ticket = self.handle.ticket();
         let response = self.handle.request(&Operation::Arrive { ticket });
         let arrival = self.handle.send_on_drop(Operation::Withdraw { ticket });
@@ -113,7 +113,7 @@ impl Barrier {
         })
     }
 
-    /// Returns how many parties wait. [`meet`](Barrier::meet) has an example.
+    /// Returns how many parties wait. [`wait_all`](Barrier::wait_all) has an example.
     pub fn waiting(&self) -> Reply<usize> {
         self.handle.call("asking", &Operation::Waiting)
     }

@@ -34,7 +34,7 @@ use crate::runtime::Runtime;
 /// let mut held = changed.lock().wait()?;
 /// let process = Process::builder().try_spawn(announce, (changed.clone(), ready.clone()));
 /// while !ready.get().wait()? {
-///     held = held.sleep().wait()?;
+///     held = held.wait_notified().wait()?;
 /// }
 /// # drop(held);
 /// # process.wait()?;
@@ -122,7 +122,7 @@ impl Condition {
     /// example.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system.
     #[track_caller]
     pub fn new() -> Result<Condition> {
@@ -152,7 +152,7 @@ impl Condition {
     /// ```
     /// # fiber::init();
     /// let changed = fiber::sync::Condition::new()?;
-    /// let asleep = changed.lock().wait()?.sleep();
+    /// let asleep = changed.lock().wait()?.wait_notified();
     /// changed.notify_one();
     /// let _held = asleep.wait()?;
     /// # Ok::<(), fiber::Error>(())
@@ -168,8 +168,8 @@ impl Condition {
     /// ```
     /// # fiber::init();
     /// let changed = fiber::sync::Condition::new()?;
-    /// let first = changed.lock().wait()?.sleep();
-    /// let second = changed.lock().wait()?.sleep();
+    /// let first = changed.lock().wait()?.wait_notified();
+    /// let second = changed.lock().wait()?.wait_notified();
     /// changed.notify_all();
     /// drop(first.wait()?);
     /// drop(second.wait()?);
@@ -213,12 +213,12 @@ impl ConditionGuard {
     /// ```
     /// # fiber::init();
     /// let changed = fiber::sync::Condition::new()?;
-    /// let asleep = changed.lock().wait()?.sleep();
+    /// let asleep = changed.lock().wait()?.wait_notified();
     /// changed.lock().wait()?.notify_one(); // the lock is free meanwhile
     /// let _held = asleep.wait()?;
     /// # Ok::<(), fiber::Error>(())
     /// ```
-    pub fn sleep(self) -> Reply<ConditionGuard> {
+    pub fn wait_notified(self) -> Reply<ConditionGuard> {
         let what = format!("a notification of {}", self.condition().name());
         let response = self.condition().request(&Operation::Sleep { ticket: self.ticket });
         Reply::named(what, async move {
@@ -226,9 +226,9 @@ impl ConditionGuard {
         })
     }
 
-    /// Sleeps as [`sleep`](ConditionGuard::sleep), for at most `limit`, and then takes the lock
-    /// again in any case: it may wait longer while another process holds it. Returns `true` with
-    /// the guard if it was notified before the limit.
+    /// Sleeps as [`wait_notified`](ConditionGuard::wait_notified), for at most `limit`, and then
+    /// takes the lock again in any case: it may wait longer while another process holds it. Returns
+    /// `true` with the guard if it was notified before the limit.
     ///
     /// # Examples
     /// ```
@@ -237,11 +237,11 @@ impl ConditionGuard {
     ///
     /// let changed = fiber::sync::Condition::new()?;
     /// let held = changed.lock().wait()?;
-    /// let (_held, notified) = held.sleep_for(Duration::from_millis(1)).wait()?;
+    /// let (_held, notified) = held.wait_notified_for(Duration::from_millis(1)).wait()?;
     /// assert!(!notified);
     /// # Ok::<(), fiber::Error>(())
     /// ```
-    pub fn sleep_for(self, limit: Duration) -> Reply<(ConditionGuard, bool)> {
+    pub fn wait_notified_for(self, limit: Duration) -> Reply<(ConditionGuard, bool)> {
         let what = format!("a notification of {}", self.condition().name());
         let mut response = self.condition().request(&Operation::Sleep { ticket: self.ticket });
         let alarm = Runtime::get().map(|runtime| Alarm::after(runtime.mesh(), limit));
@@ -258,7 +258,7 @@ impl ConditionGuard {
     }
 
     /// Wakes the request that sleeps longest, as [`Condition::notify_one`]. It gets the lock after
-    /// this guard is dropped. [`sleep`](ConditionGuard::sleep) has an example.
+    /// this guard is dropped. [`wait_notified`](ConditionGuard::wait_notified) has an example.
     pub fn notify_one(&self) {
         self.condition().send(&Operation::Notify { count: 1 });
     }

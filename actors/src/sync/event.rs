@@ -83,7 +83,7 @@ impl Event {
     /// Makes an event that is not set. It lives in this process. [`Event`] has an example.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system.
     #[track_caller]
     pub fn new() -> Result<Event> {

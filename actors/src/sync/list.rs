@@ -136,7 +136,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// Makes an empty list. It lives in this process, which stores the encoded items.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`], a wrong configuration, or an error of the system.
+    /// [`Error::NotInitialized`], a wrong configuration, or an error of the system.
     ///
     /// # Examples
     /// ```

@@ -43,7 +43,7 @@ impl Lock {
     /// Makes a lock that is free. It lives in this process. [`Lock`] has an example.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system.
     #[track_caller]
     pub fn new() -> Result<Lock> {

@@ -176,7 +176,7 @@ where
     /// Makes an empty map. It lives in this process, which stores the encoded keys and values.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system.
     ///
     /// # Examples

@@ -31,7 +31,7 @@ impl RwLock {
     /// Makes a lock that is free. It lives in this process. [`RwLock`] has an example.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system.
     #[track_caller]
     pub fn new() -> Result<RwLock> {

@@ -33,7 +33,7 @@ impl Semaphore {
     /// an example.
     ///
     /// # Errors
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system.
     #[track_caller]
     pub fn new(permits: u32) -> Result<Semaphore> {

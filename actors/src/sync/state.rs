@@ -1,4 +1,4 @@
-//! The state of a synchronisation object, in the process that made it, and handles of it.
+//! The state of a synchronization object, in the process that made it, and handles of it.
 
 use std::any::Any;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::mesh::{Payload, PeerId, Port, PortId, Request, Requester};
 use crate::objects::{Handle, ObjectRef, PortRef, Response, Ticket, made_at};
 use crate::runtime::Runtime;
 
-/// The state of a synchronisation object, and the operations that change it.
+/// The state of a synchronization object, and the operations that change it.
 pub(super) trait ObjectState: Send + 'static {
     type Operation: Serialize + DeserializeOwned + Send + 'static;
 
@@ -87,7 +87,7 @@ impl<S: ObjectState> StateHandle<S> {
         if let Ok(runtime) = self.handle.runtime() {
             runtime.mesh().held_back().send();
         }
-        Payload::to_port(frame, blobs.expect("operations can be serialised"))
+        Payload::to_port(frame, blobs.expect("operations can be serialized"))
     }
 }
 

@@ -86,7 +86,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
     ///
     /// # Errors
     /// [`Error::Encode`](fiber_core::Error::Encode),
-    /// [`Error::NotInitialised`](fiber_core::Error::NotInitialised), a wrong configuration, or an
+    /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system.
     ///
     /// # Examples

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_that_refuse_are_recognised() {
+    fn reasons_that_refuse_are_recognized() {
         let sentence = "Job's account not known, so it can't use this partition (a allows b)";
         for reason in [sentence, "PartitionConfig", "JobHeldAdmin", "User not permitted"] {
             assert!(is_hopeless(reason), "{reason}");

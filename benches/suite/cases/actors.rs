@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use actix::prelude::*;
 use anyhow::{Context as _, ensure};
 use cartpole::{Action, CartPole, Observation};
-use fiber::{AsyncManager, RemoteAddr, SyncManager};
+use fiber::{AsyncManager, RemoteAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::bare;
@@ -147,13 +147,13 @@ pub(super) fn pipelined(table: &mut Table) -> anyhow::Result<()> {
 pub(super) fn cartpole(table: &mut Table) -> anyhow::Result<()> {
     let action = |step: usize| if step.is_multiple_of(2) { Action::Left } else { Action::Right };
     let one_by_one: Vec<_> = (0..ENVIRONMENTS)
-        .map(|seed| SyncManager::start(CartPole::new, seed))
+        .map(|seed| AsyncManager::start(CartPole::new, seed).wait())
         .collect::<fiber::Result<_>>()?;
     let time = median_time(|| {
         for step in 0..STEPS {
-            one_by_one
-                .iter()
-                .try_for_each(|environment| environment.send(Step(action(step))).map(drop))?;
+            one_by_one.iter().try_for_each(|environment| {
+                environment.send(Step(action(step))).wait().map(drop)
+            })?;
         }
         Ok(())
     })?;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use fiber::Pool;
+use fiber::{Journal, Pool};
 use tempfile::TempDir;
 
 use crate::measure::{WORKERS, beside_peers, median, rate, ready_pool, seconds};
@@ -90,7 +90,7 @@ fn run_program(work: &str, journal: Option<&Path>) -> anyhow::Result<Duration> {
 pub(crate) fn answer_durable() -> anyhow::Result<()> {
     let pool = ready_pool(WORKERS)?;
     let pool = match env::var_os(JOURNAL) {
-        Some(journal) => pool.journal(journal),
+        Some(journal) => pool.durable(Journal::at(journal)),
         None => pool,
     };
     let start = Instant::now();

@@ -29,7 +29,7 @@ impl Progress {
                 ticks.tick().await;
                 let text = match sessions.look().await {
                     Ok(observed) => text(&observed),
-                    Err(error) => crate::message(&error),
+                    Err(error) => format!("{error:#}"),
                 };
                 if sender.send(text).await.is_err() {
                     return;

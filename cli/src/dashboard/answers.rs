@@ -134,7 +134,7 @@ impl Dashboard {
                 let ended = self.only.is_some() && sessions.is_empty();
                 json!({ "sessions": sessions, "problem": ended.then_some("The session has ended.") })
             }
-            Err(error) => json!({ "sessions": [], "problem": crate::message(&error) }),
+            Err(error) => json!({ "sessions": [], "problem": format!("{error:#}") }),
         }
     }
 
@@ -202,7 +202,7 @@ fn decoded(text: &str) -> String {
 fn or_problem(result: anyhow::Result<String>, kind: &'static str) -> Answer {
     match result {
         Ok(body) => content(kind, body),
-        Err(error) => text(StatusCode::BAD_GATEWAY, crate::message(&error)),
+        Err(error) => text(StatusCode::BAD_GATEWAY, format!("{error:#}")),
     }
 }
 

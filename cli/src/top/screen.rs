@@ -14,7 +14,7 @@ use super::app::{App, Effect, Screen};
 use super::theme::Theme;
 use super::view;
 use crate::inspect::sessions::{Head, Observed, Sessions};
-use crate::{killed_by, message};
+use crate::killed_by;
 
 /// A report of the task that asks the heads.
 enum Update {
@@ -125,7 +125,7 @@ async fn ask(
                         Ok(mut inspector) => inspector.stack(process, false).await,
                         Err(problem) => Err(problem),
                     };
-                    let text = text.unwrap_or_else(|problem| message(&problem.into()));
+                    let text = text.unwrap_or_else(|problem| problem.to_string());
                     let _ = answers.send(Update::Stack(process, text));
                 });
             }

@@ -1,4 +1,4 @@
-//! Colours and symbols, as far as the terminal has them.
+//! Colors and symbols, as far as the terminal has them.
 
 use std::env;
 

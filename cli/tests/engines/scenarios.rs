@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use fiber::sync::Event;
-use fiber::{Pool, Process};
+use fiber::{Journal, Pool, Process};
 use fiber_test_support::{scenario, tasks};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Initialises fiber with fast heartbeats, which keep the tests short.
+/// Initializes fiber with fast heartbeats, which keep the tests short.
 pub(crate) fn init() {
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(200);
@@ -91,7 +91,7 @@ fn resumes(losses: u64) -> ExitCode {
         }
         task * task
     };
-    let squares = pool.journal("/persistent/journal").imap(square, 0..6);
+    let squares = pool.durable(Journal::at("/persistent/journal")).imap(square, 0..6);
     for (task, square) in (0..).zip(squares) {
         assert_eq!(square.unwrap(), task * task);
         println!("done: {task}");
@@ -127,7 +127,7 @@ fn durable() {
         println!("the task ends");
         x
     };
-    pool.journal("/tmp/journal").apply(task, 1).wait().unwrap();
+    pool.durable(Journal::at("/tmp/journal")).apply(task, 1).wait().unwrap();
     loop {
         std::thread::park();
     }
@@ -147,5 +147,5 @@ fn environment() {
     println!("worker: {}", Process::spawn(see, ()).wait().unwrap());
     let pool = Pool::builder().build().unwrap();
     pool.wait_until_ready().wait().unwrap();
-    println!("workers: {}", pool.ready());
+    println!("workers: {}", pool.ready_workers());
 }

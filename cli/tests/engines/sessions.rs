@@ -143,7 +143,7 @@ fn killing_a_session_ends_its_workers(engine: &'static dyn Engine) {
 }
 
 #[trial]
-fn names_may_be_abbreviated_and_typing_errors_are_recognised(engine: &'static dyn Engine) {
+fn names_may_be_abbreviated_and_typing_errors_are_recognized(engine: &'static dyn Engine) {
     let started = StartedSession::new(engine, &[], "ready");
     let short = &started.name[..started.name.len() - 1];
     fiber(engine, &["logs", short]).run().code(0);

@@ -17,7 +17,7 @@ pub(crate) fn init() {
 fn cores() {
     let pool = Pool::builder().build().unwrap();
     pool.wait_until_ready().wait().unwrap();
-    println!("workers: {}", pool.ready());
+    println!("workers: {}", pool.ready_workers());
 }
 
 #[scenario("exit 0")]

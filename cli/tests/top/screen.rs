@@ -144,7 +144,7 @@ fn without_color_and_unicode_the_screen_is_plain() {
     let has_color = |screen: &str| {
         let sequences = screen.split("\u{1b}[").filter_map(|rest| rest.split('m').next());
         let mut numbers = sequences.flat_map(|sequence| sequence.split(';'));
-        // 39 is the terminal's own colour.
+        // 39 is the terminal's own color.
         numbers.any(|number| {
             number.parse::<u32>().is_ok_and(|number| matches!(number, 30..=38 | 90..=97))
         })

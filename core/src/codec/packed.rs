@@ -49,7 +49,7 @@ macro_rules! kinds {
             /// The names are compared when the program is compiled. The name of a user's type has
             /// the path of its crate, so no other type has one of these names. If a compiler
             /// writes names in another way, sequences are not packed: the writer looks at how the
-            /// first element serialises.
+            /// first element serializes.
             #[inline]
             pub(super) fn of<T>() -> Option<Kind> {
                 let name = type_name::<T>();

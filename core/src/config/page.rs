@@ -41,7 +41,7 @@ impl Config {
     /// Returns the text of `docs/configuration.md`.
     #[doc(hidden)]
     pub fn page() -> String {
-        let defaults = Value::serialize(Config::default()).expect("all options serialise");
+        let defaults = Value::serialize(Config::default()).expect("all options serialize");
         let mut page = INTRODUCTION.to_string();
         for (title, options) in GROUPS {
             page += &format!(

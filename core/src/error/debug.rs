@@ -32,29 +32,30 @@ fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         };
     }
     variants! {
-        NotInitialised {}
-        Invalid { what, problem }
+        NotInitialized {}
+        Invalid { method, problem }
         Start { name, reason }
         Exited { name, exit }
         Task { function, index, failure }
         WorkerDied { function, index, deaths, exit }
+        TaskTimedOut { function, index, deaths, exit }
         Cancelled { function }
-        PoolEnded { pool, reason }
+        PoolEnded { name, reason }
         TimeLimit { function, usual, left }
         TimedOut { what, limit }
-        Encode { what, cause }
-        Decode { what, cause }
+        Encode { type_name, cause }
+        Decode { type_name, cause }
         TooLarge { what, size, limit }
         UnknownEntry { offset, build }
         WouldDeadlock {}
         ActorStopped { name, reason }
-        Call { actor, message, failure }
+        Call { name, message, failure }
         MailboxFull { name, capacity }
         OwnerEnded { what, reason }
         Closed { what, reason }
         OtherSession { name }
-        RankDied { ring, reason, rank, exit }
-        Ring { ring, problem }
+        RankDied { name, reason, rank, exit }
+        Ring { name, problem }
         Journal { journal, cause }
         System { what, cause }
     }

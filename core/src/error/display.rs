@@ -1,24 +1,23 @@
-//! The messages and the sources of errors.
+//! The messages of errors.
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
 use super::Error;
-use crate::exit::{Exit, ExitReason};
+use crate::exit::ExitReason;
 use crate::rounded::rounded;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::NotInitialised => f.write_str(
-                "fiber is not initialised in this program: make `fiber::init();` the first line of \
+            Error::NotInitialized => f.write_str(
+                "fiber is not initialized in this program: make `fiber::init();` the first line of \
                  `main`, or put `#[fiber::main]` on it (in tests: `fiber::test_harness!();` at the \
                  top of the file). Without it a worker process would run the program's `main` \
                  again instead of its tasks",
             ),
             Error::Config(problem) => write!(f, "wrong configuration: {problem}"),
-            Error::Invalid { what, problem } => write!(f, "`{what}`: {problem}"),
+            Error::Invalid { method, problem } => write!(f, "`{method}`: {problem}"),
             Error::Start { name, reason } => {
                 write!(f, "`{name}` could not be started: {}", reason.start_problem())
             }
@@ -26,11 +25,17 @@ impl fmt::Display for Error {
             Error::Task { function, index, failure } => {
                 write!(f, "task {index} (`{function}`) {failure}")
             }
-            Error::WorkerDied { function, index, deaths, exit } => {
-                write!(f, "task {index} (`{function}`) {}", Abandoned { deaths: *deaths, exit })
+            Error::TaskTimedOut { function, index, deaths: 1, exit } => {
+                write!(f, "task {index} (`{function}`) timed out: its worker {exit}")
             }
+            Error::TaskTimedOut { function, index, deaths, exit }
+            | Error::WorkerDied { function, index, deaths, exit } => write!(
+                f,
+                "task {index} (`{function}`) was abandoned: {deaths} of its workers died while \
+                 they ran it; the last one {exit}"
+            ),
             Error::Cancelled { function } => write!(f, "the call of `{function}` was cancelled"),
-            Error::PoolEnded { pool, reason } => write!(f, "pool `{pool}` {reason}"),
+            Error::PoolEnded { name, reason } => write!(f, "pool `{name}` {reason}"),
             Error::TimeLimit { function, usual, left } => {
                 write!(f, "no more tasks of `{function}` begin: ")?;
                 if !usual.is_zero() {
@@ -44,11 +49,11 @@ impl fmt::Display for Error {
                 f.write_str(" for tasks (`Pool::durable` keeps the results for the next start)")
             }
             Error::TimedOut { what, limit } => write!(f, "{what} did not happen within {limit:?}"),
-            Error::Encode { what, cause } => {
-                write!(f, "a value of type `{what}` can't be serialised: {cause}")
+            Error::Encode { type_name, cause } => {
+                write!(f, "a value of type `{type_name}` can't be serialized: {cause}")
             }
-            Error::Decode { what, cause } => {
-                write!(f, "a value of type `{what}` can't be deserialised: {cause} ")?;
+            Error::Decode { type_name, cause } => {
+                write!(f, "a value of type `{type_name}` can't be deserialized: {cause} ")?;
                 // Serde's words for a number that it can't keep until it knows the type.
                 let is_buffered = ["u128 is not supported", "i128 is not supported"];
                 if is_buffered.contains(&cause.to_string().as_str()) {
@@ -82,8 +87,8 @@ impl fmt::Display for Error {
                  manager was dropped"
             ),
             Error::ActorStopped { name, reason } => write!(f, "actor `{name}` {reason}"),
-            Error::Call { actor, message, failure } => {
-                write!(f, "actor `{actor}` {failure} (handling `{message}`)")
+            Error::Call { name, message, failure } => {
+                write!(f, "actor `{name}` {failure} (handling `{message}`)")
             }
             Error::MailboxFull { name, capacity } => write!(
                 f,
@@ -101,10 +106,10 @@ impl fmt::Display for Error {
                 "the handle of `{name}` belongs to another session: handles work only in the \
                  processes of the program that made them, while it runs"
             ),
-            Error::RankDied { ring, reason, rank, exit } => {
-                write!(f, "ring `{ring}` {reason}: its rank {rank} {exit}")
+            Error::RankDied { name, reason, rank, exit } => {
+                write!(f, "ring `{name}` {reason}: its rank {rank} {exit}")
             }
-            Error::Ring { ring, problem } => write!(f, "ring `{ring}`: {problem}"),
+            Error::Ring { name, problem } => write!(f, "ring `{name}`: {problem}"),
             Error::Journal { journal, cause } => {
                 write!(f, "journal `{}`: {cause}", journal.display())
             }
@@ -113,43 +118,5 @@ impl fmt::Display for Error {
     }
 }
 
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self {
-            Error::Task { failure, .. } | Error::Call { failure, .. } => Some(failure),
-            Error::Exited { exit, .. } | Error::WorkerDied { exit, .. } => Some(&exit.reason),
-            Error::RankDied { exit, .. } => Some(&exit.reason),
-            Error::Start { reason, .. }
-            | Error::ActorStopped { reason, .. }
-            | Error::OwnerEnded { reason, .. } => Some(reason),
-            Error::Config(problem) => Some(problem),
-            Error::Ring { problem, .. } => Some(problem),
-            Error::Encode { cause, .. }
-            | Error::Decode { cause, .. }
-            | Error::Journal { cause, .. }
-            | Error::System { cause, .. } => Some(&**cause),
-            _ => None,
-        }
-    }
-}
-
-/// The fate of a task whose workers died.
-struct Abandoned<'a> {
-    deaths: u32,
-    exit: &'a Exit,
-}
-
-impl fmt::Display for Abandoned<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Abandoned { deaths, exit } = self;
-        match exit.reason {
-            ExitReason::TaskTimedOut(_) if *deaths == 1 => {
-                write!(f, "timed out: its worker {exit}")
-            }
-            _ => write!(
-                f,
-                "was abandoned: {deaths} of its workers died while they ran it; the last one {exit}"
-            ),
-        }
-    }
-}
+/// The message has all causes, so there is no source.
+impl std::error::Error for Error {}

@@ -81,9 +81,9 @@ pub enum FailureKind {
     Returned,
     /// The function panicked.
     Panicked,
-    /// The arguments could not be deserialised.
+    /// The arguments could not be deserialized.
     Arguments,
-    /// The result could not be serialised, or was too large.
+    /// The result could not be serialized, or was too large.
     Result,
     /// The worker does not have the function.
     Unknown,

@@ -12,7 +12,7 @@ fn panicked(backtrace: Option<&str>) -> Error {
 
 #[test]
 fn main_and_unwrap_print_the_message_of_an_error() {
-    assert_eq!(format!("{:?}", Error::NotInitialised), Error::NotInitialised.to_string());
+    assert_eq!(format!("{:?}", Error::NotInitialized), Error::NotInitialized.to_string());
     assert_eq!(format!("{:?}", panicked(None)), "task 3 (`work`) panicked: no 7 (at a.rs:1:2)");
 }
 
@@ -34,20 +34,32 @@ fn the_alternate_debug_shows_variant_and_fields() {
 }
 
 #[test]
-fn the_source_of_an_error_is_its_cause_as_a_value() {
+fn an_error_shows_its_causes_and_has_them_as_values_but_no_source() {
     let refused = Error::system("no socket", io::Error::from(io::ErrorKind::AddrInUse));
-    let cause = refused.source().and_then(|cause| cause.downcast_ref::<io::Error>());
-    assert_eq!(cause.map(io::Error::kind), Some(io::ErrorKind::AddrInUse));
+    assert_eq!(refused.to_string(), "no socket: address in use");
+    assert!(refused.source().is_none());
+    let Error::System { cause, .. } = refused else { unreachable!() };
+    let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+    assert_eq!(kind, Some(io::ErrorKind::AddrInUse));
 
     let exit = Exit::new(ExitReason::Signal(9), vec!["a line".into()]);
     let died = Error::Exited { name: "p".into(), exit };
-    let reason = died.source().and_then(|cause| cause.downcast_ref::<ExitReason>());
-    assert_eq!(reason, Some(&ExitReason::Signal(9)));
     assert!(died.to_string().ends_with("its last output:\n    a line"), "{died}");
+    assert!(died.source().is_none());
+    assert!(panicked(None).source().is_none());
+}
 
-    let failure = panicked(None);
-    assert!(failure.source().is_some_and(|cause| cause.is::<Failure>()));
-    assert!(Error::WouldDeadlock.source().is_none());
+#[test]
+fn a_task_that_ran_past_its_timeout_is_no_other_death() {
+    let limit = Duration::from_secs(2);
+    let exit = |reason| Exit::new(reason, Vec::new());
+    let once = Error::abandoned("work", 3, 1, exit(ExitReason::TaskTimedOut(limit)));
+    assert!(matches!(once, Error::TaskTimedOut { deaths: 1, .. }), "{once:#?}");
+    assert!(once.to_string().starts_with("task 3 (`work`) timed out: its worker "), "{once}");
+    let often = Error::abandoned("work", 3, 4, exit(ExitReason::TaskTimedOut(limit)));
+    assert!(often.to_string().contains("was abandoned: 4 of its workers died"), "{often}");
+    let other = Error::abandoned("work", 3, 1, exit(ExitReason::Signal(9)));
+    assert!(matches!(other, Error::WorkerDied { .. }), "{other:#?}");
 }
 
 #[test]

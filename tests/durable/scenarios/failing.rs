@@ -65,7 +65,7 @@ fn abandoned() -> Result<()> {
     let limited = pool.timeout(std::time::Duration::from_millis(50));
     match limited.apply(sleep, 5).wait() {
         Ok(()) => println!("5 returns"),
-        Err(Error::WorkerDied { exit, .. }) => println!("5 times out: {:?}", exit.reason),
+        Err(Error::TaskTimedOut { exit, .. }) => println!("5 times out: {:?}", exit.reason),
         Err(error) => println!("another error: {error}"),
     }
     Ok(())

@@ -44,7 +44,7 @@ fn forms() -> Result<()> {
     })?;
     println!("several arguments {}", pool.apply(|a: u64, b: u64| a + b, (1, 2)).wait()?);
     println!("recorded {}", pool.stats().tasks.recorded);
-    println!("workers {}", pool.ready());
+    println!("workers {}", pool.ready_workers());
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fiber::{Pool, Process};
+use fiber::{Journal, Pool, Process};
 use fiber_test_support::program::pid;
 use fiber_test_support::scenario;
 use rustix::process::{Signal, kill_process, test_kill_process};
@@ -75,7 +75,7 @@ fn wait_until_begun(task: u64) {
 #[scenario("durable map")]
 fn durable_map() {
     fiber::init();
-    let pool = Pool::new(2).unwrap().journal(format!("{}/journal", folder()));
+    let pool = Pool::new(2).unwrap().durable(Journal::at(format!("{}/journal", folder())));
     let tasks = (0..1000).map(|x| (x, folder()));
     let call = pool.map(record_run, tasks);
     std::thread::spawn(|| {
@@ -89,7 +89,7 @@ fn durable_map() {
 #[scenario("durable calls")]
 fn durable_calls() {
     fiber::init();
-    let pool = Pool::new(1).unwrap().journal(format!("{}/journal", folder()));
+    let pool = Pool::new(1).unwrap().durable(Journal::at(format!("{}/journal", folder())));
     for x in 0..1000 {
         let call = pool.apply(record_run, (x, folder()));
         wait_until_begun(x);

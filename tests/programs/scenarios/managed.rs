@@ -36,10 +36,7 @@ fn parent(process: u32) -> u32 {
 fn shortage() {
     fiber::init();
     shortages::log();
-    let manager = AsyncManager::<Doubler>::builder()
-        .start(|()| Doubler, ())
-        .wait()
-        .expect("the actor starts");
+    let manager = AsyncManager::builder().start(|()| Doubler, ()).wait().expect("the actor starts");
     let process = manager.pid().expect("the process runs");
     let shares_job = std::env::var_os("FIBER_PROCESSES_PER_JOB").is_some();
     let victim = if shares_job { parent(process) } else { process };

@@ -72,8 +72,8 @@ fn behind_a_proxy() {
 
 /// Returns how many workers of a pool of two run tasks.
 fn workers_at_work(pool: &Pool) -> usize {
-    if pool.ready() < 2 {
-        return pool.ready();
+    if pool.ready_workers() < 2 {
+        return pool.ready_workers();
     }
     let task = |_: u32| {
         std::thread::sleep(Duration::from_millis(20));

@@ -105,9 +105,9 @@ fn of_some() {
     wait_for_word();
     println!("meanwhile {}", pool.apply(work, 21).wait().expect("the other workers run the task"));
     pool.wait_until_ready().wait().expect("the other workers are ready");
-    println!("ready {}", pool.ready());
+    println!("ready {}", pool.ready_workers());
     drop(shortage);
-    wait_until(|| pool.ready() == 3);
+    wait_until(|| pool.ready_workers() == 3);
     ENOUGH.store(true, Ordering::SeqCst);
     let results = map.wait().expect("the map continues");
     assert!(
@@ -123,12 +123,12 @@ fn while_growing() {
     let pool = begin(1);
     let shortage = Shortage::begin();
     pool.scale(3).wait().expect("the reply does not wait for missing workers");
-    println!("ready {}", pool.ready());
+    println!("ready {}", pool.ready_workers());
     wait_for_word();
     drop(shortage);
-    wait_until(|| pool.ready() == 3);
+    wait_until(|| pool.ready_workers() == 3);
     pool.scale(1).wait().expect("two workers stop");
-    println!("ready {}", pool.ready());
+    println!("ready {}", pool.ready_workers());
 }
 
 /// Kills all workers during a shortage, which ends when the test says so.
@@ -139,7 +139,7 @@ fn of_all() {
         pool.map(pid, 0..8).wait().unwrap().into_iter().collect();
     let shortage = Shortage::begin();
     workers.into_iter().for_each(kill);
-    wait_until(|| pool.ready() == 0);
+    wait_until(|| pool.ready_workers() == 0);
     let call = pool.apply(work, 21);
     let freeing = std::thread::spawn(move || {
         wait_for_word();

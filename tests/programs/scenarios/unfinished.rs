@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use actix::{Actor, Context, Handler, Message};
-use fiber::{Pool, Process, Ring, RingNode, SyncManager};
+use fiber::{AsyncManager, Pool, Process, Ring, RingNode};
 use fiber_test_support::scenario;
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +58,8 @@ fn lines() {
 
     Process::spawn(print, "<process>".into()).wait().unwrap();
 
-    let manager = SyncManager::start(|| Printer, ()).unwrap();
-    manager.send(Print("<actor>".into())).unwrap();
+    let manager = AsyncManager::start(|| Printer, ()).wait().unwrap();
+    manager.send(Print("<actor>".into())).wait().unwrap();
     drop(manager);
 
     Ring::run(2, |node: RingNode| print!("<rank {}>", node.rank()), ()).wait().unwrap();

@@ -53,10 +53,7 @@ impl Handler<Add> for Counter {
 }
 
 fn builder(name: &str, journal: impl Into<Journal>) -> ManagerBuilder<Snapshots> {
-    AsyncManager::<Counter>::builder()
-        .name(name)
-        .snapshots(Snapshots::every_messages(1))
-        .durable(journal)
+    AsyncManager::builder().name(name).snapshots(Snapshots::every_messages(1)).durable(journal)
 }
 
 fn start(name: &str, journal: impl Into<Journal>) -> AsyncManager<Counter> {
@@ -122,7 +119,7 @@ fn a_state_of_another_type_is_refused() {
     let counter = start("counter", Journal::at(place.path()));
     add(&counter, 1);
     counter.stop().wait().unwrap();
-    let error = AsyncManager::<Name>::builder()
+    let error = AsyncManager::builder()
         .name("counter")
         .snapshots(Snapshots::every_messages(1))
         .durable(Journal::at(place.path()))
@@ -139,10 +136,10 @@ fn a_durable_actor_needs_a_name_of_its_own() {
     let journal = || Journal::at(place.path());
     let refusal = |builder: ManagerBuilder<Snapshots>| {
         let error = builder.start(Counter::new, 0).wait().unwrap_err();
-        assert!(matches!(error, Error::Invalid { what: "ManagerBuilder::durable", .. }));
+        assert!(matches!(error, Error::Invalid { method: "ManagerBuilder::durable", .. }));
         error.to_string()
     };
-    let nameless = AsyncManager::<Counter>::builder().snapshots(Snapshots::every_messages(1));
+    let nameless = AsyncManager::builder().snapshots(Snapshots::every_messages(1));
     assert!(refusal(nameless.durable(journal())).contains("needs a name"));
     for name in ["", "a/b", "a#1", "a@2"] {
         assert!(refusal(builder(name, journal())).contains("can't be the name"), "{name}");

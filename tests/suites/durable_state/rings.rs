@@ -146,7 +146,7 @@ fn other_runs(folder: &Folder) {
     let run = std::fs::read_to_string(folder.file("run")).unwrap_or_default();
     let begin = || ring("ring", folder);
     let refusal = |error: Error| {
-        assert!(matches!(error, Error::Invalid { what: "RingBuilder::durable", .. }), "{error}");
+        assert!(matches!(error, Error::Invalid { method: "RingBuilder::durable", .. }), "{error}");
         folder.note("refusals", error);
     };
     match run.as_str() {
@@ -198,7 +198,7 @@ fn a_full_disk_ends_the_ring() {
 
 fn bad_rings(folder: &Folder) {
     let refusal = |error: Error| {
-        assert!(matches!(error, Error::Invalid { what: "RingBuilder::durable", .. }), "{error}");
+        assert!(matches!(error, Error::Invalid { method: "RingBuilder::durable", .. }), "{error}");
         error.to_string()
     };
     let rank = |node: RingNode| node.rank();

@@ -3,12 +3,10 @@
 use std::collections::HashSet;
 
 use actix::prelude::*;
-use fiber::supervisor::Down;
 use fiber::{AsyncManager, Error, Pool, Process, RemoteAddr, error::ExitReason};
-use tokio::sync::mpsc;
 
 use super::counter::{Add, AskOther, Counter, Remark, Stop, counter};
-use super::{kill, stopped};
+use super::{kill, stopped, watcher};
 
 #[test]
 fn an_address_works_in_every_process_that_it_reaches() {
@@ -72,27 +70,12 @@ fn a_call_to_an_actor_whose_process_has_ended_fails_with_the_reason() {
     assert!(matches!(stopped(error), ExitReason::LinkLost(_)));
 }
 
-struct Watcher(mpsc::UnboundedSender<ExitReason>);
-
-impl Actor for Watcher {
-    type Context = Context<Self>;
-}
-
-impl Handler<Down> for Watcher {
-    type Result = ();
-
-    fn handle(&mut self, down: Down, _: &mut Context<Self>) {
-        self.0.send(down.reason).unwrap();
-    }
-}
-
 #[test]
 fn a_watcher_gets_a_down_message_for_each_end() {
     System::new().block_on(async {
         let manager = AsyncManager::start(Counter::new, 0).await.unwrap();
-        let (sender, mut reasons) = mpsc::unbounded_channel();
-        let watcher = Watcher(sender).start();
-        manager.watch(watcher.recipient()).await.unwrap();
+        let (watcher, mut reasons) = watcher();
+        manager.watch(watcher).await.unwrap();
         kill(manager.pid().unwrap());
         assert_eq!(reasons.recv().await, Some(ExitReason::Signal(9)));
         manager.send(Add(1)).await.unwrap();

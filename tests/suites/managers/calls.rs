@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use fiber::{
-    AsyncManager, Error, SyncManager,
+    AsyncManager, Error,
     error::{ExitReason, FailureKind},
     remote::RemoteRecipient,
 };
@@ -14,8 +14,7 @@ use super::counter::{Add, AskInACircle, AskOther, Counter, Gate, Meet, WhichProc
 
 #[test]
 fn a_managed_actor_runs_in_its_own_process_and_answers() {
-    let manager =
-        AsyncManager::<Counter>::builder().name("account").start(Counter::new, 5).wait().unwrap();
+    let manager = AsyncManager::builder().name("account").start(Counter::new, 5).wait().unwrap();
     assert_eq!(manager.send(Add(2)).wait().unwrap(), 7);
     let pid = manager.send(WhichProcess).wait().unwrap();
     assert_ne!(pid, std::process::id());
@@ -25,11 +24,8 @@ fn a_managed_actor_runs_in_its_own_process_and_answers() {
     let two = AsyncManager::start(|a: u64, b: u64| Counter::new(a * b), (3, 4)).wait().unwrap();
     assert_eq!(two.send(Add(0)).wait().unwrap(), 12);
     assert_ne!(two.addr(), manager.addr());
-    let sync = SyncManager::start(Counter::new, 1).unwrap();
-    assert_eq!(sync.send(Add(1)).unwrap(), 2);
-    assert_eq!(sync.pid(), Some(sync.send(WhichProcess).unwrap()));
-    sync.stop().unwrap();
-    assert_eq!(sync.join().unwrap(), ExitReason::Shutdown);
+    two.stop().wait().unwrap();
+    assert_eq!(two.join().wait().unwrap(), ExitReason::Shutdown);
 }
 
 #[test]
@@ -70,9 +66,8 @@ fn actors_in_different_processes_run_in_parallel() {
 
 #[test]
 fn a_timeout_of_two_actors_that_wait_for_each_other_names_both() {
-    let named = |name: &str| {
-        AsyncManager::<Counter>::builder().name(name).start(Counter::new, 0).wait().unwrap()
-    };
+    let named =
+        |name: &str| AsyncManager::builder().name(name).start(Counter::new, 0).wait().unwrap();
     let (left, right) = (named("left"), named("right"));
     let limit = Duration::from_millis(300);
     let circle = AskInACircle(right.addr(), left.addr().timeout(limit));
@@ -83,8 +78,7 @@ fn a_timeout_of_two_actors_that_wait_for_each_other_names_both() {
 
 #[test]
 fn a_full_mailbox_is_an_error_that_names_its_size() {
-    let manager =
-        AsyncManager::<Counter>::builder().mailbox(2).start(Counter::new, 0).wait().unwrap();
+    let manager = AsyncManager::builder().mailbox(2).start(Counter::new, 0).wait().unwrap();
     // The actor is busy while it waits for the other one.
     let other = counter(0);
     let busy = manager.send(AskOther(other.addr(), 1));
@@ -117,7 +111,7 @@ impl Handler<Crooked> for Counter {
 }
 
 #[test]
-fn a_message_that_cannot_be_deserialised_is_an_error_for_its_sender() {
+fn a_message_that_cannot_be_deserialized_is_an_error_for_its_sender() {
     let manager = counter(0);
     let error = manager.send(Crooked(1)).wait().unwrap_err();
     assert!(error.to_string().contains("Crooked"), "{error}");

@@ -51,8 +51,7 @@ fn the_shutdown_deadline_of_a_builder_may_be_longer_than_the_default() {
     let file = directory.path().join("ended");
     let slow = |path: String| Slow(path.into(), Duration::from_millis(5500));
     let path = file.to_str().unwrap().to_string();
-    let manager =
-        AsyncManager::<Slow>::builder().shutdown(Duration::from_secs(60)).start(slow, path);
+    let manager = AsyncManager::builder().shutdown(Duration::from_secs(60)).start(slow, path);
     manager.wait().unwrap().stop().wait().unwrap();
     assert!(file.exists(), "the actor was killed before its deadline");
 }

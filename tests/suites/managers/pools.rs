@@ -2,10 +2,13 @@
 
 use std::collections::HashSet;
 
-use fiber::{ActorPool, AsyncManager, actor_pool::Routing, error::ExitReason};
+use actix::prelude::*;
+use fiber::actor_pool::{ActorPoolAddr, Routing};
+use fiber::{ActorPool, AsyncManager, Process, RemoteAddr, error::ExitReason};
+use fiber_core::codec;
 
 use super::counter::{Add, Counter, Gate, WhichProcess};
-use super::{exists, stopped};
+use super::{exists, stopped, watcher};
 
 fn which(pool: &ActorPool<Counter>) -> u32 {
     pool.send(WhichProcess).wait().unwrap()
@@ -22,7 +25,7 @@ fn actors_of_a_pool_take_turns_and_keys_stay_with_their_actor() {
     let everywhere: Vec<_> =
         pool.broadcast(Add(7)).into_iter().map(|call| call.wait().unwrap()).collect();
     assert_eq!(everywhere, [7, 7, 7]);
-    assert_eq!((pool.len(), pool.addrs().len()), (3, 3));
+    assert_eq!((pool.size(), pool.addrs().len()), (3, 3));
     let error = ActorPool::builder().start(Counter::new, []).wait().unwrap_err();
     assert!(error.to_string().contains("at least 1 actor"), "{error}");
 }
@@ -34,7 +37,7 @@ fn the_least_loaded_actor_gets_the_message() {
         .start(Counter::new, [0, 0])
         .wait()
         .unwrap();
-    let busy = pool.addrs().into_iter().map(|addr| (addr.send(WhichProcess).wait().unwrap(), addr));
+    let busy = pool.addrs().map(|addr| (addr.send(WhichProcess).wait().unwrap(), addr));
     let busy: std::collections::HashMap<_, _> = busy.collect();
     let waits = pool.send(Gate::Wait);
     let others: HashSet<_> = (0..4).map(|_| which(&pool)).collect();
@@ -62,10 +65,77 @@ fn an_actor_that_has_ended_for_good_gets_no_messages() {
 }
 
 #[test]
+fn the_address_of_a_pool_routes_in_other_processes_and_skips_actors_that_have_ended() {
+    let pool = ActorPool::builder().start(Counter::new, [0, 0]).wait().unwrap();
+    let pids = |addr: ActorPoolAddr<Counter>| -> fiber::Result<Vec<u32>> {
+        (0..6).map(|_| addr.send(WhichProcess).wait()).collect()
+    };
+    let there = || Process::builder().try_spawn(pids, pool.addr()).wait().unwrap();
+    let seen = there();
+    assert_eq!(seen[..2], seen[2..4], "the actors take turns");
+    assert_eq!(HashSet::<u32>::from_iter(seen).len(), 2);
+
+    let ended = pool.managers().next().unwrap();
+    ended.stop().wait().unwrap();
+    let left = pool.managers().nth(1).unwrap().pid().unwrap();
+    let failing = |addr: ActorPoolAddr<Counter>| -> (usize, HashSet<u32>) {
+        let answers: Vec<_> = (0..10).map(|_| addr.send(WhichProcess).wait()).collect();
+        let failed = answers.iter().filter(|answer| answer.is_err()).count();
+        (failed, answers.into_iter().flatten().collect())
+    };
+    let (failed, answered) = Process::spawn(failing, pool.addr()).wait().unwrap();
+    assert_eq!(answered, HashSet::from([left]));
+    assert!(failed <= 1, "{failed} messages went to an actor that was known to have ended");
+}
+
+#[test]
+fn messages_without_an_answer_take_turns_and_a_key_stays_with_its_actor_everywhere() {
+    let pool = ActorPool::builder().start(Counter::new, [0, 0]).wait().unwrap();
+    for _ in 0..4 {
+        pool.do_send(Add(1));
+    }
+    pool.try_send(Add(1)).unwrap();
+    pool.try_send(Add(1)).unwrap();
+    let counts: Vec<_> =
+        pool.broadcast(Add(0)).into_iter().map(|call| call.wait().unwrap()).collect();
+    assert_eq!(counts, [3, 3]);
+    let here = pool.send_to("left", WhichProcess).wait().unwrap();
+    let there = |addr: ActorPoolAddr<Counter>| addr.send_to("left", WhichProcess).wait();
+    assert_eq!(Process::builder().try_spawn(there, pool.addr()).wait().unwrap(), here);
+}
+
+#[test]
+fn a_watcher_of_a_pool_gets_a_message_for_each_end_of_each_actor() {
+    System::new().block_on(async {
+        let pool = ActorPool::builder().start(Counter::new, [0, 0]).await.unwrap();
+        let (watcher, mut reasons) = watcher();
+        pool.watch(watcher).await.unwrap();
+        pool.kill_processes();
+        for _ in 0..2 {
+            assert_eq!(reasons.recv().await, Some(ExitReason::Signal(9)));
+        }
+        for call in pool.broadcast(Add(1)) {
+            assert_eq!(call.await.unwrap(), 1, "a new actor handles it");
+        }
+        pool.stop().await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(reasons.recv().await, Some(ExitReason::Shutdown));
+        }
+    });
+}
+
+#[test]
+fn an_address_of_no_actors_does_not_arrive() {
+    let bytes = codec::encode(&(Vec::<RemoteAddr<Counter>>::new(), Routing::RoundRobin)).unwrap();
+    let error = codec::decode::<ActorPoolAddr<Counter>>(&bytes).unwrap_err();
+    assert!(error.to_string().contains("at least 1"), "{error}");
+}
+
+#[test]
 fn a_pool_with_resend_answers_all_calls_although_its_processes_are_killed() {
     let pool = ActorPool::builder().resend().start(Counter::new, [0, 0]).wait().unwrap();
     let calls: Vec<_> = (0..1000).map(|_| pool.send(Add(0))).collect();
-    pool.managers().for_each(AsyncManager::kill_process);
+    pool.kill_processes();
     calls.into_iter().for_each(|call| assert_eq!(call.wait().unwrap(), 0));
     let pids: Vec<_> = pool.managers().filter_map(AsyncManager::pid).collect();
     let joined = pool.join();

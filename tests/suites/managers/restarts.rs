@@ -60,7 +60,7 @@ fn resent_calls_keep_their_order() {
 
 #[test]
 fn a_restarted_actor_continues_from_its_last_snapshot() {
-    let builder = AsyncManager::<Counter>::builder().snapshots(Snapshots::every_messages(5));
+    let builder = AsyncManager::builder().snapshots(Snapshots::every_messages(5));
     let manager = builder.start(Counter::new, 0).wait().unwrap();
     for _ in 0..12 {
         manager.send(Add(1)).wait().unwrap();
@@ -85,8 +85,7 @@ fn an_actor_whose_process_needs_too_many_restarts_ends_and_later_calls_say_why()
         assert!(std::fs::File::create_new(path).is_ok(), "no second time");
         Counter::new(0)
     };
-    let builder =
-        AsyncManager::<Counter>::builder().name("unsteady").intensity(2, Duration::from_secs(60));
+    let builder = AsyncManager::builder().name("unsteady").intensity(2, Duration::from_secs(60));
     let manager = builder.start(once, directory.path().join("once")).wait().unwrap();
     manager.kill_process();
     let error = manager.send(Add(1)).wait().unwrap_err();
@@ -100,7 +99,7 @@ fn an_actor_whose_process_needs_too_many_restarts_ends_and_later_calls_say_why()
 
 #[test]
 fn an_actor_that_panics_too_often_ends() {
-    let builder = AsyncManager::<Counter>::builder().intensity(1, Duration::from_secs(60));
+    let builder = AsyncManager::builder().intensity(1, Duration::from_secs(60));
     let manager = builder
         .restart(fiber::supervisor::Restart::Temporary)
         .start(Counter::new, 0)

@@ -47,7 +47,7 @@ impl Handler<Keep> for Keeper {
 #[test]
 fn nested_options_in_arguments_messages_answers_and_snapshots_arrive_unchanged() {
     let first = |value| Keeper { kept: vec![value] };
-    let builder = AsyncManager::<Keeper>::builder().snapshots(Snapshots::every_messages(1));
+    let builder = AsyncManager::builder().snapshots(Snapshots::every_messages(1));
     let manager = builder.start(first, Some(None)).wait().unwrap();
     let first_two = [Some(None), Some(Some(tricky()))];
     assert_eq!(manager.send(Keep(Some(Some(tricky())))).wait().unwrap(), first_two);
@@ -91,7 +91,7 @@ impl Handler<Restored> for Nothing {
 
 #[test]
 fn a_snapshot_of_the_unit_type_is_restored() {
-    let builder = AsyncManager::<Nothing>::builder().snapshots(Snapshots::every_messages(1));
+    let builder = AsyncManager::builder().snapshots(Snapshots::every_messages(1));
     let manager = builder.start(|| Nothing { restored: None }, ()).wait().unwrap();
     // The first snapshot arrives before the second answer.
     for _ in 0..2 {

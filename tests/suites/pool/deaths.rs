@@ -85,7 +85,7 @@ fn a_task_that_times_out_fails_and_does_not_run_again() {
     let error = pool.apply(hang, runs.to_string_lossy().into_owned()).wait().unwrap_err();
     let text = "timed out: its worker was killed because a task ran longer than 100ms";
     assert!(error.to_string().contains(text), "{error}");
-    assert!(matches!(error, Error::WorkerDied { deaths: 1, .. }), "{error}");
+    assert!(matches!(error, Error::TaskTimedOut { deaths: 1, .. }), "{error}");
     assert_eq!(std::fs::read_to_string(runs).unwrap(), "x");
 }
 
@@ -134,7 +134,7 @@ fn the_error_of_a_task_that_times_out_shows_where_it_hung() {
         assert!(shown.contains(file!()), "{shown}");
         // Calls of fiber would only hide those of the task.
         assert!(!shown.contains("fiber_actors"), "{shown}");
-        let Error::WorkerDied { exit, .. } = error else { panic!("{error}") };
+        let Error::TaskTimedOut { exit, .. } = error else { panic!("{error}") };
         assert!(!exit.stack.as_ref().unwrap().frames.is_empty());
     }
 }
@@ -146,7 +146,7 @@ fn a_task_is_abandoned_after_max_timeouts() {
     let results: Vec<_> = pool.imap(task, 0..10).wait().collect();
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 9);
     match &results[5] {
-        Err(Error::WorkerDied { deaths: 2, exit, .. }) => {
+        Err(Error::TaskTimedOut { deaths: 2, exit, .. }) => {
             assert_eq!(exit.reason, ExitReason::TaskTimedOut(Duration::from_millis(100)));
         }
         other => panic!("{other:?}"),

@@ -88,7 +88,7 @@ fn a_worker_ends_its_task_and_returns_the_others() {
     let mut seen: Vec<_> = results.by_ref().take(99).map(|result| result.unwrap().0).collect();
     seen.sort_unstable();
     assert_eq!(seen, (1..100).collect::<Vec<_>>());
-    wait_until(|| pool.ready() == 1);
+    wait_until(|| pool.ready_workers() == 1);
     open.set().wait().unwrap();
     assert_eq!(results.next().unwrap().unwrap(), (0, pid));
     was_drained(&ends.recv().unwrap(), 0);
@@ -107,7 +107,7 @@ fn all_threads_of_a_worker_end_their_tasks() {
     let results = pool.imap(pass, tasks);
     let pids: Vec<_> = (0..3).map(|_| running.get().wait().unwrap()).collect();
     terminate(pids[0]);
-    wait_until(|| pool.ready() == 0);
+    wait_until(|| pool.ready_workers() == 0);
     open.set().wait().unwrap();
     let results: Vec<_> = results.wait().map(Result::unwrap).collect();
     was_drained(&ends.recv().unwrap(), 0);
@@ -139,7 +139,7 @@ fn nothing_counts_if_a_worker_is_killed_before_its_task_has_ended() {
         // Twice, as kubelets and shells do.
         terminate(pid);
         terminate(pid);
-        wait_until(|| pool.ready() == 0);
+        wait_until(|| pool.ready_workers() == 0);
         signal(pid, Signal::KILL);
         was_drained(&ends.recv().unwrap(), 1);
     }
@@ -160,7 +160,7 @@ fn a_crash_counts_also_after_sigterm() {
     let (running, open) = gate.clone();
     let call = pool.apply(crash, gate);
     terminate(running.get().wait().unwrap());
-    wait_until(|| pool.ready() == 0);
+    wait_until(|| pool.ready_workers() == 0);
     open.set().wait().unwrap();
     let error = call.wait().unwrap_err();
     assert!(matches!(error, fiber::Error::WorkerDied { deaths: 1, .. }), "{error}");

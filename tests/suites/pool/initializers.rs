@@ -5,7 +5,7 @@ use fiber::Pool;
 use super::{sleep_ms, square};
 
 #[test]
-fn each_worker_is_initialised_once() {
+fn each_worker_is_initialized_once() {
     fn set(value: u32) {
         // A task function captures nothing, so an initializer stores its result in a static.
         VALUE.store(value, std::sync::atomic::Ordering::SeqCst);

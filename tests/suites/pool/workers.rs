@@ -42,7 +42,7 @@ fn scale_adds_and_removes_workers_while_calls_run() {
     );
     for processes in [4, 2, 5, 1] {
         pool.scale(processes).wait().unwrap();
-        assert_eq!(pool.ready(), processes);
+        assert_eq!(pool.ready_workers(), processes);
     }
     let results: Result<Vec<_>, _> = work.wait().collect();
     assert_eq!(results.unwrap(), (0..2000).collect::<Vec<_>>());
@@ -75,7 +75,7 @@ fn a_pool_scales_with_the_number_of_tasks() {
         }
     }
     // The handle was dropped: the pool shrinks, and still works.
-    while pool.ready() > 1 {
+    while pool.ready_workers() > 1 {
         std::thread::yield_now();
     }
     assert_eq!(pool.map(square, 0..3).wait().unwrap(), [0, 1, 4]);

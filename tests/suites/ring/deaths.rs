@@ -20,7 +20,7 @@ enum Phase {
 #[test]
 fn a_node_that_dies_in_any_phase_ends_the_run_with_one_error_that_names_it() {
     static PHASE: std::sync::Mutex<Option<Phase>> = std::sync::Mutex::new(None);
-    fn initialise(phase: Phase) {
+    fn initialize(phase: Phase) {
         *PHASE.lock().unwrap() = Some(phase);
         if let Phase::Starting = phase {
             die()
@@ -60,15 +60,15 @@ fn a_node_that_dies_in_any_phase_ends_the_run_with_one_error_that_names_it() {
     }
     for phase in [Phase::Before, Phase::InCollective, Phase::BetweenValues, Phase::After] {
         let error = Ring::builder().name("mortal").size(3).try_run(work, phase).wait().unwrap_err();
-        let Error::RankDied { ring, rank: 1, exit, .. } = &error else {
+        let Error::RankDied { name: ring, rank: 1, exit, .. } = &error else {
             panic!("{phase:?}: {error}")
         };
         assert_eq!((ring.as_str(), &exit.reason), ("mortal", &ExitReason::Signal(9)), "{phase:?}");
         assert!(error.to_string().contains("checkpoint"), "{error}");
     }
-    let ring = Ring::builder().name("unborn").size(3).initializer(initialise, Phase::Starting);
+    let ring = Ring::builder().name("unborn").size(3).initializer(initialize, Phase::Starting);
     let error = ring.try_run(work, Phase::Before).wait().unwrap_err();
-    assert!(matches!(&error, Error::RankDied { ring, .. } if ring == "unborn"), "{error}");
+    assert!(matches!(&error, Error::RankDied { name, .. } if name == "unborn"), "{error}");
 }
 
 /// Runs until it is killed. After the restart it returns.
@@ -127,7 +127,7 @@ fn killing_a_ring_kills_all_nodes_and_ends_the_run_with_an_error() {
     wait_for_files(place.path(), 3);
     ring.kill();
     let error = ring.wait().unwrap_err();
-    assert!(matches!(&error, Error::Ring { ring, .. } if ring == "stopped"), "{error}");
+    assert!(matches!(&error, Error::Ring { name, .. } if name == "stopped"), "{error}");
     assert!(error.to_string().contains("it was killed"), "{error}");
     wait_until_gone(&pids);
 }

@@ -74,7 +74,7 @@ fn a_panic_ends_the_run_with_an_error_that_has_its_rank() {
 #[test]
 fn an_invalid_size_or_rank_is_an_error_that_says_what_is_valid() {
     let empty = Ring::builder().size(0).run(|_: RingNode| (), ()).wait().unwrap_err();
-    assert!(matches!(empty, Error::Invalid { what: "RingBuilder::size", .. }), "{empty}");
+    assert!(matches!(empty, Error::Invalid { method: "RingBuilder::size", .. }), "{empty}");
     let ranks = Ring::builder()
         .name("small")
         .size(2)

@@ -23,8 +23,8 @@ fn jobs(pool: &Pool) -> BTreeSet<String> {
         (machine(), std::process::id())
     };
     let mut seen = BTreeSet::new();
-    while seen.len() < pool.ready() {
-        seen.extend(pool.map(task, vec![(); pool.ready()]).wait().unwrap());
+    while seen.len() < pool.ready_workers() {
+        seen.extend(pool.map(task, vec![(); pool.ready_workers()]).wait().unwrap());
     }
     seen.into_iter().map(|(machine, _)| machine).collect()
 }
@@ -118,10 +118,10 @@ fn gpus() {
     let machines: BTreeSet<_> = seen.iter().map(|(_, machine)| machine).collect();
     let each: Vec<_> = seen.iter().map(|(gpus, _)| &**gpus).collect();
     println!("gpus: {} in {} job", each.join(" "), machines.len());
-    while pool.ready() < 4 {
+    while pool.ready_workers() < 4 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    println!("grown: {}", pool.ready());
+    println!("grown: {}", pool.ready_workers());
 }
 
 #[scenario("hosted too much")]

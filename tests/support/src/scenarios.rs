@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{scenario, tasks};
 
-/// Initialises fiber with fast heartbeats, which keep the tests short.
+/// Initializes fiber with fast heartbeats, which keep the tests short.
 pub(crate) fn init() {
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(200);
@@ -44,7 +44,7 @@ fn work() {
     };
     let pool = Pool::builder().processes(4).build().unwrap();
     pool.wait_until_ready().wait().unwrap();
-    println!("ready: {}", pool.ready());
+    println!("ready: {}", pool.ready_workers());
     let calls = pool.max_deaths(1000);
     let mut results = calls.imap(task, 0..4000u64).wait();
     let first: Vec<u64> = results.by_ref().take(200).map(Result::unwrap).collect();
@@ -54,7 +54,7 @@ fn work() {
     println!("right: {right}");
     // All lost workers are replaced.
     pool.wait_until_ready().wait().unwrap();
-    println!("ready again: {}", pool.ready());
+    println!("ready again: {}", pool.ready_workers());
 }
 
 /// Works for twenty seconds, and prints its progress.
@@ -176,7 +176,7 @@ fn calm() {
 fn ready() {
     let pool = Pool::builder().processes(2).build().unwrap();
     pool.wait_until_ready().wait().unwrap();
-    println!("ready: {}", pool.ready());
+    println!("ready: {}", pool.ready_workers());
     wait_for_word();
     println!("sum: {}", pool.map(|x: u64| x + 1, 0..10).wait().unwrap().into_iter().sum::<u64>());
 }
@@ -197,7 +197,7 @@ fn calm_pair() {
 fn pair() {
     let pool = Pool::builder().processes(2).build().unwrap();
     pool.wait_until_ready().wait().unwrap();
-    println!("ready: {}", pool.ready());
+    println!("ready: {}", pool.ready_workers());
     let host = |_: u32| {
         std::thread::sleep(Duration::from_millis(20));
         rustix::system::uname().nodename().to_string_lossy().into_owned()
@@ -207,7 +207,7 @@ fn pair() {
         let hosts = loop {
             let hosts: BTreeSet<String> =
                 calls.map(host, 0..10).wait().unwrap().into_iter().collect();
-            if hosts.len() == 2 && pool.ready() == 2 {
+            if hosts.len() == 2 && pool.ready_workers() == 2 {
                 break hosts;
             }
         };
@@ -391,12 +391,12 @@ fn crowd() {
         .wait()
         .unwrap();
     pool.wait_until_ready().wait().unwrap();
-    println!("ready: {}", pool.ready());
+    println!("ready: {}", pool.ready_workers());
     println!("sum: {}", pool.map(|x: u64| x + 1, 0..10).wait().unwrap().into_iter().sum::<u64>());
-    while pool.ready() < 6 {
+    while pool.ready_workers() < 6 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    println!("grown: {}", pool.ready());
+    println!("grown: {}", pool.ready_workers());
 }
 
 /// A process that the cluster ends.

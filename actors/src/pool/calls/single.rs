@@ -67,7 +67,7 @@ impl<T: DeserializeOwned> ApplyCall<T> {
     /// [`Error::Task`] if the function failed or panicked; [`Error::WorkerDied`] if too many
     /// workers died while they ran it, or it ran past its timeout; [`Error::PoolEnded`], which is
     /// also the answer of a closed pool; [`Error::Encode`] and [`Error::TooLarge`] for the
-    /// arguments; [`Error::Decode`] if the result can't be deserialised; [`Error::Cancelled`];
+    /// arguments; [`Error::Decode`] if the result can't be deserialized; [`Error::Cancelled`];
     /// [`Error::WouldDeadlock`] on fiber's own threads.
     ///
     /// # Examples

@@ -78,7 +78,9 @@ impl Entry for Recording {
 /// Encodes how a task was abandoned.
 fn encode_abandoned(error: &Error) -> Option<Vec<u8>> {
     match error {
-        Error::WorkerDied { deaths, exit, .. } => codec::encode(&(deaths, exit)).ok(),
+        Error::WorkerDied { deaths, exit, .. } | Error::TaskTimedOut { deaths, exit, .. } => {
+            codec::encode(&(deaths, exit)).ok()
+        }
         _ => None,
     }
 }
@@ -86,7 +88,7 @@ fn encode_abandoned(error: &Error) -> Option<Vec<u8>> {
 /// Decodes how a task was abandoned.
 pub(super) fn decode_abandoned(bytes: &[u8], function: &'static str, index: u64) -> Error {
     match codec::decode::<(u32, Exit)>(bytes) {
-        Ok((deaths, exit)) => Error::WorkerDied { function, index, deaths, exit },
+        Ok((deaths, exit)) => Error::abandoned(function, index, deaths, exit),
         Err(error) => error,
     }
 }

@@ -115,7 +115,7 @@ fn a_panic_in_a_spawned_future_ends_the_actor_too() {
     run(async {
         let (_supervisor, counter) = counter("future", Restart::Permanent).await;
         let (mut messages, recipient) = Watcher::start_on(&system());
-        counter.watch(recipient);
+        counter.watch(recipient).await.unwrap();
         counter.send(Do::Add).await.unwrap();
         counter.addr().unwrap().do_send(Do::PanicInFuture);
         let (_, reason) = next(&mut messages).await;

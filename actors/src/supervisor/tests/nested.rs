@@ -96,8 +96,8 @@ fn children_added_to_a_nested_supervisor_are_removed_at_its_end() {
         script.exit("a", CRASH);
         log.expect(&["start a", "start x", "stop x", "start a"]).await;
         events_handled(&inner).await;
-        assert!(supervisor.watch_child("inner/x", watcher()).is_err());
-        supervisor.watch_child("inner/a", watcher()).unwrap();
+        assert!(supervisor.watch_child("inner/x", watcher()).await.is_err());
+        supervisor.watch_child("inner/a", watcher()).await.unwrap();
         inner.add_child(script.child("x")).await.unwrap();
     });
 }

@@ -52,7 +52,7 @@ fn a_watcher_of_a_child_gets_one_message_for_each_incarnation() {
         let supervisor =
             eager("watched").child(script.child("a")).start_on(&system()).await.unwrap();
         let (mut messages, recipient) = Watcher::start_on(&system());
-        supervisor.watch_child("a", recipient).unwrap();
+        supervisor.watch_child("a", recipient).await.unwrap();
         log.expect(&["start a"]).await;
         for code in 1..=3 {
             script.exit("a", ExitReason::Code(code));
@@ -74,7 +74,7 @@ fn a_watcher_of_a_supervisor_gets_the_reason_once_and_at_once_after_the_end() {
         let supervisor = builder.start_on(&system()).await.unwrap();
         let watchers = system();
         let (mut messages, recipient) = Watcher::start_on(&watchers);
-        supervisor.watch(recipient);
+        supervisor.watch(recipient).await.unwrap();
         script.exit("a", CRASH);
         let (name, reason) = next(&mut messages).await;
         assert_eq!(name, "seen");
@@ -82,7 +82,7 @@ fn a_watcher_of_a_supervisor_gets_the_reason_once_and_at_once_after_the_end() {
         assert_eq!(supervisor.join().await.unwrap(), reason);
         assert_eq!(messages.try_recv().ok(), None);
         let (mut late, recipient) = Watcher::start_on(&watchers);
-        supervisor.watch(recipient);
+        supervisor.watch(recipient).await.unwrap();
         assert_eq!(next(&mut late).await, ("seen".into(), reason));
     });
 }
@@ -99,7 +99,7 @@ fn a_watcher_of_a_nested_supervisor_gets_a_message_for_each_incarnation() {
             .unwrap();
         let (mut messages, recipient) = Watcher::start_on(&system());
         let inner = supervisor.supervisor("inner").unwrap();
-        inner.watch(recipient);
+        inner.watch(recipient).await.unwrap();
         script.exit("a", CRASH);
         let (name, reason) = next(&mut messages).await;
         assert_eq!(name, "over/inner");
@@ -125,7 +125,7 @@ fn a_watcher_of_a_child_that_does_not_run_gets_a_message_when_it_is_removed() {
         events_handled(&supervisor).await;
         assert_eq!(tree().find("idle/a").unwrap().state, ChildState::Restarting);
         let (mut messages, recipient) = Watcher::start_on(&system());
-        supervisor.watch_child("a", recipient).unwrap();
+        supervisor.watch_child("a", recipient).await.unwrap();
         supervisor.stop_child("a").await.unwrap();
         assert_eq!(next(&mut messages).await, ("idle/a".into(), ExitReason::Shutdown));
     });

@@ -487,7 +487,7 @@ let span = 60;
 let focusAt = null;
 const PALETTE = ["#2f7de1", "#18a07a", "#b267d6", "#d4803a", "#5a8f29", "#d2568d", "#3aa6c2", "#8c7a4e"];
 const functions = [];
-const colour = (name) => {
+const color = (name) => {
   if (!functions.includes(name)) functions.push(name);
   return PALETTE[functions.indexOf(name) % PALETTE.length];
 };
@@ -572,7 +572,7 @@ function timeline(now) {
     button.setAttribute("aria-pressed", String(Number(button.dataset.span) === span));
   const names = [...new Set(shown.map((slice) => slice.function))].slice(0, 8);
   root.querySelector(".legend").replaceChildren(
-    ...names.map((name) => h("span", {}, h("i", { style: { background: colour(name) } }), name)),
+    ...names.map((name) => h("span", {}, h("i", { style: { background: color(name) } }), name)),
     h("span", {}, h("b", { class: "bad" }, "✕ "), "death"), h("span", {}, h("b", { class: "slow" }, "↻ "), "tasks run again"),
     h("span", {}, h("b", { class: "slow" }, "⚠ "), "straggler"),
     recorded.problem ? h("span", { class: "faint" }, `Only tasks of more than 5 ms, seen each second: ${recorded.problem}`) : "");
@@ -615,7 +615,7 @@ function timeline(now) {
     const row = place.get(slice.row);
     const begin = Math.max(left, x(slice.start));
     const wide = Math.max(1, x(slice.end) - begin - 0.5);
-    pen.fillStyle = colour(slice.function);
+    pen.fillStyle = color(slice.function);
     pen.globalAlpha = slice.state === "failed" ? 0.5 : 1;
     pen.fillRect(begin, row * height + 1, wide, height - (height > 6 ? 2 : 1));
     pen.globalAlpha = 1;

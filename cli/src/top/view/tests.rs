@@ -393,6 +393,6 @@ fn a_screen_of_1024_workers_is_drawn_in_time() {
     for _ in 0..10 {
         text(&mut app, 120, 40);
     }
-    // An unoptimised build takes 8 ms for each.
+    // An unoptimized build takes 8 ms for each.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }

@@ -77,7 +77,7 @@ impl Number for bool {
     }
 }
 
-/// Returns the name of the visitor with which `T` deserialises.
+/// Returns the name of the visitor with which `T` deserializes.
 #[inline]
 fn name_of_visitor<'de, T: Deserialize<'de>>() -> &'static str {
     T::deserialize(NameOfVisitor).err().map_or("", |name| name.0)

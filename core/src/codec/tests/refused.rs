@@ -104,7 +104,7 @@ fn a_name_that_is_there_twice_is_refused() {
 }
 
 #[test]
-fn values_without_a_serialised_form_are_refused_at_the_sender() {
+fn values_without_a_serialized_form_are_refused_at_the_sender() {
     assert!(matches!(encode(&(UNIX_EPOCH - Duration::from_secs(1))), Err(Error::Encode { .. })));
     assert!(matches!(encode(Path::new(OsStr::from_bytes(&[0xff]))), Err(Error::Encode { .. })));
 }

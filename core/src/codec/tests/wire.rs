@@ -130,7 +130,7 @@ fn deep_values_are_refused_in_every_form() {
         check::<IgnoredAny>(&[0x81, 0x01]);
         check::<IgnoredAny>(&[0xc1]);
     };
-    // The stack of a main thread; without optimisation a level takes up to 3 KB.
+    // The stack of a main thread; without optimization a level takes up to 3 KB.
     std::thread::Builder::new().stack_size(8 << 20).spawn(checks).unwrap().join().unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! The names of the program's functions, their files and lines.
 //!
 //! Debug information is mapped, but what is parsed of it takes memory: more than 100 MB for a large
-//! program without optimisation. So a process that works never reads its own: one that was started
+//! program without optimization. So a process that works never reads its own: one that was started
 //! for this does, and ends.
 
 use std::borrow::Cow;
