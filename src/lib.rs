@@ -29,6 +29,7 @@
 //!   Erlang/OTP; [`tree`] shows all.
 //! - [`stats`](mod@stats): what pools, workers, queues and actors are doing, and events.
 //! - [`Config`]: the configuration, from code, environment and `fiber.toml`.
+//! - [`backend`]: the types with which a program brings a backend of its own.
 //!
 //! A task function is any `fn`, or any closure that captures nothing. Fiber sends its offset in the
 //! binary, so all processes run the same build. [`init`] must be the first call in `main`;
@@ -421,6 +422,79 @@ pub mod config {
     };
 }
 
+/// Backends: how processes are started. For programs that bring their own.
+///
+/// The guide [Write a backend](https://github.com/fiber-rs/fiber/blob/main/docs/backend.md) has the
+/// contract and a longer example.
+///
+/// # Examples
+/// A backend that starts processes of this host with a low priority:
+///
+/// ```
+/// use std::process::Command;
+/// use std::sync::Arc;
+///
+/// use fiber::backend::{
+///     Backend, BackendEntry, Job, JobSpec, ListenAddress, Local, LocalBoxFuture,
+/// };
+///
+/// #[derive(Debug)]
+/// struct Nice(Local);
+///
+/// impl Backend for Nice {
+///     fn name(&self) -> &'static str {
+///         "nice"
+///     }
+///
+///     fn listen_address(&self) -> LocalBoxFuture<'_, fiber::Result<ListenAddress>> {
+///         self.0.listen_address()
+///     }
+///
+///     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, fiber::Result<Arc<dyn Job>>> {
+///         let mut command = Command::new("nice");
+///         command.arg(Local::program());
+///         Box::pin(async move { self.0.launch(&spec, command) })
+///     }
+///
+///     fn sweep(&self) -> LocalBoxFuture<'_, fiber::Result<Vec<String>>> {
+///         self.0.sweep()
+///     }
+/// }
+///
+/// fiber::backend::register!(BackendEntry::new("nice", |config| {
+///     Ok(Arc::new(Nice(Local::new(config))))
+/// }));
+///
+/// #[fiber::main]
+/// fn main() -> fiber::Result<()> {
+///     fiber::init_with(|config| config.backend = "nice".into());
+///     assert_eq!(fiber::Pool::new(1)?.apply(|x: u64| x + 1, 1).wait()?, 2);
+///     Ok(())
+/// }
+/// ```
+pub mod backend {
+    pub use fiber_backends::{
+        Backend, BackendEntry, BackendError, ChildOutput, Job, JobPlace, JobSpec, JobState,
+        ListenAddress, Local, LocalBoxFuture, Locality, Machine, Parent, Room, WaitReason,
+    };
+    pub use fiber_core::{Address, Exit, ExitReason, LinkKind, Meta, SectionEntry};
+
+    /// Adds a backend to those that the configuration of this program can name.
+    ///
+    /// It stands beside functions, and takes a [`BackendEntry`].
+    #[doc(inline)]
+    pub use crate::__register_backend as register;
+}
+
+/// Adds a backend: see `fiber::backend::register!`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __register_backend {
+    ($entry:expr) => {
+        $crate::__private::inventory::submit! { $entry }
+    };
+}
+
 /// Arrays of numbers, which processes of one host share.
 ///
 /// # Examples
@@ -565,4 +639,6 @@ mod documents {
     struct Hosts;
     #[doc = include_str!("../docs/docker.md")]
     struct Docker;
+    #[doc = include_str!("../docs/backend.md")]
+    struct Backends;
 }

@@ -65,7 +65,7 @@ use std::time::SystemTime;
 
 pub use fiber_core::stats::JobPlace;
 use fiber_core::{Address, Config, Exit, LinkKind, Meta, Result, variables};
-use futures_util::future::LocalBoxFuture;
+pub use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 

@@ -11,9 +11,10 @@ mod resources;
 #[cfg(feature = "cluster")]
 mod sessions;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +63,25 @@ impl Local {
     pub fn new(config: &Config) -> Local {
         Local { link: config.link, gpus: GpuAllocator::new(config) }
     }
+
+    /// Returns the path by which a command that this process starts finds the program, also if the
+    /// program's file was replaced or deleted.
+    pub fn program() -> PathBuf {
+        format!("/proc/{}/exe", std::process::id()).into()
+    }
+
+    /// Starts a job by a command of another program, for backends that put one in front of the
+    /// job's process. The command has [`Local::program`] as its last argument; the job's arguments
+    /// follow, and its environment, input, output and limits are those of the job.
+    ///
+    /// The command has to become the process, as `nice` does. A command that waits for the process
+    /// instead hides its signals, and its `SIGTERM` reaches the command alone.
+    ///
+    /// # Errors
+    /// [`Error::Start`], if the command can't be started or the resources can't be granted.
+    pub fn launch(&self, spec: &JobSpec, command: std::process::Command) -> Result<Arc<dyn Job>> {
+        spawn(spec, command.into(), &self.gpus).map(|job| job as Arc<dyn Job>)
+    }
 }
 
 impl Backend for Local {
@@ -74,7 +94,11 @@ impl Backend for Local {
     }
 
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
-        Box::pin(async move { spawn(&spec, &self.gpus).map(|job| job as Arc<dyn Job>) })
+        Box::pin(async move {
+            let mut command = Command::new(EXECUTABLE);
+            command.arg0(title(&spec));
+            spawn(&spec, command, &self.gpus).map(|job| job as Arc<dyn Job>)
+        })
     }
 
     /// Does nothing: the kernel ends children with their parent.
@@ -120,14 +144,18 @@ impl Job for LocalJob {
     }
 }
 
-fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
-    let failed = |problem: String| Error::not_started(&spec.name, problem);
-    let grant = resources::grant(&spec.meta, gpus)
-        .map_err(|error| failed(error.to_string() + &spec.shared_job_remedy()))?;
+/// Returns a process's name in process lists.
+fn title(spec: &JobSpec) -> OsString {
     let program = std::env::args_os().next().unwrap_or_default();
     let mut title = Path::new(&program).file_name().unwrap_or_default().to_os_string();
     title.push(format!(": {}", spec.name));
+    title
+}
 
+fn spawn(spec: &JobSpec, mut command: Command, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
+    let failed = |problem: String| Error::not_started(&spec.name, problem);
+    let grant = resources::grant(&spec.meta, gpus)
+        .map_err(|error| failed(error.to_string() + &spec.shared_job_remedy()))?;
     let log = Log::of(spec)?;
     let stream = || match &log {
         Some(log) => log.file.try_clone().map(Stdio::from).map_err(|error| failed(explain(&error))),
@@ -137,8 +165,7 @@ fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
     // of another.
     let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
     let visible = grant.gpus.as_ref().map(|lease| (VISIBLE, lease.ids.join(",")));
-    let mut child = Command::new(EXECUTABLE)
-        .arg0(title)
+    let mut child = command
         .args(&spec.arguments)
         .envs(spec.variables().chain(secrets).chain(visible))
         .stdin(input(&spec.secrets).map_err(|error| failed(explain(&error)))?)
@@ -147,7 +174,7 @@ fn spawn(spec: &JobSpec, gpus: &GpuAllocator) -> Result<Arc<LocalJob>> {
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| failed(explain(&error)))?;
+        .map_err(|error| failed(explain_start(&command, &error)))?;
 
     let pid = child
         .id()
@@ -248,6 +275,20 @@ fn reason(status: ExitStatus, out_of_memory: bool) -> ExitReason {
         (None, Some(9)) if out_of_memory => ExitReason::OutOfMemory,
         (None, Some(signal)) => ExitReason::Signal(signal),
         (None, None) => ExitReason::LinkLost(format!("its status is {status}")),
+    }
+}
+
+fn explain_start(command: &Command, error: &std::io::Error) -> String {
+    let program = Path::new(command.as_std().get_program());
+    if program == Path::new(EXECUTABLE) {
+        return explain(error);
+    }
+    let program = program.display();
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            format!("there is no command `{program}`: install it, or correct its name")
+        }
+        _ => format!("the command `{program}` can't be started: {}", explain(error)),
     }
 }
 
