@@ -52,7 +52,8 @@
 //! | `ndarray` | conversions between [`Array`] and ndarray's arrays |
 //! | `stacks` | stacks and profiles of running processes, and where a task hung; on by default |
 //! | `opentelemetry` | spans of calls and tasks, exported by OTLP: `fiber::opentelemetry` |
-//! | `full` | all of these |
+//! | `conformance` | tests for backends outside of fiber: `fiber::backend::conformance` |
+//! | `full` | all of these but `conformance` |
 //!
 //! Each of them builds alone, also without default features. `kubernetes` enables the latest version
 //! of Kubernetes' API that k8s-openapi knows. A program that needs another one, because it uses
@@ -473,6 +474,8 @@ pub mod config {
 /// }
 /// ```
 pub mod backend {
+    #[cfg(feature = "conformance")]
+    pub use fiber_backends::conformance;
     pub use fiber_backends::{
         Backend, BackendEntry, BackendError, ChildOutput, Job, JobPlace, JobSpec, JobState,
         ListenAddress, Local, LocalBoxFuture, Locality, Machine, Parent, Room, WaitReason,

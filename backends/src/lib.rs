@@ -2,8 +2,8 @@
 //! on machines that ssh reaches.
 //!
 //! A [`Backend`] creates jobs. A [`Job`] is one process of the program, together with the container
-//! or pod that it runs in. All backends keep these promises, which `tests/conformance` checks for
-//! each:
+//! or pod that it runs in. All backends keep these promises, which the feature `conformance` tests
+//! for each:
 //! - A job reports its states in order. The last one is [`JobState::Ended`], sent once, after fiber
 //!   has forwarded all output of the process.
 //! - Its [`Exit`] has the exit code, the signal, out of memory, or the reason why the process never
@@ -22,6 +22,8 @@ mod error;
 mod catalogue;
 #[cfg(feature = "cluster")]
 pub mod cluster;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 #[cfg(feature = "docker")]
 mod docker;
 #[cfg(feature = "docker")]

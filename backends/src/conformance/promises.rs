@@ -7,29 +7,33 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_backends::{Backend, Job, JobSpec, JobState, WaitReason, backend};
 use fiber_core::{Config, Error, Exit, ExitReason, Meta, OutputMode};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use crate::job::JOB;
-use crate::registry::Registry;
+use super::Promise;
+use super::job::JOB;
+use super::registry::Registry;
+use crate::{Backend, Job, JobSpec, JobState, WaitReason, backend};
 
 /// Time limit for each promise.
 const LONG: Duration = Duration::from_secs(120);
 
-pub(crate) type Promise = fn(Subject) -> Pin<Box<dyn Future<Output = ()>>>;
+pub(super) type Keep = fn(Subject) -> Pin<Box<dyn Future<Output = ()>>>;
 
 macro_rules! promises {
     ($($promise:ident),+ $(,)?) => {
-        pub(crate) const ALL: &[(&str, Promise)] =
-            &[$((stringify!($promise), |subject| Box::pin($promise(subject)))),+];
+        &[$(Promise {
+            name: stringify!($promise),
+            keep: |subject| Box::pin($promise(subject)),
+        }),+]
     };
 }
 
-promises![
+/// The promises of all backends.
+pub const ALL: &[Promise] = promises![
     exit_codes_are_reported,
     signals_are_reported,
     output_goes_to_the_log_and_the_tail,
@@ -47,28 +51,21 @@ promises![
 ];
 
 /// The promises of backends whose jobs run from images.
-pub(crate) const OF_IMAGES: &[(&str, Promise)] =
-    &[("jobs_that_wait_share_one_failed_attempt", |subject| {
-        Box::pin(jobs_that_wait_share_one_failed_attempt(subject))
-    })];
+pub const OF_IMAGES: &[Promise] = promises![jobs_that_wait_share_one_failed_attempt];
 
 /// The promises of backends that limit the resources of their jobs.
-pub(crate) const OF_LIMITS: &[(&str, Promise)] = &[
-    ("running_out_of_memory_is_reported", |subject| {
-        Box::pin(running_out_of_memory_is_reported(subject))
-    }),
-    ("missing_resources_are_named", |subject| Box::pin(missing_resources_are_named(subject))),
-];
+pub const OF_LIMITS: &[Promise] =
+    promises![running_out_of_memory_is_reported, missing_resources_are_named];
 
 /// A backend under test.
-pub(crate) struct Subject {
+pub(super) struct Subject {
     config: Config,
     backend: Arc<dyn Backend>,
     logs: TempDir,
 }
 
 /// Runs a test on a thread like fiber's own.
-pub(crate) fn check(config: &Config, promise: Promise) {
+pub(super) fn check(config: &Config, keep: Keep) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -79,7 +76,7 @@ pub(crate) fn check(config: &Config, promise: Promise) {
         logs: TempDir::new().expect("there is room"),
     };
     let local = tokio::task::LocalSet::new();
-    let kept = local.run_until(async { timeout(LONG, promise(subject)).await });
+    let kept = local.run_until(async { timeout(LONG, keep(subject)).await });
     runtime.block_on(kept).unwrap_or_else(|_| panic!("the promise was not kept within {LONG:?}"));
 }
 

@@ -8,14 +8,14 @@ use tokio::net::{TcpListener, TcpStream};
 
 const REFUSAL: &str = r#"{"errors":[{"code":"DENIED","message":"the test refuses"}]}"#;
 
-pub(crate) struct Registry {
-    pub(crate) address: String,
+pub(super) struct Registry {
+    pub(super) address: String,
     requests: Arc<AtomicUsize>,
 }
 
 impl Registry {
     /// Starts it on this host, where Docker uses it without a certificate.
-    pub(crate) async fn refusing() -> Registry {
+    pub(super) async fn refusing() -> Registry {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it has one").to_string();
         let requests = Arc::new(AtomicUsize::new(0));
@@ -29,7 +29,7 @@ impl Registry {
     }
 
     /// Returns the number of requests since the last call.
-    pub(crate) fn requests(&self) -> usize {
+    pub(super) fn requests(&self) -> usize {
         self.requests.swap(0, Ordering::SeqCst)
     }
 }

@@ -7,13 +7,9 @@
 //!
 //! The jobs run this program again, with a command in its arguments.
 
-mod job;
-mod promises;
-mod registry;
-
 use std::process::{Command, ExitCode};
 
-use fiber_backends::SshSection;
+use fiber_backends::{SshSection, conformance};
 use fiber_core::Config;
 use libtest_mimic::{Arguments, Trial};
 
@@ -56,8 +52,8 @@ fn registry_of_nodes(config: &mut Config) {
 
 fn main() -> ExitCode {
     fiber_backends::run_if_helper();
-    if let Some(code) = job::run_if_asked() {
-        return code;
+    if let Some(code) = conformance::run_if_job() {
+        std::process::exit(code);
     }
     let wanted = std::env::var("TEST_BACKENDS").unwrap_or_default();
     let wanted: Vec<&str> =
@@ -79,17 +75,19 @@ fn main() -> ExitCode {
                 "SKIPPED: the promises of the backend `{name}`; TEST_BACKENDS={name} enables them"
             );
         }
-        let of_images = if *images { promises::OF_IMAGES } else { &[] };
-        let of_limits = if *limits { promises::OF_LIMITS } else { &[] };
-        for (promise, keep) in promises::ALL.iter().chain(of_images).chain(of_limits) {
+        let of_images = if *images { conformance::OF_IMAGES } else { &[] };
+        let of_limits = if *limits { conformance::OF_LIMITS } else { &[] };
+        for promise in conformance::ALL.iter().chain(of_images).chain(of_limits) {
             let test = move || {
                 let mut config = Config::default();
                 config.backend = name.to_string();
                 configure(&mut config);
-                promises::check(&config, *keep);
+                promise.check(&config);
                 Ok(())
             };
-            trials.push(Trial::test(format!("{name}::{promise}"), test).with_ignored_flag(!asked));
+            trials.push(
+                Trial::test(format!("{name}::{}", promise.name()), test).with_ignored_flag(!asked),
+            );
         }
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
