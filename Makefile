@@ -15,7 +15,7 @@ export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-local run install reference test test-docs test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
-	test-cluster lint deny package bench bench-all soak fuzz clean
+	gridengine-up gridengine-down test-cluster lint deny package bench bench-all soak fuzz clean
 
 ## help: this list
 help:
@@ -70,17 +70,19 @@ test-features: setup-local
 test-docs: setup
 	@scripts/check-documents.sh
 
-## cluster-up: start a Docker engine, a Kubernetes and a Slurm cluster and machines with sshd for the tests, if none answer; as root it installs and builds them; RUNTIME=containerd
+## cluster-up: start a Docker engine, Kubernetes, Slurm and Grid Engine clusters and machines with sshd for the tests, if none answer; as root it installs and builds them; RUNTIME=containerd
 cluster-up:
 	@tests/cluster/docker-up.sh
 	@tests/cluster/registry.sh
 	@if echo "$(BACKENDS)" | grep -q kubernetes; then RUNTIME="$(RUNTIME)" tests/cluster/k8s-up.sh; fi
 	@if echo "$(BACKENDS)" | grep -q slurm; then tests/cluster/slurm-up.sh; fi
+	@if echo "$(BACKENDS)" | grep -q gridengine; then tests/cluster/gridengine-up.sh; fi
 	@if echo "$(BACKENDS)" | grep -q ssh; then tests/cluster/sshd-up.sh; fi
 
 ## cluster-down: stop what cluster-up started
 cluster-down:
 	@tests/cluster/slurm-down.sh
+	@tests/cluster/gridengine-down.sh
 	@tests/cluster/sshd-down.sh
 	@tests/cluster/k8s-down.sh
 	@tests/cluster/docker-down.sh
@@ -92,6 +94,14 @@ slurm-up:
 ## slurm-down: stop what slurm-up started
 slurm-down:
 	@tests/cluster/slurm-down.sh
+
+## gridengine-up: start a Grid Engine cluster for the tests, if none answers; as root it installs Grid Engine
+gridengine-up:
+	@tests/cluster/gridengine-up.sh
+
+## gridengine-down: stop what gridengine-up started
+gridengine-down:
+	@tests/cluster/gridengine-down.sh
 
 ## test-cluster: the SUITES on BACKENDS (docker,kubernetes,slurm,ssh), after cluster-up; ARGS="name" picks some; RUNTIME=containerd
 test-cluster: setup cluster-up

@@ -46,22 +46,11 @@ printf '#!/bin/sh\necho aarch64\n' >tools/alien/uname
 printf '#!/bin/sh\necho glibc 2.17\n' >tools/old/getconf
 chmod +x tools/*/*
 
-ip link add "$bridge" type bridge
-ip addr add "$net.1/24" dev "$bridge"
-ip link set "$bridge" up
-# Docker drops what is forwarded, also between the ports of a bridge.
-if command -v iptables >/dev/null; then
-    iptables -w -I FORWARD -i "$bridge" -o "$bridge" -j ACCEPT
-fi
+make_network "$bridge" "$net"
 number=10
 for machine in a b c; do
     number=$((number + 1))
-    ip netns add "fib-ssh-$machine"
-    ip link add "fib-ssh-$machine" type veth peer name eth0 netns "fib-ssh-$machine"
-    ip link set "fib-ssh-$machine" master "$bridge" up
-    ip -n "fib-ssh-$machine" link set lo up
-    ip -n "fib-ssh-$machine" addr add "$net.$number/24" dev eth0
-    ip -n "fib-ssh-$machine" link set eth0 up
+    add_host "$bridge" "$machine" "$net.$number"
 done
 
 # Prints the directory of a control group for the processes of a machine, of version 1 or 2.
