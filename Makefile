@@ -2,11 +2,11 @@
 
 CARGO ?= cargo
 ARGS ?=
-BACKENDS ?= docker,kubernetes,slurm,ssh
+BACKENDS ?= docker,kubernetes,slurm,gridengine,ssh
 RUNTIME ?= docker
 # The suites whose processes may share a job: modules of tests/suites.
 SHARED ?= managers pipe process queue supervisor sync
-SUITES ?= conformance docker kubernetes slurm engines ssh
+SUITES ?= conformance docker kubernetes slurm gridengine engines ssh
 FUZZ_SECONDS ?= 60
 SOAK ?= 5000
 
@@ -103,10 +103,10 @@ gridengine-up:
 gridengine-down:
 	@tests/cluster/gridengine-down.sh
 
-## test-cluster: the SUITES on BACKENDS (docker,kubernetes,slurm,ssh), after cluster-up; ARGS="name" picks some; RUNTIME=containerd
+## test-cluster: the SUITES on BACKENDS (docker,kubernetes,slurm,gridengine,ssh), after cluster-up; ARGS="name" picks some; RUNTIME=containerd
 test-cluster: setup cluster-up
 	KUBECONFIG="$$(tests/cluster/kubeconfig.sh)" SLURM_CONF="$$(tests/cluster/slurm-conf.sh)" \
-		TEST_BACKENDS="$(BACKENDS)" \
+		TEST_BACKENDS="$(BACKENDS)" TEST_GRIDENGINE="$$(tests/cluster/gridengine-enter.sh)" \
 		TEST_SSH_CONFIG="$$(tests/cluster/ssh-config.sh)" \
 		TEST_REGISTRY="$(if $(filter containerd,$(RUNTIME)),$$(tests/cluster/registry-address.sh))" \
 		$(CARGO) test --workspace --all-features $(SUITES:%=--test %) $(ARGS)

@@ -37,7 +37,7 @@ echo "crates with default features: $crates"
 
 CMAKE=/does/not/exist cargo build --quiet --release --locked -p fiber-examples --example pi_estimation
 pi=${CARGO_TARGET_DIR:-target}/release/examples/pi_estimation
-for backend in docker kubernetes slurm ssh; do
+for backend in docker kubernetes slurm gridengine ssh; do
     expect "cargo add fiber --features $backend" env FIBER_BACKEND="$backend" "$pi" --samples 10
 done
 expect "cargo add fiber --features nng" env FIBER_LINK=nng "$pi" --samples 10

@@ -45,6 +45,7 @@
 //! | `docker` | processes as Docker containers; includes `nng` |
 //! | `kubernetes` | processes as Kubernetes pods; includes `docker` |
 //! | `slurm` | processes as steps of Slurm jobs; includes `nng` |
+//! | `gridengine` | processes as tasks of Grid Engine jobs; includes `nng` |
 //! | `ssh` | processes on machines with sshd; includes `nng` |
 //! | `nng` | links over TCP, also on one host (`FIBER_LINK=nng`); takes cmake to build |
 //! | `progress` | progress bars: `progress` of `map` and `imap` |

@@ -25,6 +25,10 @@ const BUILT_IN: &[BackendEntry] = &[
     crate::slurm::ENTRY,
     #[cfg(not(feature = "slurm"))]
     BackendEntry::missing("slurm", "the backend `slurm`").section(crate::sections::SLURM),
+    #[cfg(feature = "gridengine")]
+    crate::gridengine::ENTRY,
+    #[cfg(not(feature = "gridengine"))]
+    BackendEntry::missing("gridengine", "the backend `gridengine`"),
     #[cfg(feature = "ssh")]
     crate::ssh::ENTRY,
     #[cfg(not(feature = "ssh"))]

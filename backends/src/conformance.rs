@@ -49,7 +49,16 @@ impl Promise {
     /// # Panics
     /// If it does not.
     pub fn check(&self, config: &Config) {
-        promises::check(config, self.keep);
+        promises::check(config, None, self.keep);
+    }
+
+    /// Checks that the configured backend keeps it for jobs on one of its
+    /// [machines](crate::Backend::machines).
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn check_on(&self, config: &Config, machine: impl Into<String>) {
+        promises::check(config, Some(machine.into()), self.keep);
     }
 }
 

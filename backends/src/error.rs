@@ -55,6 +55,16 @@ impl BackendError {
         BackendError::of_system(error, message)
     }
 
+    /// Makes the error of a command that can't be run, with this message if it does not exist.
+    #[cfg(feature = "shell")]
+    pub(crate) fn of_command(command: &str, error: &std::io::Error, missing: &str) -> BackendError {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            return BackendError::NotAvailable(missing.into());
+        }
+        let problem = shortage::explain(error);
+        BackendError::of_system(error, format!("the command `{command}` can't be run: {problem}"))
+    }
+
     /// Returns the error with its message changed.
     #[cfg(any(test, feature = "docker"))]
     pub(crate) fn map(self, change: impl FnOnce(String) -> String) -> BackendError {

@@ -1,5 +1,5 @@
-//! Starts and watches fiber's processes: as child processes, Docker containers, Kubernetes pods or
-//! on machines that ssh reaches.
+//! Starts and watches fiber's processes: as child processes, Docker containers, Kubernetes pods, in
+//! jobs of Slurm and Grid Engine, or on machines that ssh reaches.
 //!
 //! A [`Backend`] creates jobs. A [`Job`] is one process of the program, together with the container
 //! or pod that it runs in. All backends keep these promises, which the feature `conformance` tests
@@ -19,6 +19,8 @@
 #[macro_use]
 mod error;
 
+#[cfg(any(feature = "gridengine", feature = "slurm"))]
+mod batch;
 mod catalogue;
 #[cfg(feature = "cluster")]
 pub mod cluster;
@@ -29,13 +31,15 @@ mod docker;
 #[cfg(feature = "docker")]
 mod error_chain;
 mod gpus;
-#[cfg(any(feature = "slurm", feature = "ssh"))]
+#[cfg(feature = "gridengine")]
+mod gridengine;
+#[cfg(any(feature = "slurm", feature = "shell"))]
 mod interface;
-#[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
+#[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
 mod job_handle;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
-#[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
+#[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
 mod listen;
 mod local;
 #[cfg(feature = "docker")]
@@ -46,9 +50,11 @@ mod output;
 mod owner;
 #[cfg(feature = "cluster")]
 mod progress;
-#[cfg(any(feature = "kubernetes", feature = "slurm", feature = "ssh"))]
+#[cfg(any(feature = "kubernetes", feature = "slurm", feature = "shell"))]
 mod route;
 mod sections;
+#[cfg(feature = "shell")]
+mod shell;
 #[cfg(any(feature = "docker", feature = "slurm"))]
 mod single_flight;
 #[cfg(feature = "slurm")]
@@ -75,7 +81,9 @@ pub use catalogue::{BackendEntry, backend, run_if_helper};
 #[cfg(feature = "docker")]
 pub use docker::{Docker, DockerCluster};
 pub use error::BackendError;
-#[cfg(any(feature = "slurm", feature = "ssh"))]
+#[cfg(feature = "gridengine")]
+pub use gridengine::GridEngine;
+#[cfg(any(feature = "slurm", feature = "shell"))]
 pub use interface::configured_interface;
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;
@@ -332,7 +340,7 @@ impl ListenAddress {
 
 /// Returns the environment variables that the configuration sets for containers, and for processes
 /// on other machines.
-#[cfg(any(feature = "docker", feature = "ssh"))]
+#[cfg(any(feature = "docker", feature = "shell"))]
 fn configured_environment(config: &Config) -> impl Iterator<Item = (String, String)> {
     config.environment.iter().filter_map(|variable| match variable.split_once('=') {
         Some((name, value)) => Some((name.to_string(), value.to_string())),

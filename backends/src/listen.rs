@@ -16,7 +16,7 @@ impl Peers {
     ///
     /// # Errors
     /// The reason why peers can't reach it, with a remedy.
-    #[cfg(any(feature = "kubernetes", feature = "slurm"))]
+    #[cfg(any(feature = "gridengine", feature = "kubernetes", feature = "slurm"))]
     pub(crate) fn listen(
         self,
         config: &fiber_core::Config,
@@ -40,7 +40,7 @@ impl Peers {
     }
 
     /// Fails for an address that is not this host's.
-    #[cfg(any(feature = "kubernetes", feature = "slurm", feature = "ssh"))]
+    #[cfg(any(feature = "kubernetes", feature = "slurm", feature = "shell"))]
     pub(crate) fn must_be_own(self, bind: IpAddr) -> Result<(), BackendError> {
         let Peers(peers) = self;
         bound(bind, |problem| {

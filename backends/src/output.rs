@@ -5,7 +5,7 @@ mod log;
 mod printer;
 
 use std::collections::VecDeque;
-#[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
+#[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ pub(crate) enum OutputTarget {
         prefix: Option<Arc<str>>,
         capture: Option<Capture>,
     },
-    #[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
+    #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
     File(Arc<std::fs::File>),
 }
 
@@ -152,7 +152,7 @@ impl OutputTarget {
                     None => printer::print(*stream, bytes).await,
                 }
             }
-            #[cfg(any(feature = "docker", feature = "slurm", feature = "ssh"))]
+            #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
             OutputTarget::File(file) => {
                 if let Err(error) = (&mut &**file).write_all(&lines) {
                     tracing::error!(

@@ -11,7 +11,6 @@ mod commands;
 mod end_mark;
 mod jobs;
 mod launcher;
-mod listen;
 mod notices;
 mod options;
 mod pilot;

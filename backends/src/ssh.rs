@@ -1,15 +1,13 @@
 //! Jobs on machines that ssh reaches, one host each.
 //!
 //! This uses the system's `ssh` with the user's configuration, keys and known hosts; it never asks
-//! for a password. Each job is one ssh session: a small [script](script) checks the machine, copies
-//! the program into a cache there if need be, and starts it. The session's standard input is what
-//! keeps the job alive: all ends with it, also when this process is killed.
+//! for a password. Each job is one [session](session): a small script checks the machine, copies the
+//! program into a cache there if need be, and starts it.
 
 mod listen;
 mod machines;
 mod problem;
 mod program;
-mod script;
 mod session;
 #[cfg(feature = "cluster")]
 mod sessions;
@@ -27,7 +25,7 @@ use self::machines::SshMachine;
 use self::program::Program;
 use crate::{
     Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, Machine, Room, SshSection,
-    sections,
+    sections, shell,
 };
 
 pub(crate) const ENTRY: BackendEntry = {
@@ -86,7 +84,9 @@ impl Ssh {
             parent.address = routes.address_for(&machine.name, parent.address.clone());
         }
         let program = self.program.get_or_try_init(async || Program::current()).await?;
-        session::start(&self.config, &self.section, machine, program, spec)
+        let line = session::line(&self.config, &self.section, program, &spec);
+        let ssh = session::Ssh::new(&self.config, &self.section, machine, program);
+        shell::start(ssh, line, spec)
     }
 }
 

@@ -109,7 +109,8 @@ options! {
     #[non_exhaustive]
     pub struct Config {
         "Processes" => {
-            /// The backend that starts processes: `local`, `docker`, `kubernetes`, `slurm` or `ssh`.
+            /// The backend that starts processes: `local`, `docker`, `kubernetes`, `slurm`,
+            /// `gridengine` or `ssh`.
             backend: String = "local".into(),
             /// The transport between processes: `unix` (one host) or `nng` (TCP). Processes in
             /// containers always use nng.
@@ -226,16 +227,16 @@ options! {
             /// source is an absolute path or the name of a volume; on Kubernetes, of a claim.
             #[serde(deserialize_with = "lenient::list")]
             mounts: Vec<String> = Vec::new(),
-            /// The environment variables of containers, and of processes on machines over ssh:
-            /// `NAME=VALUE`, or `NAME` for the value in this process.
+            /// The environment variables of containers, and of processes on machines over ssh or in
+            /// jobs of Grid Engine: `NAME=VALUE`, or `NAME` for the value in this process.
             #[serde(deserialize_with = "lenient::list")]
             environment: Vec<String> = vec!["RUST_LOG".into(), "RUST_BACKTRACE".into()],
             /// The user in containers, by name or number: `USER` or `USER:GROUP`. Without one: the
             /// image's user; in an image that fiber built, the user of this process.
             #[serde(deserialize_with = "lenient::text")]
             user: Option<String> = None,
-            /// The working directory in containers, and on machines over ssh. Without one: the
-            /// image's, or the user's home directory.
+            /// The working directory in containers, on machines over ssh, and on hosts of a job of
+            /// Grid Engine. Without one: the image's, the user's home directory, the program's.
             working_dir: Option<String> = None,
             /// Whether processes in containers may start containers, for pools in pools. On Docker
             /// they get the engine's socket, which gives them the rights of root on its host; on

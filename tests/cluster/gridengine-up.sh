@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Starts a Grid Engine cluster for the tests, unless it answers already: sge_qmaster on the host
-# `head` and sge_execd on `n1` to `n4`, which are network namespaces of this host with names of their
-# own. Run it as root: it installs Debian's packages and starts the daemons itself, without systemd.
-# The parallel environment `fiber` grants two slots on each host; `loose` is one whose tasks Grid
-# Engine does not start (no `control_slaves`). The state is in $CLUSTER_DIR/gridengine, outside of
-# the checkout. `gridengine-enter.sh` prints the path of a script that runs a command on a host.
-# gridengine-down.sh stops the cluster.
+# `head` and sge_execd on `n1` to `n4`, which are network namespaces of this host with names of
+# their own. Run it as root: it installs Debian's packages and starts the daemons itself, without systemd.
+# The parallel environment `fiber` grants two slots on each host, `wide` all of a host, and `loose`
+# one, where Grid Engine starts no tasks (no `control_slaves`). The state is in
+# $CLUSTER_DIR/gridengine, outside of the checkout. gridengine-enter.sh prints the path of a script
+# that runs a command on a host. gridengine-down.sh stops the cluster.
 #
 # A test cuts the wire of a host with `ip link set fib-grid-n1 down`.
 
@@ -14,7 +14,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 net=10.83.8
 bridge=fib-grid
-slots=2
+slots=16
 root=$grid/root
 cell=$root/default
 
@@ -138,6 +138,12 @@ allocation_rule 2
 control_slaves TRUE
 job_is_first_task FALSE
 CONFIG
+configure -ap wide <<CONFIG
+slots 999
+allocation_rule $slots
+control_slaves TRUE
+job_is_first_task FALSE
+CONFIG
 configure -ap loose <<CONFIG
 slots 999
 allocation_rule 1
@@ -149,13 +155,9 @@ done
 configure -aq main.q <<CONFIG
 hostlist ${grid_nodes[*]}
 slots $slots
-pe_list fiber loose
+pe_list fiber wide loose
 load_thresholds NONE
 shell_start_mode unix_behavior
 CONFIG
-end=$((SECONDS + 60))
-until ready; do
-    ((SECONDS < end)) || fail_with_log "$grid/spool/qmaster/messages" "the cluster did not start"
-    sleep 0.1
-done
+await_ready 60 "$grid/spool/qmaster/messages" "the Grid Engine cluster did not start"
 echo "a Grid Engine cluster answers: $grid/enter head qstat -f"

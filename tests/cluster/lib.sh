@@ -25,6 +25,15 @@ fail_with_log() { # log message
     fail "$2; the log is $1"
 }
 
+# Waits until the script's function `ready` succeeds.
+await_ready() { # seconds log message
+    local end=$((SECONDS + $1))
+    until ready; do
+        ((SECONDS < end)) || fail_with_log "$2" "$3"
+        sleep 0.1
+    done
+}
+
 # Installs Debian's packages of the commands that are missing. Returns apt-get's exit status.
 install_missing() { # log command:package…
     local log=$1 need packages=()

@@ -119,9 +119,5 @@ slurmctld -c
 for node in $(seq "$nodes"); do
     slurmd -N "n$node"
 done
-end=$((SECONDS + 30))
-until ready; do
-    ((SECONDS < end)) || fail_with_log "$slurm/log/slurmctld.log" "the Slurm cluster did not start"
-    sleep 0.1
-done
+await_ready 30 "$slurm/log/slurmctld.log" "the Slurm cluster did not start"
 echo "a Slurm cluster answers: export SLURM_CONF=$conf"

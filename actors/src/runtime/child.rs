@@ -185,13 +185,13 @@ impl Joined {
 }
 
 /// Returns the interface that the configuration names for this machine, if it names one.
-#[cfg(any(feature = "slurm", feature = "ssh"))]
+#[cfg(any(feature = "gridengine", feature = "slurm", feature = "ssh"))]
 fn configured_interface(config: &Config) -> Result<Option<IpAddr>, BackendError> {
     fiber_backends::configured_interface(config)
 }
 
 /// Returns `None`: no backend has machines.
-#[cfg(not(any(feature = "slurm", feature = "ssh")))]
+#[cfg(not(any(feature = "gridengine", feature = "slurm", feature = "ssh")))]
 fn configured_interface(_: &Config) -> Result<Option<IpAddr>, BackendError> {
     Ok(None)
 }

@@ -61,11 +61,12 @@ pub const OF_LIMITS: &[Promise] =
 pub(super) struct Subject {
     config: Config,
     backend: Arc<dyn Backend>,
+    machine: Option<String>,
     logs: TempDir,
 }
 
 /// Runs a test on a thread like fiber's own.
-pub(super) fn check(config: &Config, keep: Keep) {
+pub(super) fn check(config: &Config, machine: Option<String>, keep: Keep) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -73,6 +74,7 @@ pub(super) fn check(config: &Config, keep: Keep) {
     let subject = Subject {
         config: config.clone(),
         backend: backend(config).expect("it exists"),
+        machine,
         logs: TempDir::new().expect("there is room"),
     };
     let local = tokio::task::LocalSet::new();
@@ -92,7 +94,7 @@ impl Subject {
             meta: Meta::new(),
             output: OutputMode::Null.into(),
             log_dir: self.logs.path().to_path_buf(),
-            machine: None,
+            machine: self.machine.clone(),
             processes: 1,
         }
     }

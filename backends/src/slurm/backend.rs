@@ -10,7 +10,8 @@ use futures_util::future::LocalBoxFuture;
 
 use super::allocation::{self, Allocation, Node};
 use super::queue::Queue;
-use super::{commands, launcher, listen, pilot, step};
+use super::{commands, launcher, pilot, step};
+use crate::batch::{self, listen};
 use crate::interface::bind_address;
 use crate::owner::{new_session, spawn_sweep};
 use crate::single_flight::SingleFlightCell;
@@ -138,7 +139,7 @@ impl Slurm {
             arguments.push(format!("--bcast={copy}").into());
             spec.environment.push((launcher::COPY, copy));
         }
-        arguments.push(launcher::program()?);
+        arguments.push(batch::program_path()?);
         arguments.extend(spec.arguments.iter().cloned());
         Ok(arguments)
     }
@@ -198,10 +199,8 @@ impl StepSize {
 /// Returns the name of the node on which this process runs, if it is one of the allocation's.
 fn own_node(nodes: &[Node]) -> Option<String> {
     let name = std::env::var("SLURMD_NODENAME").ok();
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let is_own = |node: &&Node| {
-        Some(&node.name) == name.as_ref() || host.split('.').next() == node.name.split('.').next()
-    };
+    let is_own =
+        |node: &&Node| Some(&node.name) == name.as_ref() || batch::is_this_host(&node.name);
     nodes.iter().find(is_own).map(|node| node.name.clone())
 }
 

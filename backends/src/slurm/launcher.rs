@@ -3,14 +3,11 @@
 //!
 //! At SIGTERM, `srun` kills its step. So a parent that is killed leaves no steps.
 
-use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
-
-use crate::BackendError;
 
 /// The variable that makes a process a launcher. Its value is the pid of the parent.
 pub(super) const VARIABLE: &str = "FIBER_SLURM_LAUNCHER";
@@ -41,21 +38,4 @@ pub(super) fn remove_copy() {
     if std::fs::read_link("/proc/self/exe").is_ok_and(|own| own == Path::new(&copy)) {
         let _ = std::fs::remove_file(&copy);
     }
-}
-
-/// Returns the path of this program, for other nodes.
-///
-/// # Errors
-/// The file was replaced or deleted.
-pub(super) fn program() -> Result<OsString, BackendError> {
-    let path = std::fs::read_link("/proc/self/exe")
-        .map_err(|error| format!("the path of this program is not known: {error}"))?;
-    if path.exists() {
-        return Ok(path.into());
-    }
-    Err(refused!(
-        "the file of this program, `{}`, was replaced or deleted while it runs: other nodes can't \
-         start it; start the program again",
-        path.display()
-    ))
 }

@@ -19,7 +19,8 @@ use super::jobs::{self, Job as SlurmJob};
 use super::queue::Queue;
 use super::script::{BatchScript, named, quoted};
 use super::states::{self, Ending, ScriptExit, State};
-use super::{commands, launcher, options};
+use super::{commands, options};
+use crate::batch::program_path;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::output::{Tail, print_message};
 use crate::owner::JobOwner;
@@ -86,7 +87,7 @@ fn script(
         let _ = write!(command, " {name}={}", quoted(&value));
     }
     let arguments = spec.arguments.iter().map(|argument| argument.to_string_lossy());
-    for word in std::iter::once(launcher::program()?.to_string_lossy()).chain(arguments) {
+    for word in std::iter::once(program_path()?.to_string_lossy()).chain(arguments) {
         let _ = write!(command, " {}", quoted(&word));
     }
     command.push('\n');

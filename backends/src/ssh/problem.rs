@@ -2,24 +2,14 @@
 
 use std::io;
 
-use fiber_core::shortage;
-
 use super::program::Program;
 use crate::BackendError;
 
 /// Explains why `ssh` can't be run here.
 pub(super) fn of_command(error: &io::Error) -> BackendError {
-    match error.kind() {
-        io::ErrorKind::NotFound => BackendError::NotAvailable(
-            "the command `ssh` was not found: install an OpenSSH client (Debian: apt-get install \
-             openssh-client)"
-                .into(),
-        ),
-        _ => {
-            let problem = format!("the command `ssh` can't be run: {}", shortage::explain(error));
-            BackendError::of_system(error, problem)
-        }
-    }
+    let missing = "the command `ssh` was not found: install an OpenSSH client (Debian: apt-get \
+                   install openssh-client)";
+    BackendError::of_command("ssh", error, missing)
 }
 
 /// Explains what `ssh` said before anything ran on `machine`.

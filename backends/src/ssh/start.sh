@@ -1,37 +1,10 @@
-# Starts the program on a machine. This file is sent over standard input as one line, after the
-# values that it uses, so each of its lines ends with what separates commands.
-#
-# It answers on standard output, in lines after `fiber-ssh`: `refused` and why, or `send` if it needs
-# the program first, then `run`. It says `run` on standard error, too: what comes after that is the
-# program's.
-#
-# It has to work in any POSIX shell: dash, bash, BusyBox.
-mask=$(umask);
-umask 077;
-exec 3<&0 </dev/null;
-say() { printf "fiber-ssh %s\n" "$*"; };
-refuse() { say refused "$(printf "%s " "$@" | tr "\n" " ")"; exit 0; };
+# Prepares the start of the program on a machine: between `begin.sh` and `keep.sh` of the folder
+# `shell`, which say how such a script is written.
 
-# sshd makes this shell the leader of a process group, which ends with it.
-state_and_group() { state=$1; its_group=$3; };
-read -r line </proc/$$/stat;
-state_and_group ${line##*) };
-group=$its_group;
-# Kills all others of the group.
-clear() {
-    killed=1;
-    while [ "$group" = "$$" ] && [ "$killed" = 1 ]; do
-        killed=;
-        for process in /proc/[0-9]*; do
-            { read -r line <"$process/stat"; } 2>/dev/null || continue;
-            state_and_group ${line##*) };
-            [ "$its_group" = "$$" ] && [ "$state" != Z ] && [ "$process" != "/proc/$$" ] || continue;
-            kill -9 "${process#/proc/}" && killed=1;
-        done;
-    done;
-};
 # Kills all of the group.
 end() { [ "$group" != "$$" ] || kill -9 0; kill -9 "$pid" "$$"; };
+
+in_use() { touch -c "$folder"; };
 
 # What is another machine, before anything is written.
 here=$(uname -sm);
@@ -107,34 +80,3 @@ if [ ! -x "$file" ] || [ -z "$(find "$file" -size "${size}c" 2>/dev/null)" ]; th
     fi;
     problem=$( { chmod 700 "$new" && mv -f "$new" "$file"; } 2>&1) || refuse cache "$problem";
 fi;
-if [ -n "$directory" ]; then
-    cd "$directory" || refuse directory;
-fi;
-umask "$mask";
-
-say run;
-echo "fiber-ssh run" >&2;
-printf "%s" "$secrets" | "$file" "$@" 3<&- &
-pid=$!;
-secrets=;
-# The shell's own words about the end of the program are not the program's.
-exec 4>&2 >/dev/null 2>&1;
-{
-    while read -r line; do
-        case $line in
-            terminate) kill -15 "$pid";;
-            *) touch -c "$folder";;
-        esac;
-    done;
-    end;
-} <&3 4>&- &
-watch=$!;
-exec 3<&-;
-wait "$pid";
-code=$?;
-kill -9 "$watch";
-# What the program has left behind.
-clear;
-# To ssh, this code is its own.
-[ "$code" != 255 ] || echo "the program exited with code 255" >&4;
-exit "$code"

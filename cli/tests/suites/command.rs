@@ -144,6 +144,14 @@ fn the_ssh_backend_executes_the_program_here() {
 }
 
 #[test]
+fn jobs_of_grid_engine_are_submitted_by_qsub() {
+    let run = ["run", "--backend", "gridengine", "true"];
+    fails(&run, 125, &["fiber submits no jobs to Grid Engine", "qsub -cwd -pe NAME SLOTS"]);
+    let listed = fiber(&["ps", "--backend", "gridengine"]).output().expect("it can be started");
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+}
+
+#[test]
 fn options_for_containers_are_refused_on_local() {
     let options: [&[&str]; 6] = [
         &["--image", "x"],

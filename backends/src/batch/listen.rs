@@ -1,4 +1,4 @@
-//! The address at which this process listens for its hosts on other nodes.
+//! The address at which this process listens for its processes on other nodes.
 
 use std::net::Ipv4Addr;
 
@@ -13,7 +13,7 @@ use crate::{BackendError, ListenAddress, route};
 ///
 /// # Errors
 /// The reason why other nodes can't reach this process, with a remedy.
-pub(super) fn choose(
+pub(crate) fn choose(
     config: &Config,
     other_node: Option<&str>,
 ) -> Result<ListenAddress, BackendError> {

@@ -3,9 +3,12 @@
 //! `local` is always tested, other backends if `TEST_BACKENDS` names them
 //! (`TEST_BACKENDS=docker,…`), and then they have to be available. Add a new backend to
 //! [`BACKENDS`]. `TEST_REGISTRY` names a registry for nodes that do not share this host's Docker
-//! engine, and `TEST_SSH_CONFIG` ssh's configuration for the machines `a`, `b` and `c`.
+//! engine, `TEST_SSH_CONFIG` ssh's configuration for the machines `a`, `b` and `c`, and
+//! `TEST_GRIDENGINE` the script that runs commands on hosts of a Grid Engine cluster.
 //!
 //! The jobs run this program again, with a command in its arguments.
+
+mod gridengine;
 
 use std::process::{Command, ExitCode};
 
@@ -23,20 +26,29 @@ struct Subject {
     images: bool,
     /// Whether it limits the resources of its jobs. Otherwise their hosts do.
     limits: bool,
+    /// The machine on which its jobs run, if a test has to choose one.
+    machine: fn() -> Option<String>,
 }
 
+/// A backend that is available anywhere, and all of whose jobs run on this host.
+const LOCAL: Subject = Subject {
+    name: "local",
+    configure: |_| {},
+    always: true,
+    images: false,
+    limits: true,
+    machine: || None,
+};
+/// A backend that `TEST_BACKENDS` has to name.
+const ENGINE: Subject = Subject { always: false, ..LOCAL };
+
 const BACKENDS: &[Subject] = &[
-    Subject { name: "local", configure: |_| {}, always: true, images: false, limits: true },
-    Subject { name: "docker", configure: |_| {}, always: false, images: true, limits: true },
-    Subject {
-        name: "kubernetes",
-        configure: registry_of_nodes,
-        always: false,
-        images: true,
-        limits: true,
-    },
-    Subject { name: "slurm", configure: |_| {}, always: false, images: false, limits: true },
-    Subject { name: "ssh", configure: machines, always: false, images: false, limits: false },
+    LOCAL,
+    Subject { name: "docker", images: true, ..ENGINE },
+    Subject { name: "kubernetes", configure: registry_of_nodes, images: true, ..ENGINE },
+    Subject { name: "slurm", ..ENGINE },
+    Subject { name: "gridengine", limits: false, machine: gridengine::other_host, ..ENGINE },
+    Subject { name: "ssh", configure: machines, limits: false, ..ENGINE },
 ];
 
 fn machines(config: &mut Config) {
@@ -56,7 +68,7 @@ fn main() -> ExitCode {
         std::process::exit(code);
     }
     let wanted = std::env::var("TEST_BACKENDS").unwrap_or_default();
-    let wanted: Vec<&str> =
+    let mut wanted: Vec<&str> =
         wanted.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     if let Some(unknown) =
         wanted.iter().find(|name| BACKENDS.iter().all(|subject| subject.name != **name))
@@ -64,13 +76,14 @@ fn main() -> ExitCode {
         eprintln!("error: TEST_BACKENDS names `{unknown}`, which is no backend");
         return ExitCode::FAILURE;
     }
+    let code = gridengine::run_in_a_job_if_asked(&mut wanted);
     if wanted.contains(&"slurm") && std::env::var_os("SLURM_JOB_ID").is_none() {
-        return in_an_allocation();
+        return worse(code, in_an_allocation(&wanted));
     }
     let mut trials = Vec::new();
-    for Subject { name, configure, always, images, limits } in BACKENDS {
-        let asked = *always || wanted.contains(name);
-        if !asked {
+    for Subject { name, configure, always, images, limits, machine } in BACKENDS {
+        let asked = *always && !gridengine::is_in_a_job() || wanted.contains(name);
+        if !asked && !gridengine::is_in_a_job() {
             eprintln!(
                 "SKIPPED: the promises of the backend `{name}`; TEST_BACKENDS={name} enables them"
             );
@@ -82,7 +95,10 @@ fn main() -> ExitCode {
                 let mut config = Config::default();
                 config.backend = name.to_string();
                 configure(&mut config);
-                promise.check(&config);
+                match machine() {
+                    Some(machine) => promise.check_on(&config, machine),
+                    None => promise.check(&config),
+                }
                 Ok(())
             };
             trials.push(
@@ -90,16 +106,22 @@ fn main() -> ExitCode {
             );
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    worse(code, libtest_mimic::run(&Arguments::from_args(), trials).exit_code())
+}
+
+/// Returns the first code, unless it is a success.
+fn worse(first: ExitCode, second: ExitCode) -> ExitCode {
+    if first == ExitCode::SUCCESS { second } else { first }
 }
 
 /// Runs this program again in an allocation of Slurm, whose steps are the jobs of `slurm`.
-fn in_an_allocation() -> ExitCode {
+fn in_an_allocation(wanted: &[&str]) -> ExitCode {
     let executable = std::env::current_exe().expect("it has a path");
     let salloc = Command::new("salloc")
         .args(["--quiet", "--nodes=2", "--cpus-per-task=2", "--gres=gpu:2", "--time=5"])
         .arg(executable)
         .args(std::env::args_os().skip(1))
+        .env("TEST_BACKENDS", wanted.join(","))
         .status();
     let code = salloc.expect("`make slurm-up` installs Slurm").code();
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))

@@ -1,0 +1,26 @@
+//! Jobs as tasks of a job of Grid Engine.
+//!
+//! A program that runs in a job with a parallel environment (`qsub -pe NAME SLOTS script`) starts
+//! its processes on the hosts of the job: on its own host with a shell, on the others with `qrsh
+//! -inherit`. Grid Engine deletes a whole job when a task of it is killed by a signal, or loses its
+//! `qrsh`. So a shell on the host outlives the program and makes an exit code of its end, and no
+//! `qrsh` is killed: it ends with its input.
+
+mod allocation;
+mod backend;
+mod problem;
+#[cfg(feature = "cluster")]
+mod sessions;
+mod task;
+
+use std::sync::Arc;
+
+pub use self::backend::GridEngine;
+use crate::BackendEntry;
+
+pub(crate) const ENTRY: BackendEntry = {
+    let entry = BackendEntry::new("gridengine", |config| Ok(Arc::new(GridEngine::new(config))));
+    #[cfg(feature = "cluster")]
+    let entry = entry.sessions(&sessions::SESSIONS);
+    entry
+};

@@ -1,0 +1,135 @@
+//! The job in which this process runs, with its hosts.
+
+use crate::BackendError;
+
+const NO_JOB: &str = "this process is in no job of Grid Engine: start it in a script that `qsub \
+                      -pe NAME SLOTS` submits; `qconf -spl` lists the names";
+
+/// The variable by which tasks know the hosts of their job, as [`Allocation::list`] has them. Names
+/// that begin with `FIBER_` are options of the configuration.
+pub(super) const HOSTS: &str = "JOB_HOSTS_BY_FIBER";
+
+/// The hosts that a parallel environment has given to this process.
+#[derive(Debug)]
+pub(super) struct Allocation {
+    /// The id of its job.
+    pub(super) job: String,
+    pub(super) hosts: Vec<Host>,
+}
+
+/// A host of the job.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Host {
+    pub(super) name: String,
+    /// The slots of the job there, each for a core.
+    pub(super) slots: u32,
+}
+
+impl Allocation {
+    /// Finds the job of this process.
+    ///
+    /// # Errors
+    /// It runs in none, or in one without a parallel environment.
+    pub(super) fn find() -> Result<Allocation, BackendError> {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let job = variable("JOB_ID").filter(|_| variable("SGE_TASK_ID").is_some()).ok_or(NO_JOB)?;
+        // Only the first host has the file. Another job may have been submitted with this variable.
+        let list = variable(HOSTS).filter(|list| list.lines().next() == Some(&job));
+        if let Some(hosts) = list.and_then(|list| hosts(list.split_once('\n')?.1).ok()) {
+            return Ok(Allocation { job, hosts });
+        }
+        let Some(path) = variable("PE_HOSTFILE") else {
+            return Err(refused!(
+                "the job {job} of Grid Engine has no parallel environment, which gives it slots on \
+                 hosts: submit it with `qsub -pe NAME SLOTS`; `qconf -spl` lists the names"
+            ));
+        };
+        let list = std::fs::read_to_string(&path)
+            .map_err(|error| BackendError::unreadable(format!("PE_HOSTFILE: {path}"), &error))?;
+        let hosts = hosts(&list).map_err(|line| {
+            refused!(
+                "{path} (PE_HOSTFILE) has the line `{line}`, which does not begin with a host and \
+                 its number of slots"
+            )
+        })?;
+        Ok(Allocation { job, hosts })
+    }
+
+    /// Returns the job and its hosts with their slots, each in a line.
+    pub(super) fn list(&self) -> String {
+        let hosts = self.hosts.iter().map(|host| format!("{} {}\n", host.name, host.slots));
+        format!("{}\n{}", self.job, hosts.collect::<String>())
+    }
+
+    /// Returns a host, or the first one without a name.
+    ///
+    /// # Errors
+    /// The job has no such host.
+    pub(super) fn host(&self, name: Option<&str>) -> Result<&Host, BackendError> {
+        let found = match name {
+            Some(name) => self.hosts.iter().find(|host| host.name == name),
+            None => self.hosts.first(),
+        };
+        found.ok_or_else(|| {
+            let names: Vec<_> = self.hosts.iter().map(|host| format!("`{}`", host.name)).collect();
+            refused!(
+                "the job {} has no host `{}`; it has {}",
+                self.job,
+                name.unwrap_or_default(),
+                names.join(", ")
+            )
+        })
+    }
+}
+
+/// Parses lines of `HOST SLOTS QUEUE PROCESSORS`. A host has a line for each of its queues.
+///
+/// # Errors
+/// The line that can't be parsed.
+fn hosts(list: &str) -> Result<Vec<Host>, &str> {
+    let mut hosts: Vec<Host> = Vec::new();
+    for line in list.lines().filter(|line| !line.trim().is_empty()) {
+        let mut words = line.split_whitespace();
+        let slots = |word: &str| word.parse().ok().filter(|slots: &u32| *slots > 0);
+        let (Some(name), Some(slots)) = (words.next(), words.next().and_then(slots)) else {
+            return Err(line);
+        };
+        match hosts.iter_mut().find(|host| host.name == name) {
+            Some(host) => host.slots += slots,
+            None => hosts.push(Host { name: name.to_string(), slots }),
+        }
+    }
+    Ok(hosts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_of_a_host_in_several_queues_add_up() {
+        let list = "n1 2 main.q@n1 UNDEFINED\nn2.site 4 main.q@n2 0,1\nn1 1 other.q@n1 <NULL>\n";
+        let expected =
+            [("n1", 3), ("n2.site", 4)].map(|(name, slots)| Host { name: name.into(), slots });
+        let allocation = Allocation { job: "7".into(), hosts: hosts(list).unwrap() };
+        assert_eq!(allocation.hosts, expected);
+        assert_eq!(allocation.list(), "7\nn1 3\nn2.site 4\n");
+    }
+
+    #[test]
+    fn a_line_without_slots_is_named() {
+        assert_eq!(hosts("n1 2 main.q\nn2 many\n"), Err("n2 many"));
+        assert_eq!(hosts("n1 0\n"), Err("n1 0"));
+        assert_eq!(hosts("n1\n"), Err("n1"));
+    }
+
+    #[test]
+    fn a_host_of_another_job_is_refused_with_those_of_this_one() {
+        let hosts = hosts("n1 2\nn2 2\n").unwrap();
+        let allocation = Allocation { job: "7".into(), hosts };
+        assert_eq!(allocation.host(None).unwrap().name, "n1");
+        assert_eq!(allocation.host(Some("n2")).unwrap().name, "n2");
+        let problem = allocation.host(Some("n3")).unwrap_err().to_string();
+        assert_eq!(problem, "the job 7 has no host `n3`; it has `n1`, `n2`");
+    }
+}

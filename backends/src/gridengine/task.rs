@@ -1,0 +1,147 @@
+//! One task of the job: a program on one of its hosts.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fiber_core::{Config, ExitReason};
+use tokio::process::Command;
+
+use super::allocation::{Allocation, HOSTS, Host};
+use super::problem;
+use crate::batch::{is_this_host, program_path};
+use crate::shell::{COMMAND, Remote, Script};
+use crate::{BackendError, JobSpec, configured_environment};
+
+const START: &str = include_str!("start.sh");
+/// Variables that are about this process or its host. A task has its own ones.
+const OWN_VARIABLES: &[&str] = &[
+    "HOSTNAME",
+    "JOB_SCRIPT",
+    "NHOSTS",
+    "NQUEUES",
+    "NSLOTS",
+    "OLDPWD",
+    "PE_HOSTFILE",
+    "PWD",
+    "QUEUE",
+    "SHLVL",
+    "TMP",
+    "TMPDIR",
+    "_",
+];
+/// The begins of such variables.
+const OWN_FAMILIES: &[&str] = &["QRSH_", "SGE_"];
+
+/// The way to a host of the job.
+#[derive(Debug)]
+pub(super) struct Task {
+    host: String,
+    is_own: bool,
+}
+
+impl Task {
+    pub(super) fn on(host: &Host) -> Task {
+        Task { host: host.name.clone(), is_own: is_this_host(&host.name) }
+    }
+}
+
+/// Returns the line that starts a job.
+///
+/// # Errors
+/// The program's file was replaced or deleted.
+pub(super) fn line(
+    config: &Config,
+    allocation: &Allocation,
+    spec: &JobSpec,
+) -> Result<Vec<u8>, BackendError> {
+    let mut script = Script::new();
+    script.set("program", &program_path()?);
+    // A task gets nothing of the job's environment.
+    for (name, value) in std::env::vars_os().filter(|(name, _)| !is_own(name)) {
+        script.export(&name, &value);
+    }
+    script.export(HOSTS.as_ref(), allocation.list().as_ref());
+    for (name, value) in configured_environment(config) {
+        script.export(name.as_ref(), value.as_ref());
+    }
+    let directory = match &config.working_dir {
+        Some(directory) => directory.into(),
+        None => std::env::current_dir().unwrap_or_default().into_os_string(),
+    };
+    Ok(script.line(spec, &directory, START))
+}
+
+fn is_own(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    OWN_VARIABLES.contains(&name) || OWN_FAMILIES.iter().any(|family| name.starts_with(family))
+}
+
+/// Returns the command `qrsh`. Jobs often lack it in their PATH.
+fn qrsh() -> OsString {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let installed = variable("SGE_ROOT")
+        .zip(variable("SGE_ARCH").or_else(|| variable("ARC")))
+        .map(|(root, architecture)| root.join("bin").join(architecture).join("qrsh"));
+    installed.filter(|path| path.exists()).unwrap_or_else(|| "qrsh".into()).into_os_string()
+}
+
+impl Remote for Task {
+    fn machine(&self) -> &str {
+        &self.host
+    }
+
+    /// Grid Engine deletes the job if it loses a `qrsh`.
+    fn may_be_killed(&self) -> bool {
+        self.is_own
+    }
+
+    fn command(&self) -> Command {
+        if self.is_own {
+            let mut command = Command::new(Path::new("/bin/sh"));
+            command.args(["-c", COMMAND]);
+            return command;
+        }
+        let mut command = Command::new(qrsh());
+        command.args(["-inherit", &self.host, COMMAND]);
+        command
+    }
+
+    fn explain_command(&self, error: &io::Error) -> BackendError {
+        problem::of_command(error)
+    }
+
+    fn explain_connection(&self, words: &[String]) -> String {
+        match self.is_own {
+            true => problem::of_shell(words),
+            false => problem::of_connection(&self.host, words),
+        }
+    }
+
+    fn explain_refusal(&self, refusal: &str) -> String {
+        problem::of_host(&self.host, refusal)
+    }
+
+    fn own_reason(&self, _: i32, _: &str) -> Option<ExitReason> {
+        None
+    }
+
+    fn lost(&self, words: &str) -> ExitReason {
+        ExitReason::LinkLost(format!("the connection of `qrsh` to `{}` ended{words}", self.host))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_this_host_stay_here() {
+        for own in ["TMPDIR", "PE_HOSTFILE", "SGE_JOB_SPOOL_DIR", "QRSH_PORT"] {
+            assert!(is_own(own.as_ref()), "{own}");
+        }
+        for shared in ["PATH", "LD_LIBRARY_PATH", "JOB_ID", "TMPDIRS"] {
+            assert!(!is_own(shared.as_ref()), "{shared}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Tests of programs whose processes are tasks of jobs on a real Grid Engine cluster.
+//!
+//! `TEST_BACKENDS=gridengine` enables them, and then requires the cluster of `make gridengine-up`;
+//! `TEST_GRIDENGINE` is the script that enters its hosts.
+
+mod ends;
+mod input;
+mod job;
+mod scenarios;
+mod work;
+
+use std::process::ExitCode;
+
+use fiber_test_support::{Test, is_asked, run_scenario, run_tests_with};
+use libtest_mimic::Arguments;
+use tracing_subscriber::filter::LevelFilter;
+
+fn main() -> ExitCode {
+    run_scenario(print_warnings_if_asked).unwrap_or_else(|| {
+        let asked = is_asked("gridengine");
+        if asked {
+            job::cluster("qstat", &["-f"]);
+        } else {
+            eprintln!(
+                "SKIPPED: tests on Grid Engine; TEST_BACKENDS=gridengine enables them (`make \
+                 gridengine-up`)"
+            );
+        }
+        // They cut the wires of hosts that all of them use.
+        let mut arguments = Arguments::from_args();
+        arguments.test_threads = Some(1);
+        run_tests_with(&arguments, |_| !asked)
+    })
+}
+
+fn print_warnings_if_asked() {
+    if std::env::var_os(job::WARNINGS).is_some() {
+        let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
+        subscriber.with_writer(std::io::stderr).with_ansi(false).init();
+    }
+}

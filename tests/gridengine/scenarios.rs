@@ -1,0 +1,83 @@
+//! The programs that only these tests start.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use fiber::Pool;
+use fiber_test_support::scenario;
+
+fn init() {
+    fiber::init_with(|config| {
+        config.heartbeat = Duration::from_millis(200);
+        config.heartbeat_timeout = Duration::from_secs(5);
+    });
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Returns a pool of the default size, all of whose workers are ready.
+fn whole_pool() -> Pool {
+    init();
+    let pool = Pool::builder().start().wait().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    pool
+}
+
+/// Prints where the workers of a pool run, and what they have of the job.
+#[scenario("places")]
+fn places() {
+    let pool = whole_pool();
+    let place = |()| {
+        std::thread::sleep(Duration::from_millis(50));
+        (host(), std::process::id(), std::env::current_dir().unwrap())
+    };
+    let mut seen = BTreeSet::new();
+    while seen.len() < pool.ready() {
+        seen.extend(pool.map(place, vec![(); 4 * pool.ready()]).wait().unwrap());
+    }
+    let hosts: BTreeSet<_> = seen.iter().map(|(host, ..)| host).collect();
+    println!("{} workers on {} hosts", seen.len(), hosts.len());
+    let own = std::env::current_dir().unwrap();
+    println!("in one directory: {}", seen.iter().all(|(.., directory)| *directory == own));
+    let greetings = |()| std::env::var("GREETING").unwrap_or_default();
+    let greetings = pool.map(greetings, [(); 8]).wait().unwrap();
+    println!("greetings: {:?}", greetings.into_iter().collect::<BTreeSet<_>>());
+    let key = |()| std::env::vars().any(|(name, value)| name == "FIBER_KEY" && value != "-");
+    println!("the key is exported: {}", pool.apply(key, ()).wait().unwrap());
+}
+
+/// Prints a line from each host, on both streams.
+#[scenario("voices")]
+fn voices() {
+    let pool = whole_pool();
+    let speak = |()| {
+        println!("out of {}", host());
+        eprintln!("err of {}", host());
+        std::thread::sleep(Duration::from_millis(50));
+        host()
+    };
+    let mut seen = BTreeSet::new();
+    while seen.len() < 2 {
+        seen.extend(pool.map(speak, [(); 8]).wait().unwrap());
+    }
+}
+
+/// Starts workers that work for ever, on all hosts.
+#[scenario("endless")]
+fn endless() {
+    let pool = whole_pool();
+    println!("pid {}", std::process::id());
+    pool.map(|_: u32| std::thread::sleep(Duration::from_secs(600)), 0..4).wait().unwrap();
+}
+
+/// Prints why tasks fail that end their workers.
+#[scenario("deaths")]
+fn deaths() {
+    let pool = whole_pool().max_deaths(1);
+    let exit = |code: i32| -> () { std::process::exit(code) };
+    println!("exit: {}", pool.apply(exit, 3).wait().unwrap_err());
+    let abort = || -> () { std::process::abort() };
+    println!("abort: {}", pool.apply(abort, ()).wait().unwrap_err());
+}
