@@ -6,6 +6,8 @@
 
 mod script;
 mod session;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub(crate) use self::script::{COMMAND, Script};
 pub(crate) use self::session::{Remote, start};

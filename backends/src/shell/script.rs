@@ -105,53 +105,17 @@ fn quote(word: &OsStr, line: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Output};
-
-    use fiber_core::Meta;
+    use std::process::Command;
 
     use super::*;
-
-    fn spec(arguments: &[&str]) -> JobSpec {
-        JobSpec {
-            name: "worker".into(),
-            arguments: arguments.iter().map(Into::into).collect(),
-            parent: None,
-            environment: Vec::new(),
-            secrets: vec![("KEY", "hush".into())],
-            restarts: 0,
-            meta: Meta::new(),
-            output: fiber_core::OutputMode::Null.into(),
-            log_dir: "/tmp".into(),
-            machine: None,
-            processes: 1,
-        }
-    }
-
-    /// Runs a line in a group of its own, as commands that reach machines do.
-    fn run(line: &[u8]) -> Output {
-        use std::io::Write;
-        use std::os::unix::process::CommandExt;
-        use std::process::Stdio;
-
-        let mut shell = Command::new("sh");
-        shell.args(["-c", COMMAND]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut shell = shell.stderr(Stdio::piped()).process_group(0).spawn().unwrap();
-        let mut input = shell.stdin.take().unwrap();
-        input.write_all(line).unwrap();
-        let output = shell.stdout.take().unwrap();
-        let text = std::io::read_to_string(output).unwrap();
-        drop(input);
-        let status = shell.wait().unwrap();
-        let mut errors = String::new();
-        std::io::Read::read_to_string(&mut shell.stderr.take().unwrap(), &mut errors).unwrap();
-        Output { status, stdout: text.into_bytes(), stderr: errors.into_bytes() }
-    }
+    use crate::shell::testing::{run, spec};
 
     const OWN: &str = "end() { kill -9 \"$pid\"; };\nin_use() { :; };\nfile=/bin/sh;";
 
     #[test]
     fn a_script_is_one_line_without_comments() {
-        for script in [BEGIN, KEEP] {
+        let own = [include_str!("../ssh/start.sh"), include_str!("../gridengine/start.sh")];
+        for script in [BEGIN, KEEP].into_iter().chain(own) {
             let line = one_line(script);
             assert!(!line.contains('\n') && !line.contains(" #"), "{line}");
             let checked = Command::new("sh").args(["-n", "-c", &line]).output().unwrap();

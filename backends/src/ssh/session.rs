@@ -170,3 +170,39 @@ impl Remote for Ssh {
         ExitReason::LinkLost(format!("the connection of ssh to `{machine}` ended{words}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::shell::testing::{run, spec};
+
+    #[test]
+    fn a_program_in_the_cache_is_started() {
+        let cache = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.ssh_cache = Some(cache.path().into());
+        let text = "#!/bin/sh\nread -r key; echo \"$key $1 $RUST_LOG\"; exit 255\n";
+        let program = Program {
+            name: "p".into(),
+            build: "aa".into(),
+            size: text.len() as u64,
+            machine: String::new(),
+            loader: String::new(),
+            glibc: String::new(),
+        };
+        config.environment = vec!["RUST_LOG=all of it".into()];
+        let file = cache.path().join("fiber/builds/aa/p");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+        let output = run(&line(&config, &program, &spec(&["a b"])));
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "fiber-shell run\nhush a b all of it\n"
+        );
+        assert!(output.stderr.ends_with(b"the program exited with code 255\n"), "{output:?}");
+        assert_eq!(output.status.code(), Some(255));
+    }
+}
