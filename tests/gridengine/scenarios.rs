@@ -34,8 +34,8 @@ fn places() {
         (host(), std::process::id(), std::env::current_dir().unwrap())
     };
     let mut seen = BTreeSet::new();
-    while seen.len() < pool.ready() {
-        seen.extend(pool.map(place, vec![(); 4 * pool.ready()]).wait().unwrap());
+    while seen.len() < pool.ready_workers() {
+        seen.extend(pool.map(place, vec![(); 4 * pool.ready_workers()]).wait().unwrap());
     }
     let hosts: BTreeSet<_> = seen.iter().map(|(host, ..)| host).collect();
     println!("{} workers on {} hosts", seen.len(), hosts.len());

@@ -182,7 +182,8 @@ mod tests {
     fn a_program_in_the_cache_is_started() {
         let cache = tempfile::tempdir().unwrap();
         let mut config = Config::default();
-        config.ssh_cache = Some(cache.path().into());
+        let mut section = SshSection::default();
+        section.cache = Some(cache.path().into());
         let text = "#!/bin/sh\nread -r key; echo \"$key $1 $RUST_LOG\"; exit 255\n";
         let program = Program {
             name: "p".into(),
@@ -197,7 +198,7 @@ mod tests {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, text).unwrap();
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
-        let output = run(&line(&config, &program, &spec(&["a b"])));
+        let output = run(&line(&config, &section, &program, &spec(&["a b"])));
         assert_eq!(
             String::from_utf8_lossy(&output.stdout),
             "fiber-shell run\nhush a b all of it\n"
