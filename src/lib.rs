@@ -495,7 +495,15 @@ pub mod backend {
 #[macro_export]
 macro_rules! __register_backend {
     ($entry:expr) => {
-        $crate::__private::inventory::submit! { $entry }
+        const _: () = {
+            // Before the constructor of `test_harness!`, in which a child of a test lives.
+            $crate::__private::ctor::declarative::ctor! {
+                #[ctor(link_section = ".init_array.00200")]
+                fn fiber_register_backend() {
+                    $crate::__private::register_backend($entry);
+                }
+            }
+        };
     };
 }
 
@@ -619,6 +627,7 @@ macro_rules! test_harness {
 pub mod __private {
     pub use ctor;
     pub use fiber_actors::{block_on_main, capture_in_tests, set_transit_time};
+    pub use fiber_backends::register as register_backend;
     pub use fiber_core::{Meta, MetaOf, inventory};
 }
 

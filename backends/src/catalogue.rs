@@ -1,9 +1,10 @@
-//! The table of backends: a row for each of fiber's own, and those that programs submit.
+//! The table of backends: a row for each of fiber's own, and those that programs register.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use fiber_core::{Config, ConfigProblem, Error, Result, SectionEntry, SectionTable, inventory};
+use parking_lot::Mutex;
 
 use crate::Backend;
 #[cfg(feature = "cluster")]
@@ -38,7 +39,7 @@ const BUILT_IN: &[BackendEntry] = &[
 type Make = fn(&Config) -> Result<Arc<dyn Backend>>;
 
 /// A backend that configurations can name. A program adds its own with
-/// [`inventory::submit!`](fiber_core::inventory::submit).
+/// `fiber::backend::register!`.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendEntry {
     name: &'static str,
@@ -50,7 +51,14 @@ pub struct BackendEntry {
     helper: Option<fn()>,
 }
 
-inventory::collect!(BackendEntry);
+/// The backends of the program itself.
+static REGISTERED: Mutex<Vec<BackendEntry>> = Mutex::new(Vec::new());
+
+/// Adds a backend of the program itself. Children need it before they do anything else.
+#[doc(hidden)]
+pub fn register(entry: BackendEntry) {
+    REGISTERED.lock().push(entry);
+}
 
 inventory::submit! {
     SectionTable(|| all().filter_map(|entry| entry.section).collect())
@@ -104,8 +112,8 @@ impl BackendEntry {
     }
 }
 
-fn all() -> impl Iterator<Item = &'static BackendEntry> {
-    BUILT_IN.iter().chain(inventory::iter::<BackendEntry>())
+fn all() -> impl Iterator<Item = BackendEntry> {
+    BUILT_IN.iter().copied().chain(REGISTERED.lock().clone())
 }
 
 /// Becomes one of this crate's small helper processes and never returns, if this process was
