@@ -56,9 +56,9 @@
 //! | `conformance` | tests for backends outside of fiber: `fiber::backend::conformance` |
 //! | `full` | all of these but `conformance` |
 //!
-//! Each of them builds alone, also without default features. `kubernetes` enables the latest version
-//! of Kubernetes' API that k8s-openapi knows. A program that needs another one, because it uses
-//! k8s-openapi itself, takes `kubernetes-own-version` in its place, and enables one of
+//! Each of them builds alone, also without default features. `kubernetes` enables the latest
+//! version of Kubernetes' API that k8s-openapi knows. A program that needs another one, because it
+//! uses k8s-openapi itself, takes `kubernetes-own-version` in its place, and enables one of
 //! k8s-openapi's version features.
 
 // docs.rs shows the feature that each item needs.

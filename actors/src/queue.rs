@@ -92,9 +92,9 @@ pub struct Queue<T> {
 impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// Makes a queue that holds any number of elements. This process owns it.
     ///
-    /// It starts no process. The elements stay in this process's memory until they are taken; beyond
-    /// the limit of all its values, the option `value_memory`, in a file. If that can't be written,
-    /// producers wait as for a bounded queue, and a line on standard error says so.
+    /// It starts no process. The elements stay in this process's memory until they are taken;
+    /// beyond the limit of all its values, the option `value_memory`, in a file. If that can't be
+    /// written, producers wait as for a bounded queue, and a line on standard error says so.
     /// [`bounded`](Queue::bounded) sets a limit of the queue's own.
     ///
     /// # Errors

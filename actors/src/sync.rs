@@ -12,8 +12,8 @@
 //!   process that made the object ends.
 //! - **Deaths.** The locks and permits of a process that dies are released, and its pending
 //!   requests are withdrawn. The next holder learns of the death from [`Guard::was_abandoned`]. A
-//!   process whose link to the object's process is lost counts as dead, also if it lives: its guards
-//!   then hold nothing.
+//!   process whose link to the object's process is lost counts as dead, also if it lives: its
+//!   guards then hold nothing.
 //! - **Waiting.** Every operation is sent at once and returns a [`Reply`](crate::Reply): a future
 //!   for any runtime, with `.wait()` for code that is not async and `.timeout(limit)`. Dropping a
 //!   reply withdraws a request that still waits, as for a lock.

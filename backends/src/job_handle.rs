@@ -41,8 +41,8 @@ struct JobHandle {
     commands: mpsc::UnboundedSender<JobCommand>,
 }
 
-/// Creates a handle for the job at `place` with the output `tail`, with the sender of its states and the receiver of its
-/// commands for the job's task.
+/// Creates a handle for the job at `place` with the output `tail`, with the sender of its states
+/// and the receiver of its commands for the job's task.
 pub(crate) fn new(
     place: JobPlace,
     tail: Tail,

@@ -234,9 +234,9 @@ pub trait Backend: Debug + Send + Sync {
     /// [`Error::Start`](fiber_core::Error::Start), with what the user can do.
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>>;
 
-    /// Returns the machines for this program's processes, if each job is to be the host of a machine.
-    /// `None`: the engine finds a place for each job. Once a host runs on a machine, its processes
-    /// need no further job.
+    /// Returns the machines for this program's processes, if each job is to be the host of a
+    /// machine. `None`: the engine finds a place for each job. Once a host runs on a machine, its
+    /// processes need no further job.
     ///
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System), with what the user can do.
@@ -280,8 +280,8 @@ pub trait Job: Debug + Send + Sync {
     /// Returns where it runs: `pid 4711`, `container fiber-…`.
     fn place(&self) -> JobPlace;
 
-    /// Returns the last lines of its output, oldest first. With [`OutputMode::File`](fiber_core::OutputMode::File) there are none
-    /// before its end.
+    /// Returns the last lines of its output, oldest first. With
+    /// [`OutputMode::File`](fiber_core::OutputMode::File) there are none before its end.
     fn tail(&self) -> Vec<String>;
 
     /// Returns a receiver of its states, from the current one on.

@@ -1,7 +1,7 @@
 //! Jobs on a Slurm cluster.
 //!
-//! In an allocation (`sbatch`, `salloc`), a job is a step of it, which `srun` starts on one node and
-//! watches. Outside of one, or beyond its nodes, a job is a *pilot*: a Slurm job of its own.
+//! In an allocation (`sbatch`, `salloc`), a job is a step of it, which `srun` starts on one node
+//! and watches. Outside of one, or beyond its nodes, a job is a *pilot*: a Slurm job of its own.
 //! [`SlurmCluster`] sees whole sessions, from outside.
 
 mod allocation;

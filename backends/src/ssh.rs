@@ -1,8 +1,8 @@
 //! Jobs on machines that ssh reaches, one host each.
 //!
 //! This uses the system's `ssh` with the user's configuration, keys and known hosts; it never asks
-//! for a password. Each job is one [session](session): a small script checks the machine, copies the
-//! program into a cache there if need be, and starts it.
+//! for a password. Each job is one [session](session): a small script checks the machine, copies
+//! the program into a cache there if need be, and starts it.
 
 mod listen;
 mod machines;

@@ -42,9 +42,9 @@ pub(crate) enum Command {
     ///
     /// NAME is what all commands call a session or process: a session has the name of its job, or
     /// its pid if it is a program of this host, and a process its path below that, as in `fiber
-    /// top` and `fiber::tree()`. MACHINE is the computer or node on which it runs, and PLACE what that
-    /// or its engine calls it. Of sessions of an engine, the jobs are listed: a host for several
-    /// processes is one of them.
+    /// top` and `fiber::tree()`. MACHINE is the computer or node on which it runs, and PLACE what
+    /// that or its engine calls it. Of sessions of an engine, the jobs are listed: a host for
+    /// several processes is one of them.
     ///
     /// CPU and MEMORY are the limits of containers and pods. Of processes of this host they are
     /// what the process uses: the mean share of a core since its start, and resident memory.
@@ -57,9 +57,9 @@ pub(crate) enum Command {
     },
     /// Shows what sessions do, live.
     ///
-    /// Shows pools and their workers, the slowest tasks under way, functions with the times of their
-    /// tasks, processes with CPU time and memory, and what has failed. `?` lists the keys. NAME
-    /// selects a session: without it, a list of them is shown.
+    /// Shows pools and their workers, the slowest tasks under way, functions with the times of
+    /// their tasks, processes with CPU time and memory, and what has failed. `?` lists the keys.
+    /// NAME selects a session: without it, a list of them is shown.
     #[command(
         after_help = "Examples:\n  fiber top my-program\n  fiber top --once 4711\n  fiber top \
                             --json --interval 2s 4711 | jq .sessions[0].pools[0].rate"
@@ -83,8 +83,8 @@ pub(crate) enum Command {
     ///
     /// The process goes on meanwhile. NAME is a session, which means its head, or one of its
     /// processes: `4711`, `my-program`, `pool-1/worker-2`, `my-program/pool-1/worker-2`, or what
-    /// its engine calls it (PLACE in `fiber ps`). The beginning is enough if it is the beginning of one
-    /// only.
+    /// its engine calls it (PLACE in `fiber ps`). The beginning is enough if it is the beginning of
+    /// one only.
     #[command(after_help = "Examples:\n  fiber stack pool-1/worker-2\n  fiber stack --backend \
                             kubernetes fiber-e3ae700b/pool-1/worker-2")]
     Stack {
@@ -168,8 +168,8 @@ pub(crate) enum Command {
     /// Shows, checks, exports and prunes journals of durable calls.
     ///
     /// A journal holds the outcomes of a program's tasks and the states of its actors, rings and
-    /// queues (see docs/durable.md). JOURNAL is the name of a folder in the folder `journals` of the
-    /// configuration, or a path with a `/`.
+    /// queues (see docs/durable.md). JOURNAL is the name of a folder in the folder `journals` of
+    /// the configuration, or a path with a `/`.
     Journal {
         #[command(subcommand)]
         command: JournalCommand,
@@ -220,8 +220,8 @@ pub(crate) struct ClusterArgs {
 /// nvidia.com/gpu.
 ///
 /// On Slurm, the program is the head of a batch job, started once on its first node, in this
-/// directory and this environment. Its workers run on all nodes of the job. The job gets whole nodes,
-/// unless --cpu, --memory or an option after --slurm say how much of each node.
+/// directory and this environment. Its workers run on all nodes of the job. The job gets whole
+/// nodes, unless --cpu, --memory or an option after --slurm say how much of each node.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fiber run --backend docker -a target/release/my-program --its-option
@@ -266,8 +266,9 @@ pub(crate) struct Run {
     /// Starts the program again up to COUNT times if it or its node is lost.
     ///
     /// The engine does that if the program's container or pod ends with another exit code than 0,
-    /// or is lost. Slurm queues the job again. With the backend `local`, this command does it if a signal killed the program
-    /// or its exit code is 75 (`to be continued`); Ctrl-C and SIGTERM end both for good.
+    /// or is lost. Slurm queues the job again. With the backend `local`, this command does it if a
+    /// signal killed the program or its exit code is 75 (`to be continued`); Ctrl-C and SIGTERM end
+    /// both for good.
     #[arg(long, value_name = "COUNT", default_value = "0", value_parser = restarts())]
     pub(crate) restarts: u32,
     #[command(flatten)]
@@ -308,9 +309,9 @@ impl Run {
 
 /// Follows a session that runs elsewhere: prints its output and ends with its exit code.
 ///
-/// A terminal also shows how far the session's calls are. Ctrl-C and the key `q` detach: the session
-/// goes on, and any number of commands can attach to it, at any time. A session with --restarts is
-/// followed over its restarts.
+/// A terminal also shows how far the session's calls are. Ctrl-C and the key `q` detach: the
+/// session goes on, and any number of commands can attach to it, at any time. A session with
+/// --restarts is followed over its restarts.
 ///
 /// The output of a program on this host is where it was started, so only its progress and its end
 /// are shown. Its exit code is known only where it was started.

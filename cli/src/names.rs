@@ -3,8 +3,8 @@
 //! A session has the name that `fiber ps` shows: `pid 4711`, or that of its job. A process has its
 //! path below the head, as in `fiber top`: `pool-1/worker-2`, `pool-1/host-1`. With that of its
 //! session in front it is unique: `my-program/pool-1/worker-2`. What an engine calls a process,
-//! such as a container, names it, too. The beginning of a name is enough if it is the beginning of one
-//! only; sessions take precedence over processes, whose names may begin with a session's.
+//! such as a container, names it, too. The beginning of a name is enough if it is the beginning of
+//! one only; sessions take precedence over processes, whose names may begin with a session's.
 
 use anyhow::anyhow;
 

@@ -13,7 +13,8 @@ use crate::killed_by;
 
 /// The exit code of a program that ended on request and has more to do: EX_TEMPFAIL.
 pub(crate) const TO_BE_CONTINUED: i32 = 75;
-/// The pause before a restart, at first and at most. It doubles with each restart, as Docker's does.
+/// The pause before a restart, at first and at most. It doubles with each restart, as Docker's
+/// does.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 /// After this time a program counts as one that works, and the pause is short again.
 const WORKS: Duration = Duration::from_secs(10);

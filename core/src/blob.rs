@@ -1,7 +1,7 @@
 //! Blobs: large pieces of plain bytes that travel beside an encoded value instead of inside it.
 //!
-//! The encoding of an [`Array`](crate::Array) of many bytes has only the number of a blob, and so has
-//! that of a large text, byte string or list of numbers where shared memory has room. The blob
+//! The encoding of an [`Array`](crate::Array) of many bytes has only the number of a blob, and so
+//! has that of a large text, byte string or list of numbers where shared memory has room. The blob
 //! goes to another process of the same host as a reference to shared memory, and to all others
 //! behind the value's bytes. Links choose between the two.
 //!

@@ -71,8 +71,8 @@ pub fn append_apart<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Resu
     appended.map(|()| blobs)
 }
 
-/// As [`append_apart`], with bytes and blobs that depend on the value alone: only arrays have blobs,
-/// and shared memory is not used.
+/// As [`append_apart`], with bytes and blobs that depend on the value alone: only arrays have
+/// blobs, and shared memory is not used.
 ///
 /// # Errors
 /// As [`append`].

@@ -118,12 +118,12 @@ options! {
             /// The number of workers of a pool that sets none. 0 is one worker for each CPU core,
             /// of all machines if the backend has some.
             processes: usize = 0,
-            /// How many processes share a job: a container, a pod, or with `local` a process group. A
-            /// host in the job starts and watches them. Backends that have machines, as Slurm does,
-            /// always have one job a machine.
+            /// How many processes share a job: a container, a pod, or with `local` a process group.
+            /// A host in the job starts and watches them. Backends that have machines, as Slurm
+            /// does, always have one job a machine.
             processes_per_job: usize = 1,
-            /// How many levels of processes there may be below this one: 1 lets it start workers, and
-            /// these none. At least 1 in a program's first process.
+            /// How many levels of processes there may be below this one: 1 lets it start workers,
+            /// and these none. At least 1 in a program's first process.
             max_depth: u32 = 8,
             /// Where the output of children goes: `inherit` (to the parent's output), `prefix` (the
             /// same, each line after the name of its process), `file` (one file for each process,
@@ -185,8 +185,8 @@ options! {
             timeline_size: ByteSize = ByteSize::mib(64),
             /// Whether SIGINT, SIGTERM and SIGHUP end the children before they end this process.
             signals: bool = true,
-            /// The folder of the journals of durable calls: see `fiber::Journal`. Fiber creates it if
-            /// it is missing.
+            /// The folder of the journals of durable calls: see `fiber::Journal`. Fiber creates it
+            /// if it is missing.
             journals: PathBuf = "fiber-journals".into(),
             /// How long running tasks may go on after SIGTERM, before a worker ends, or a program
             /// with durable calls. It is shorter than the 30 s that Kubernetes gives a pod.
@@ -242,9 +242,10 @@ options! {
             /// they get the engine's socket, which gives them the rights of root on its host; on
             /// Kubernetes they get the token of their service account.
             nested: bool = false,
-            /// The interface by which machines reach each other: its name, as `ib0`, or its network,
-            /// as `10.1.0.0/16`. Each machine listens at its own address there. Without one: that on
-            /// the route between them. `bind_host` wins over it in the process that it is set for.
+            /// The interface by which machines reach each other: its name, as `ib0`, or its
+            /// network, as `10.1.0.0/16`. Each machine listens at its own address there. Without
+            /// one: that on the route between them. `bind_host` wins over it in the process that it
+            /// is set for.
             #[serde(deserialize_with = "lenient::text")]
             interface: Option<String> = None,
         }

@@ -125,8 +125,8 @@ pub enum Error {
         /// Why.
         reason: PoolEndReason,
     },
-    /// Tasks of a call were not begun, because they would not have ended before the time limit of the
-    /// program's allocation. The results that the call had are right.
+    /// Tasks of a call were not begun, because they would not have ended before the time limit of
+    /// the program's allocation. The results that the call had are right.
     TimeLimit {
         /// The function's name.
         function: &'static str,

@@ -1,9 +1,9 @@
 //! Values beyond the limit of memory, in files of this process.
 //!
 //! The files have no names: they end with the process, however that ends. They are mapped, so a
-//! value in one is read as one in memory is, and the kernel keeps as much of it there as it has room
-//! for. They are written by `write`, never through the mapping: a full disk is an error then, and
-//! not the end of the process.
+//! value in one is read as one in memory is, and the kernel keeps as much of it there as it has
+//! room for. They are written by `write`, never through the mapping: a full disk is an error then,
+//! and not the end of the process.
 
 #![allow(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! A journal whose files have any bytes, also behind checksums that are right. Opening, reading and
-//! pruning it is an error, or gives values; it never panics, and takes no more memory than the files
-//! have.
+//! pruning it is an error, or gives values; it never panics, and takes no more memory than the
+//! files have.
 
 #![no_main]
 

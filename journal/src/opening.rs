@@ -156,8 +156,8 @@ impl Opening<'_> {
         Ok(scanned)
     }
 
-    /// Cuts the torn tail off the last segment. Returns the segment, unless it is sealed or can't be
-    /// written.
+    /// Cuts the torn tail off the last segment. Returns the segment, unless it is sealed or can't
+    /// be written.
     fn last_segment(
         &self,
         file: Arc<File>,

@@ -10,8 +10,8 @@ pub trait Entry: Send {
     /// Writes the records.
     fn record(&self, recorder: &mut Recorder<'_>);
 
-    /// Called when the records are durable, or with the error that prevented it. Nothing is recorded
-    /// after an error: all later entries get it too.
+    /// Called when the records are durable, or with the error that prevented it. Nothing is
+    /// recorded after an error: all later entries get it too.
     fn recorded(self: Box<Self>, result: Result<()>);
 }
 

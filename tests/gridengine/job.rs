@@ -20,7 +20,7 @@ fn enter() -> String {
 /// Runs a command of Grid Engine on the host `head`.
 ///
 /// # Errors
-/// What it printed.
+/// Its output.
 pub(crate) fn try_cluster(command: &str, arguments: &[&str]) -> Result<String, String> {
     let arguments: Vec<&str> = ["head", command].iter().chain(arguments).copied().collect();
     output(&enter(), &arguments, "")

@@ -54,8 +54,8 @@ pub(crate) fn pods(program: u32) -> Vec<Value> {
     made("pods", program)
 }
 
-/// Deletes a pod that the cluster knows to be running. Kubelet 1.20 kills a pod at once, with all its
-/// processes, if it is deleted before its status says that its containers run.
+/// Deletes a pod that the cluster knows to be running. Kubelet 1.20 kills a pod at once, with all
+/// its processes, if it is deleted before its status says that its containers run.
 pub(crate) fn delete_running(pod: &str) {
     wait_until("the pod runs", || {
         let status = &get(&["pod", pod])["status"];

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 use crate::pilots::{arguments, live};
 
-/// Runs the program `pi` with pilots and with a stub of one command, whose script ends with the real
-/// one unless it exits before.
+/// Runs the program `pi` with pilots and with a stub of one command, whose script ends with the
+/// real one unless it exits before.
 fn pi_with(command: &str, script: &str) -> Result<String, String> {
     let directory = TempDir::new().expect("a directory can be created");
     let stub = directory.path().join(command);

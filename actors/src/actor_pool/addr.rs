@@ -217,8 +217,8 @@ impl<A: Actor> ActorPoolAddr<A> {
         self.actors.iter().map(|actor| actor.send(message.clone())).collect()
     }
 
-    /// Sends `recipient` a [`Down`] at the end of each incarnation of each actor. The reply is ready
-    /// when all watches have begun. [`RemoteAddr::watch`] has an example.
+    /// Sends `recipient` a [`Down`] at the end of each incarnation of each actor. The reply is
+    /// ready when all watches have begun. [`RemoteAddr::watch`] has an example.
     pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
         let watches: Vec<_> = self.addrs().map(|addr| addr.watch(recipient.clone())).collect();
         Reply::new(async move { try_join_all(watches).await.map(drop) })

@@ -111,8 +111,8 @@ impl Pool {
     /// that the next death is certain.
     ///
     /// The death of a [host](crate::PoolBuilder::processes_per_job) ends many workers, and one of
-    /// their tasks at most is its cause: a task is abandoned after 3 × `count` deaths of hosts. An OOM
-    /// kill of the whole job counts as a death of each worker.
+    /// their tasks at most is its cause: a task is abandoned after 3 × `count` deaths of hosts. An
+    /// OOM kill of the whole job counts as a death of each worker.
     ///
     /// The pool can't distinguish a worker that is killed from outside, by SIGKILL or by the OOM
     /// killer, from one that its task has killed. Such deaths count: raise the limit where they are

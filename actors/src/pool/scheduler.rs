@@ -19,8 +19,8 @@
 //!   worker, so that the next death is certain.
 //! - A call whose caller has no room for more outcomes is throttled: it gets no worker until its
 //!   caller has taken some.
-//! - A worker that SIGTERM asks to end returns the tasks that it has not started, and ends after the
-//!   others. Its end counts against no task, nor does an eviction or a preemption.
+//! - A worker that SIGTERM asks to end returns the tasks that it has not started, and ends after
+//!   the others. Its end counts against no task, nor does an eviction or a preemption.
 //! - A worker that runs a task past its timeout is killed. Timeouts have a limit of their own,
 //!   apart from deaths.
 //! - A task that by the usual time of its function would not end before the program's time limit is

@@ -148,8 +148,8 @@ const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
 /// Returns [`ExitReason::Terminated`] for the end of a worker that SIGTERM asked to end, and the
-/// reason itself for any other. A worker that reports the signal (`terminating`) then ends in order,
-/// or is killed by those who sent it, or its machine is gone. It may also crash meanwhile.
+/// reason itself for any other. A worker that reports the signal (`terminating`) then ends in
+/// order, or is killed by those who sent it, or its machine is gone. It may also crash meanwhile.
 pub(super) fn displacement(reason: ExitReason, terminating: bool) -> ExitReason {
     match reason {
         ExitReason::Signal(SIGTERM) => ExitReason::Terminated,

@@ -49,8 +49,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<T> {
         QueueBuilder { name: None, capacity: None, journal: None, element: PhantomData }
     }
 
-    /// Sets the name that errors, metrics and `fiber top` show, and by which a durable queue is found again.
-    /// [`QueueBuilder`] has an example.
+    /// Sets the name that errors, metrics and `fiber top` show, and by which a durable queue is
+    /// found again. [`QueueBuilder`] has an example.
     pub fn name(mut self, name: impl Into<String>) -> QueueBuilder<T> {
         self.name = Some(name.into());
         self

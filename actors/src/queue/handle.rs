@@ -96,7 +96,8 @@ impl QueueHandle {
         self.inner.kind
     }
 
-    /// Refuses an operation that takes elements without an acknowledgement, if the queue is durable.
+    /// Refuses an operation that takes elements without an acknowledgement, if the queue is
+    /// durable.
     pub(super) fn check_taking(&self, operation: &'static str) -> Result<()> {
         if self.kind() != QueueKind::Durable {
             return Ok(());

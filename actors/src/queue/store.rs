@@ -240,7 +240,8 @@ impl QueueState {
         self.closing
     }
 
-    /// Puts an element in, if there is room. An element of a durable queue has to be recorded first.
+    /// Puts an element in, if there is room. An element of a durable queue has to be recorded
+    /// first.
     pub(super) fn put_here(&mut self, element: Encoded) -> Result<(), Encoded> {
         if self.durable.is_some() || !self.blocked.is_empty() || !self.has_room() {
             return Err(element);

@@ -508,10 +508,10 @@ impl RingNode {
     /// If a node dies, all nodes are restarted, and [`restored`](RingNode::restored) returns each
     /// one's state in the last checkpoint that all ranks had taken. The n-th checkpoint of one rank
     /// belongs to the n-th of each other rank. The call encodes and sends the state; it does not
-    /// wait for other ranks. The checkpoints are lost if the process that runs the ring dies, unless
-    /// the ring is [durable](crate::RingBuilder::durable): then the call also waits until this
-    /// rank's previous checkpoint is on the disk, and the program's next run continues from the
-    /// last one that is there for all ranks.
+    /// wait for other ranks. The checkpoints are lost if the process that runs the ring dies,
+    /// unless the ring is [durable](crate::RingBuilder::durable): then the call also waits until
+    /// this rank's previous checkpoint is on the disk, and the program's next run continues from
+    /// the last one that is there for all ranks.
     ///
     /// # Errors
     /// [`Error::Encode`], [`Error::TooLarge`].

@@ -86,8 +86,8 @@ fn own_sockets(job: Option<&OsStr>) -> HashSet<String> {
         .collect()
 }
 
-/// Returns whether a process of `/proc` was started by a Slurm job. Jobs of one user see each other's
-/// processes.
+/// Returns whether a process of `/proc` was started by a Slurm job. Jobs of one user see each
+/// other's processes.
 fn is_of_job(process: &Path, job: &OsStr) -> bool {
     let wanted = [SLURM_JOB.as_bytes(), b"=", job.as_bytes()].concat();
     let environment = fs::read(process.join("environ")).unwrap_or_default();

@@ -4,8 +4,8 @@
 //! process is a [job](hosted_job) like any other, and has a [link](hosted_link) like any other,
 //! whose messages go over the link to the host.
 //!
-//! - `host`: a host from its start to its end, in the parent. `host_main`: the host itself. `wire`: the
-//!   messages between both.
+//! - `host`: a host from its start to its end, in the parent. `host_main`: the host itself. `wire`:
+//!   the messages between both.
 //! - `placement`: which host gets which process.
 //! - `shared`: messages that go to several processes of a host.
 //! - `room`: what processes take of a machine. `placed`: those of one host; `waiting`: those that

@@ -2,8 +2,8 @@
 //!
 //! No task begins that by the usual time of its function would not end before it. A program with
 //! durable calls then ends in order, in time for the tasks that run and for what ends with the
-//! program. In a program without them the calls that have tasks left fail, in time for the program to
-//! use the results that it has.
+//! program. In a program without them the calls that have tasks left fail, in time for the program
+//! to use the results that it has.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -14,8 +14,8 @@ use tokio::time::sleep;
 use super::Runtime;
 use super::drain::{DrainCause, Unfit};
 
-/// Time for the last outcomes to be recorded, for the children to end, and for what a program without
-/// durable calls does with its results.
+/// Time for the last outcomes to be recorded, for the children to end, and for what a program
+/// without durable calls does with its results.
 const RESERVE: Duration = Duration::from_secs(10);
 /// How often the runtime compares the time that is left with that of the tasks.
 const INTERVAL: Duration = Duration::from_millis(500);

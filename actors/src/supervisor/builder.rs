@@ -190,8 +190,8 @@ impl SupervisorBuilder {
     /// Starts the supervisor on the thread of `arbiter`. The reply is ready when all children have
     /// started.
     ///
-    /// Code that blocks that thread delays restarts. If the reply is dropped before it is ready, the
-    /// supervisor stops.
+    /// Code that blocks that thread delays restarts. If the reply is dropped before it is ready,
+    /// the supervisor stops.
     ///
     /// # Errors
     /// [`Error::Start`] if a child could not start (the supervisor has stopped those before it by

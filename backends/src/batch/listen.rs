@@ -8,8 +8,8 @@ use crate::interface::bind_address;
 use crate::listen::Peers;
 use crate::{BackendError, ListenAddress, route};
 
-/// Chooses the configured address, or else the one from which this machine connects to another node.
-/// Without another node, processes of this machine alone connect.
+/// Chooses the configured address, or else the one from which this machine connects to another
+/// node. Without another node, processes of this machine alone connect.
 ///
 /// # Errors
 /// The reason why other nodes can't reach this process, with a remedy.

@@ -1,5 +1,5 @@
-//! Heads that Kubernetes starts again: Jobs of `batch/v1`. The Job has the session's name, and makes
-//! a pod for each start.
+//! Heads that Kubernetes starts again: Jobs of `batch/v1`. The Job has the session's name, and
+//! makes a pod for each start.
 
 use std::cmp::Reverse;
 

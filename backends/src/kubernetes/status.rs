@@ -175,8 +175,8 @@ fn removal(reason: &str, message: &str) -> Option<ExitReason> {
     }
 }
 
-/// Returns the exit reason of a pod about whose end Kubernetes has no event. The kubelet of a pod that
-/// somebody deletes sends SIGTERM, and SIGKILL later.
+/// Returns the exit reason of a pod about whose end Kubernetes has no event. The kubelet of a pod
+/// that somebody deletes sends SIGTERM, and SIGKILL later.
 pub(super) fn without_reason(reason: ExitReason, pod: &Pod) -> ExitReason {
     match reason {
         ExitReason::Signal(9 | 15) | ExitReason::LinkLost(_)

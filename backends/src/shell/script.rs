@@ -1,4 +1,4 @@
-//! What a machine runs to start a job.
+//! The script that starts a job on a machine.
 //!
 //! The command line is the same for all jobs, and means the same to all login shells. It reads one
 //! line of standard input and runs it: the values of this job, then `begin.sh`, the backend's own

@@ -102,7 +102,7 @@ pub(crate) fn start(
 
 struct Session<R> {
     remote: R,
-    /// What the machine runs.
+    /// The command that the machine runs.
     line: Vec<u8>,
     tail: Tail,
     commands: JobCommands,

@@ -1,5 +1,5 @@
-//! Pilots: Slurm jobs that this process submits for more hosts. Each has one node for itself, unless
-//! the configured options say otherwise.
+//! Pilots: Slurm jobs that this process submits for more hosts. Each has one node for itself,
+//! unless the configured options say otherwise.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

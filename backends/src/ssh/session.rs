@@ -89,7 +89,7 @@ impl Remote for Ssh {
         &self.machine.name
     }
 
-    /// What runs on the machine ends with the connection.
+    /// All that runs on the machine ends with the connection.
     fn may_be_killed(&self) -> bool {
         true
     }

@@ -29,11 +29,12 @@ pub(crate) enum JournalCommand {
     /// Prints outcomes and slots as JSON lines.
     ///
     /// Each line is an object. That of an outcome has the call's `name`, `function` and `version`,
-    /// the task's `index`, its `outcome` (`returned`, `failed` or `abandoned`) and the `value`. That
-    /// of a slot has `slots`, `slot` and `value`. Structs are objects, byte strings are `{"hex": "…"}`,
-    /// and numbers that JSON does not have are texts. An array is a list of the number of its type,
-    /// its shape, and its bytes or, if it is large, the number of an element of `blobs`, which are
-    /// beside `value`, in hex. A value that does not describe itself is `{"hex": "…"}`.
+    /// the task's `index`, its `outcome` (`returned`, `failed` or `abandoned`) and the `value`.
+    /// That of a slot has `slots`, `slot` and `value`. Structs are objects, byte strings are
+    /// `{"hex": "…"}`, and numbers that JSON does not have are texts. An array is a list of the
+    /// number of its type, its shape, and its bytes or, if it is large, the number of an element of
+    /// `blobs`, which are beside `value`, in hex. A value that does not describe itself is `{"hex":
+    /// "…"}`.
     #[command(after_help = "Example:\n  fiber journal export sweep-7 | jq -c 'select(.outcome == \
                             \"returned\") | [.index, .value]'")]
     Export {
@@ -57,8 +58,8 @@ pub(crate) enum JournalCommand {
     },
     /// Removes what is not needed any more.
     ///
-    /// Superseded values of slots are removed in any case, outcomes only with an option. Their tasks
-    /// run again when a program makes the call again. No program may record meanwhile.
+    /// Superseded values of slots are removed in any case, outcomes only with an option. Their
+    /// tasks run again when a program makes the call again. No program may record meanwhile.
     #[command(
         after_help = "Example:\n  fiber journal prune --failed --version 1 --version 2 sweep-7"
     )]

@@ -72,8 +72,8 @@ impl Pending {
         inner.items.insert(item.number, (item, command.to_vec()));
     }
 
-    /// Removes the item of an outcome, with its command: that with the same command, or the next one in order. Items
-    /// with equal commands have equal rights.
+    /// Removes the item of an outcome, with its command: that with the same command, or the next
+    /// one in order. Items with equal commands have equal rights.
     pub(super) fn take(&self, command: &[Vec<u8>]) -> Option<(Item, Vec<Vec<u8>>)> {
         let mut inner = self.lock();
         let Some(by_command) = &mut inner.by_command else {

@@ -40,7 +40,8 @@ static ENABLED: AtomicBool = AtomicBool::new(false);
 /// One for the process: an arena is a part of its memory.
 static ARENA: OnceLock<Arena> = OnceLock::new();
 
-/// Lets blobs of this process use shared memory, up to the limit of [`value_memory`](mod@value_memory).
+/// Lets blobs of this process use shared memory, up to the limit of
+/// [`value_memory`](mod@value_memory).
 pub fn enable(enabled: bool) {
     ENABLED.store(enabled, Ordering::Relaxed);
 }

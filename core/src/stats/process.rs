@@ -173,8 +173,8 @@ impl ProcessFigures {
         }
     }
 
-    /// Returns whether its values take as much memory as they may: calls wait for room, and elements
-    /// of queues go to a file.
+    /// Returns whether its values take as much memory as they may: calls wait for room, and
+    /// elements of queues go to a file.
     pub fn has_full_values(&self) -> bool {
         self.value_limit > 0 && self.stored.saturating_add(self.shared) >= self.value_limit
     }

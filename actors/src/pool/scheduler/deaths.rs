@@ -13,8 +13,8 @@ use super::worker::{Blame, FailureCause, Worker, find};
 use super::{Completion, Drain, Effects, Scheduler, Usage, WorkerId, function_name};
 use crate::pool::run::{CallId, Run};
 
-/// How many deaths of hosts abandon a task, for each death of a worker that may. A host dies with all
-/// its workers, and one of their tasks at most is the cause.
+/// How many deaths of hosts abandon a task, for each death of a worker that may. A host dies with
+/// all its workers, and one of their tasks at most is the cause.
 const HOST_DEATHS_PER_DEATH: u32 = 3;
 
 /// The end of a worker.

@@ -21,7 +21,8 @@ impl Amount {
     }
 }
 
-/// What a caller has done with outcomes since its call began. Reports may arrive in any order.
+/// The outcomes that a caller has taken and added since its call began. Reports may arrive in any
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) taken: Amount,

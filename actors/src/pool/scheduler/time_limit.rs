@@ -31,8 +31,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         over.into_iter().map(remove).collect()
     }
 
-    /// Returns the usual time of a task of the fastest function of the durable calls that have tasks
-    /// to hand out, as far as it is known: those of the others are held back by then.
+    /// Returns the usual time of a task of the fastest function of the durable calls that have
+    /// tasks to hand out, as far as it is known: those of the others are held back by then.
     pub(crate) fn usual_time_of_durable(&self) -> Option<Duration> {
         let goes_on = |call: &&super::Call<C>| call.has_tasks() || call.total.is_none();
         let durable = self.calls.values().filter(|call| call.durable).filter(goes_on);
@@ -46,8 +46,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     }
 }
 
-/// Returns how many tasks of `nanos` each a worker may have pending in addition, so that all of them
-/// begin in time to end within `nanos_left`.
+/// Returns how many tasks of `nanos` each a worker may have pending in addition, so that all of
+/// them begin in time to end within `nanos_left`.
 pub(super) fn fitting<W>(worker: &super::Worker<W>, nanos: f64, nanos_left: f64) -> u64 {
     if nanos == 0.0 {
         return u64::MAX;

@@ -12,8 +12,8 @@ use crate::queue::blocks::Block;
 use crate::queue::wire::{ADMITTED, Closing};
 
 impl QueueState {
-    /// Returns whether an element may get in. Beyond the memory of values, elements go to a file; if
-    /// that can't be written, an empty queue still takes one, so the queue goes on.
+    /// Returns whether an element may get in. Beyond the memory of values, elements go to a file;
+    /// if that can't be written, an empty queue still takes one, so the queue goes on.
     pub(super) fn has_room(&self) -> bool {
         let is_kept = || self.ready.is_empty() || !value_memory::is_full() || spill::is_possible();
         self.is_below_capacity() && is_kept()

@@ -37,11 +37,11 @@ pub(in crate::ring) struct RunState {
     last_death: Option<(usize, Exit)>,
     /// The rank that reported a timeout in the current attempt, and the timeout.
     timed_out: Option<(usize, Duration)>,
-    /// What ends the current attempt, and when, unless something else does before.
+    /// The end of the current attempt, and its time, unless something ends it before.
     due: Vec<(Instant, Due)>,
 }
 
-/// What is known of a rank in the current attempt.
+/// The state of a rank in the current attempt.
 #[derive(Debug, Default)]
 struct Rank {
     address: Option<RankAddress>,
@@ -56,7 +56,7 @@ enum Due {
     Activities,
 }
 
-/// What has to happen after an event.
+/// An action that has to follow an event.
 #[derive(Debug)]
 pub(super) enum Effect {
     Send(usize, CoordinatorMessage),

@@ -107,8 +107,9 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
     }
 }
 
-/// Returns the figures of the host, at most `FIGURES_AGE` old. Each simulated process sends them with
-/// its heartbeats, and the kernel needs longer for a process of many threads than for a worker's.
+/// Returns the figures of the host, at most `FIGURES_AGE` old. Each simulated process sends them
+/// with its heartbeats, and the kernel needs longer for a process of many threads than for a
+/// worker's.
 fn host_figures() -> ProcessFigures {
     // The figures are those of the process.
     static LAST: Mutex<Option<(Instant, ProcessFigures)>> = Mutex::new(None);

@@ -40,8 +40,8 @@ impl WaitingProcesses {
         }
     }
 
-    /// Takes the processes for which `place` finds room, and those that have ended. Of each request,
-    /// it gets one process after the other until it returns `false`.
+    /// Takes the processes for which `place` finds room, and those that have ended. Of each
+    /// request, it gets one process after the other until it returns `false`.
     pub(super) fn place(&mut self, mut place: impl FnMut(&Arc<HostedJob>) -> bool) {
         // The process that has waited longest is first.
         self.queues.sort_by_key(|queue| queue.jobs.front().map(|job| job.number));

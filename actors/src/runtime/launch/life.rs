@@ -1,7 +1,8 @@
 //! A child's life, from its job to its end, as a state machine: events go in, effects come out.
 //!
 //! It decides why a child has died. It has no clock, no process and no link:
-//! [`child`](super::child) feeds it, carries its effects out, and asks it for the next [deadline](ChildLife::deadline).
+//! [`child`](super::child) feeds it, carries its effects out, and asks it for the next
+//! [deadline](ChildLife::deadline).
 //!
 //! - A child ends exactly once, and nothing happens after its end.
 //! - The first cause counts: a command to kill it, lost heartbeats, a closed link, or its exit. An

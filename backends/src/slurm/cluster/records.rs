@@ -1,8 +1,8 @@
 //! The records of this user's sessions on one cluster: the files of their output.
 //!
-//! Each is `NAME.JOB.out` in a folder of the user's home, which login nodes and compute nodes share.
-//! Beside it are the exit code, `NAME.JOB.exit`, and the output of hosts, in `NAME.JOB.hosts`. A
-//! session is removed when its record is.
+//! Each is `NAME.JOB.out` in a folder of the user's home, which login nodes and compute nodes
+//! share. Beside it are the exit code, `NAME.JOB.exit`, and the output of hosts, in
+//! `NAME.JOB.hosts`. A session is removed when its record is.
 //!
 //! Copies of programs are in `programs/SESSION`: the id of a job is not known before it may start.
 

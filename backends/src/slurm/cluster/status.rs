@@ -58,8 +58,8 @@ fn ended(ending: Ending, exit: ScriptExit) -> ExitStatus {
     ExitStatus { code, reason: reason.map(String::from) }
 }
 
-/// Returns how a job has ended that `squeue` does not list any more: from the site's accounts, which
-/// know a reason, or by the exit code that the batch script has written.
+/// Returns how a job has ended that `squeue` does not list any more: from the site's accounts,
+/// which know a reason, or by the exit code that the batch script has written.
 pub(super) async fn remembered(records: &Records, record: &Record) -> Option<ExitStatus> {
     let recorded = || records.exit_code(record).map(|code| ExitStatus { code, reason: None });
     accounted(&record.id).await.or_else(recorded)

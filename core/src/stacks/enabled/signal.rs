@@ -4,8 +4,8 @@
 //! The requester writes the thread's id into a [`Slot`] and sends the signal to the thread. The
 //! handler looks for the slot with its own thread's id, fills it and reports that it has. If the
 //! thread does not answer in time, the requester takes the request back; then the handler, which
-//! may run at any later time, finds no slot and returns. So a signal never needs to be taken back, and
-//! it does not matter who sent it.
+//! may run at any later time, finds no slot and returns. So a signal never needs to be taken back,
+//! and it does not matter who sent it.
 //!
 //! The handler may interrupt any code, also an allocation or a part of this file. Therefore it only
 //! uses atomic variables, static memory that the requester has handed over to it, and system calls.
