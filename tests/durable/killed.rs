@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fiber_core::codec;
 use fiber_journal::{CallLabel, Journal, Store};
+use fiber_test_support::program::Program;
 use fiber_test_support::trial;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -51,12 +52,11 @@ fn sweep_with_kills(form: &str, random: &mut SmallRng) -> usize {
     let mut recorded_before = HashSet::new();
     for kills in 0.. {
         let program = sweep.start("sweep", &variables);
-        let moment = Duration::from_micros(random.random_range(0..250_000));
         let signal = SIGNALS[random.random_range(0..SIGNALS.len())];
         if random.random_bool(0.8) {
             program.line("begun");
         }
-        std::thread::sleep(moment);
+        wait_for_a_moment(&program, &sweep, random);
         let is_alive = program.has_not_ended();
         if is_alive {
             program.signal(signal);
@@ -84,6 +84,20 @@ fn sweep_with_kills(form: &str, random: &mut SmallRng) -> usize {
         recorded_before = recorded;
     }
     unreachable!("it is done at some time")
+}
+
+/// Waits for a random time, or until a random number of tasks has run: on a busy machine no task may
+/// run in that time, and a sweep would never end.
+fn wait_for_a_moment(program: &Program, sweep: &Sweep, random: &mut SmallRng) {
+    if random.random_bool(0.5) {
+        std::thread::sleep(Duration::from_micros(random.random_range(0..250_000)));
+        return;
+    }
+    let bytes = 8 * random.random_range(1..TASKS / 4);
+    let ran = || std::fs::metadata(sweep.ran_file()).map_or(0, |file| file.len());
+    while ran() < bytes && program.has_not_ended() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Returns the tasks whose outcomes a journal has.

@@ -30,7 +30,7 @@ const OWN_VARIABLES: &[&str] = &[
     "TMPDIR",
     "_",
 ];
-/// The begins of such variables.
+/// Prefixes of such variables.
 const OWN_FAMILIES: &[&str] = &["QRSH_", "SGE_"];
 
 /// The way to a host of the job.

@@ -28,7 +28,7 @@ exec 3<&-;
 wait "$pid";
 code=$?;
 kill -9 "$watch";
-# What the program has left behind.
+# Kills what the program has left behind.
 clear;
 # To ssh, this code is its own.
 [ "$code" != 255 ] || echo "the program exited with code 255" >&4;

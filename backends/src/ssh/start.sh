@@ -6,7 +6,7 @@ end() { [ "$group" != "$$" ] || kill -9 0; kill -9 "$pid" "$$"; };
 
 in_use() { touch -c "$folder"; };
 
-# What is another machine, before anything is written.
+# Compares the machines before anything is written.
 here=$(uname -sm);
 libc=$(getconf GNU_LIBC_VERSION 2>/dev/null);
 for musl in /lib/ld-musl-*; do
