@@ -11,7 +11,8 @@ const NEEDED: (u32, u32) = (3, 13);
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Not `PATH`: a check that fails runs again anyway, and another `PATH` would rebuild all of fiber.
+    // Not `PATH`: a check that fails runs again anyway, and another `PATH` would rebuild all of
+    // fiber.
     for variable in ["CMAKE", "NNG_NO_VENDOR"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }

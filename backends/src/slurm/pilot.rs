@@ -470,9 +470,11 @@ mod tests {
 
     #[test]
     fn a_script_takes_options_verbatim_and_shows_no_key() {
-        let mut section = SlurmSection::default();
-        section.partition = Some("long".into());
-        section.options = vec!["--constraint=a&b|c d".into(), "--licenses=it's".into()];
+        let section = SlurmSection {
+            partition: Some("long".into()),
+            options: vec!["--constraint=a&b|c d".into(), "--licenses=it's".into()],
+            ..SlurmSection::default()
+        };
         let script = script(&section, "fiber-1", Path::new("/shared/x.key"), &spec()).unwrap();
         let text = script.to_string();
         for line in [

@@ -115,9 +115,8 @@ mod tests {
     use super::*;
 
     fn config(hosts: &[&str]) -> SshSection {
-        let mut config = SshSection::default();
-        config.hosts = hosts.iter().map(ToString::to_string).collect();
-        config
+        let hosts = hosts.iter().map(ToString::to_string).collect();
+        SshSection { hosts, ..SshSection::default() }
     }
 
     fn problem(config: &SshSection) -> String {

@@ -182,8 +182,7 @@ mod tests {
     fn a_program_in_the_cache_is_started() {
         let cache = tempfile::tempdir().unwrap();
         let mut config = Config::default();
-        let mut section = SshSection::default();
-        section.cache = Some(cache.path().into());
+        let section = SshSection { cache: Some(cache.path().into()), ..SshSection::default() };
         let text = "#!/bin/sh\nread -r key; echo \"$key $1 $RUST_LOG\"; exit 255\n";
         let program = Program {
             name: "p".into(),
