@@ -16,8 +16,10 @@ pub(crate) fn run_in_a_job_if_asked(wanted: &mut Vec<&str>) -> ExitCode {
     let directory = tempfile::TempDir::new().expect("there is room");
     let output = directory.path().join("output");
     let mut submit = Command::new(enter);
-    submit.args(["head", "qsub", "-sync", "y", "-V", "-v", "TEST_BACKENDS=gridengine", "-j", "y"]);
-    submit.args(["-pe", "wide", SLOTS, "-shell", "n", "-b", "y", "-o"]).arg(&output).arg("-wd");
+    // The job has this environment (`-V`), which wins over single variables (`-v`).
+    submit.env("TEST_BACKENDS", "gridengine");
+    submit.args(["head", "qsub", "-sync", "y", "-V", "-j", "y", "-pe", "wide", SLOTS]);
+    submit.args(["-shell", "n", "-b", "y", "-o"]).arg(&output).arg("-wd");
     submit.arg(directory.path()).arg(std::env::current_exe().expect("it has a path"));
     let ended = submit.args(std::env::args_os().skip(1)).output();
     let ended = ended.expect("`make gridengine-up` installs Grid Engine");
