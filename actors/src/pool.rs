@@ -63,7 +63,7 @@ pub use progress::suspend_progress;
 /// Clones are handles to the same pool. Dropping the last handle kills the workers and fails all
 /// calls. [`stop`](Pool::stop) lets them finish.
 ///
-/// The methods from [`chunk`](Pool::chunk) to [`journal`](Pool::journal) return a handle with other
+/// The methods from [`chunk`](Pool::chunk) to [`durable`](Pool::durable) return a handle with other
 /// options for its calls, and leave this one as it is.
 ///
 /// # Examples
