@@ -341,7 +341,7 @@ fn put_without_end(folder: &Folder) {
 #[test]
 fn what_was_confirmed_before_a_kill_is_there_in_order() {
     let runs = Runs::of("put without end");
-    runs.kill_when(|folder| folder.lines("confirmed").len() > 100);
+    assert!(runs.kill_when(|folder| folder.lines("confirmed").len() > 100), "it ended");
     let queue = jobs::<(u64, u64)>(runs.folder().journal()).build().unwrap();
     queue.close().wait().unwrap();
     let mut found = Vec::new();
