@@ -9,7 +9,7 @@ set -eu
 
 cd "$(dirname -- "$0")/.."
 most_crates=90
-most_bytes=10500000
+most_bytes=11100000
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 

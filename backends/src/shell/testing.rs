@@ -33,8 +33,9 @@ pub(crate) fn run(line: &[u8]) -> Output {
     input.write_all(line).unwrap();
     let output = shell.stdout.take().unwrap();
     let text = std::io::read_to_string(output).unwrap();
-    drop(input);
+    // The end of its input would end the shell before the program's end is reported.
     let status = shell.wait().unwrap();
+    drop(input);
     let mut errors = String::new();
     shell.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
     Output { status, stdout: text.into_bytes(), stderr: errors.into_bytes() }
