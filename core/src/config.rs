@@ -60,7 +60,7 @@ macro_rules! options {
             /// The options of sections.
             #[serde(default)]
             sections: Sections,
-            /// Those that have an earlier name.
+            /// The options by their earlier names.
             #[serde(skip)]
             earlier: EarlierNames,
         }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Starts a Grid Engine cluster for the tests, unless it answers already: sge_qmaster on the host
 # `head` and sge_execd on `n1` to `n4`, which are network namespaces of this host with names of
-# their own. Run it as root: it installs Debian's packages and starts the daemons itself, without systemd.
+# their own. Run it as root: it installs Debian's packages and starts the daemons itself, without
+# systemd.
 # The parallel environment `fiber` grants two slots on each host, `wide` all of a host, and `loose`
 # one, where Grid Engine starts no tasks (no `control_slaves`). The state is in
 # $CLUSTER_DIR/gridengine, outside of the checkout. gridengine-enter.sh prints the path of a script

@@ -86,8 +86,8 @@ fn sweep_with_kills(form: &str, random: &mut SmallRng) -> usize {
     unreachable!("it is done at some time")
 }
 
-/// Waits for a random time, or until a random number of tasks has run: on a busy machine no task may
-/// run in that time, and a sweep would never end.
+/// Waits for a random time, or until a random number of tasks has run: on a busy machine no task
+/// may run in that time, and a sweep would never end.
 fn wait_for_a_moment(program: &Program, sweep: &Sweep, random: &mut SmallRng) {
     if random.random_bool(0.5) {
         std::thread::sleep(Duration::from_micros(random.random_range(0..250_000)));

@@ -94,8 +94,8 @@ impl Inbox {
         }
     }
 
-    /// Notes that the actor has handled `handled` messages until `now`, the last of which made its
-    /// handler panic if `failed`.
+    /// Notes that the actor has handled `handled` messages until `now`. With `failed`, the handler
+    /// of the last one panicked.
     pub(crate) fn note_turn(&self, handled: u64, failed: bool, now: Instant) {
         let mut state = self.state.lock();
         let more = (!state.waiting.is_empty()).then_some(now);

@@ -28,8 +28,8 @@ impl Reconnecting {
 
     /// Ends an attempt that has failed. Returns when the process was lost, and the pause before the
     /// next attempt. None follows when the process was lost more than `limit` ago, or is not to be
-    /// connected again. A connection during the pause does not replace the attempt, which sends
-    /// what the failed one has not.
+    /// connected again. A connection during the pause does not replace the attempt: the attempt
+    /// sends the messages that the failed one has left.
     ///
     /// `chance` spreads the attempts of processes that have lost the same one together.
     pub(super) fn failed(

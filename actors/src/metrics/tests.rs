@@ -40,7 +40,7 @@ fn pool(name: &str, worker: u64, done: u64) -> PoolStats {
     pool
 }
 
-/// Returns a queue of the head of which consumers have taken 3 elements.
+/// Returns a queue of the head. Consumers have taken 3 of its elements.
 fn queue(name: &str, number: u64, put: u64) -> QueueStats {
     let mut queue = QueueStats::new(ProcessId(1), number, name.into());
     (queue.length, queue.bytes) = (put - 3, 100 * (put - 3));

@@ -52,7 +52,8 @@ struct Counter {
 }
 
 impl Counter {
-    /// Counts bytes first, so that nobody sees tasks without theirs. Returns all bytes.
+    /// Counts bytes before tasks, so that no reader sees tasks without their bytes. Returns the sum
+    /// of bytes.
     fn add(&self, tasks: u64, bytes: u64) -> u64 {
         let before = self.bytes.fetch_add(bytes, SeqCst);
         self.tasks.fetch_add(tasks, SeqCst);
@@ -162,7 +163,7 @@ impl Buffer {
         much || throttled
     }
 
-    /// Returns what the caller has done with outcomes.
+    /// Returns the report to the scheduler: outcomes taken and added, and the task needed next.
     pub(super) fn report(&self) -> Report {
         // Outcomes are added before they are taken.
         let taken = self.taken.amount();

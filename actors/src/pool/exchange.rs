@@ -130,7 +130,7 @@ impl Exchange {
         })
     }
 
-    /// Returns what the scheduler knows of the call.
+    /// Returns the call as the scheduler gets it.
     pub(super) fn new_call(
         self: &Arc<Exchange>,
         entry: EntryRef,
@@ -270,7 +270,7 @@ impl Exchange {
         report_is_due
     }
 
-    /// Returns what the caller has done with outcomes.
+    /// Returns the report to the scheduler about the outcomes of this call.
     pub(super) fn report(&self) -> Report {
         self.buffer.report()
     }

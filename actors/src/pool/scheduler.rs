@@ -1,9 +1,10 @@
 //! The scheduler decides which worker gets which tasks. It knows where every task of a pool is:
 //! queued, pending at one worker, or completed.
 //!
-//! The scheduler is a plain data structure without I/O, clock and threads. It calls nobody: its
-//! methods are events, and the actions to perform are [`Effects`]. A caller answers some of them
-//! with events: it submits tasks that it has prepared, and reports its room for outcomes.
+//! The scheduler is a plain data structure without I/O, clock and threads. It makes no calls to
+//! other parts: its methods are events, and the actions to perform are [`Effects`]. A caller answers
+//! some of them with events: it submits tasks that it has prepared, and reports its room for
+//! outcomes.
 //!
 //! - Assigning a task moves it from the queue to the pending table of a worker, where it stays
 //!   until its outcome arrives. The scheduler accepts an outcome only from the worker at which the

@@ -21,7 +21,7 @@ pub(super) const ENVIRONMENT: &str = "environment";
 /// The values of one source.
 pub(super) struct SourceValues {
     pub(super) options: TaggedValues,
-    /// Those of sections, by the section's name.
+    /// The values of sections, by the section's name.
     pub(super) sections: TaggedValues,
 }
 
