@@ -104,7 +104,8 @@ fn each_command_takes_the_name_of_a_host_and_of_a_process_in_it(engine: &'static
     let started = StartedSession::new(engine, &["-e", "FIBER_PROCESSES_PER_JOB=2"], "ready");
     let following = fiber(engine, &["logs", "--follow", &started.name]).start();
     following.line("ready: 2");
-    let listed = started.listed();
+    // An engine may learn of a start after the host has begun.
+    let listed = started.wait_until("its host runs", |session| running(session).len() == 1);
     assert_eq!(listed["workers"].as_array().map(Vec::len), Some(1), "{listed:#}");
     assert_eq!(listed["workers"][0]["name"], "pool-1/host-1", "{listed:#}");
     let [host, worker] =
