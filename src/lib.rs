@@ -66,8 +66,11 @@
 
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
-pub use fiber_actors::simulation;
-pub use fiber_actors::{actix, init, stats, supervisor, sync};
+pub use fiber_runtime::runtime::simulation;
+pub use actix;
+pub use fiber_runtime::runtime::{init, stats};
+pub use fiber_supervisor::supervisor;
+pub use fiber_sync::sync;
 pub use fiber_core::Meta;
 /// The journal of a program: where it records the outcomes of tasks and the states of actors.
 ///
@@ -90,7 +93,7 @@ pub use fiber_journal::Journal;
 ///
 /// See [`init`](opentelemetry::init).
 #[cfg(feature = "opentelemetry")]
-pub use fiber_actors::opentelemetry;
+pub use fiber_runtime::opentelemetry;
 
 /// Makes an `async fn main`, or a plain one, the entry of a program that uses fiber.
 ///
@@ -159,10 +162,9 @@ pub use self::{
 /// ```
 pub mod pool {
     #[cfg(feature = "progress")]
-    pub use fiber_actors::suspend_progress;
-    pub use fiber_actors::{
-        ApplyCall, Blocking, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder,
-    };
+    pub use fiber_pool::suspend_progress;
+    pub use fiber_pool::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder};
+    pub use fiber_runtime::blocking::Blocking;
 }
 
 /// Single functions in processes of their own.
@@ -177,7 +179,7 @@ pub mod pool {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod process {
-    pub use fiber_actors::{Process, ProcessBuilder, ProcessHandle, active_children};
+    pub use fiber_supervisor::process::{Process, ProcessBuilder, ProcessHandle, active_children};
 }
 
 /// Rings: ranked processes that work together, with collectives.
@@ -197,9 +199,7 @@ pub mod process {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod ring {
-    pub use fiber_actors::{
-        Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
-    };
+    pub use fiber_ring::{Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun};
 }
 
 /// Actors in processes of their own, which fiber restarts when they fail.
@@ -235,9 +235,7 @@ pub mod ring {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod manager {
-    pub use fiber_actors::{
-        AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots,
-    };
+    pub use fiber_remote::manager::{AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
 }
 
 /// Several managed actors behind one handle, which routes messages to them.
@@ -273,7 +271,7 @@ pub mod manager {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod actor_pool {
-    pub use fiber_actors::{ActorPool, ActorPoolAddr, ActorPoolBuilder, Routing};
+    pub use fiber_remote::actor_pool::{ActorPool, ActorPoolAddr, ActorPoolBuilder, Routing};
 }
 
 /// Queues between processes.
@@ -291,7 +289,7 @@ pub mod actor_pool {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod queue {
-    pub use fiber_actors::{Delivery, Get, Put, Queue, QueueBuilder, QueueStream};
+    pub use fiber_sync::queue::{Delivery, Get, Put, Queue, QueueBuilder, QueueStream};
 }
 
 /// Pipes between two processes, in one direction or in both.
@@ -315,7 +313,7 @@ pub mod queue {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod pipe {
-    pub use fiber_actors::{Pipe, PipeReceiver, PipeSender};
+    pub use fiber_sync::pipe::{Pipe, PipeReceiver, PipeSender};
 }
 
 /// Addresses of actors, which work in every process of the program.
@@ -360,7 +358,7 @@ pub mod pipe {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod remote {
-    pub use fiber_actors::{RemoteAddr, RemoteMessage, RemoteRecipient, SendError};
+    pub use fiber_remote::remote::{RemoteAddr, RemoteMessage, RemoteRecipient, SendError};
 }
 
 /// The future of an answer.
@@ -374,7 +372,7 @@ pub mod remote {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod reply {
-    pub use fiber_actors::Reply;
+    pub use fiber_runtime::reply::Reply;
 }
 
 /// Errors, and the reasons for which processes end.
@@ -545,7 +543,7 @@ pub mod array {
 /// function, and no program names them.
 pub mod task {
     #[doc(hidden)]
-    pub use fiber_actors::NoArguments;
+    pub use fiber_ring::NoArguments;
     pub use fiber_core::{Arguments, Function, Output, Portable, Termination};
     #[doc(hidden)]
     pub use fiber_core::{
@@ -626,7 +624,9 @@ macro_rules! test_harness {
 #[doc(hidden)]
 pub mod __private {
     pub use ctor;
-    pub use fiber_actors::{block_on_main, capture_in_tests, set_transit_time};
+    pub use fiber_runtime::capture_in_tests;
+    pub use fiber_runtime::blocking::block_on_main;
+    pub use fiber_runtime::mesh::set_transit_time;
     pub use fiber_backends::register as register_backend;
     pub use fiber_core::{Meta, MetaOf, inventory};
 }
