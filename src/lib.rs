@@ -64,13 +64,7 @@
 // docs.rs shows the feature that each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "simulation")]
-#[doc(hidden)]
-pub use fiber_runtime::runtime::simulation;
 pub use actix;
-pub use fiber_runtime::runtime::{init, stats};
-pub use fiber_supervisor::supervisor;
-pub use fiber_sync::sync;
 pub use fiber_core::Meta;
 /// The journal of a program: where it records the outcomes of tasks and the states of actors.
 ///
@@ -88,6 +82,12 @@ pub use fiber_core::Meta;
 /// ```
 #[doc(inline)]
 pub use fiber_journal::Journal;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use fiber_runtime::runtime::simulation;
+pub use fiber_runtime::runtime::{init, stats};
+pub use fiber_supervisor::supervisor;
+pub use fiber_sync::sync;
 
 /// Export of spans by OpenTelemetry's protocol OTLP.
 ///
@@ -163,7 +163,9 @@ pub use self::{
 pub mod pool {
     #[cfg(feature = "progress")]
     pub use fiber_pool::suspend_progress;
-    pub use fiber_pool::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder};
+    pub use fiber_pool::{
+        ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder,
+    };
     pub use fiber_runtime::blocking::Blocking;
 }
 
@@ -199,7 +201,9 @@ pub mod process {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod ring {
-    pub use fiber_ring::{Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun};
+    pub use fiber_ring::{
+        Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
+    };
 }
 
 /// Actors in processes of their own, which fiber restarts when they fail.
@@ -235,7 +239,9 @@ pub mod ring {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod manager {
-    pub use fiber_remote::manager::{AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
+    pub use fiber_remote::manager::{
+        AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots,
+    };
 }
 
 /// Several managed actors behind one handle, which routes messages to them.
@@ -542,14 +548,14 @@ pub mod array {
 /// Type parameters named `M` and `N` in this crate are *markers*: the compiler infers them from the
 /// function, and no program names them.
 pub mod task {
-    #[doc(hidden)]
-    pub use fiber_ring::NoArguments;
     pub use fiber_core::{Arguments, Function, Output, Portable, Termination};
     #[doc(hidden)]
     pub use fiber_core::{
         AsResult, AsTermination, AsValue, Diverging, Fallible, FutureOf, OneArgument, OutputKind,
         OwnedLikeStringNotStr, Plain, TryOutput, TupleArguments,
     };
+    #[doc(hidden)]
+    pub use fiber_ring::NoArguments;
 }
 
 /// The names that most programs use.
@@ -624,11 +630,11 @@ macro_rules! test_harness {
 #[doc(hidden)]
 pub mod __private {
     pub use ctor;
-    pub use fiber_runtime::capture_in_tests;
-    pub use fiber_runtime::blocking::block_on_main;
-    pub use fiber_runtime::mesh::set_transit_time;
     pub use fiber_backends::register as register_backend;
     pub use fiber_core::{Meta, MetaOf, inventory};
+    pub use fiber_runtime::blocking::block_on_main;
+    pub use fiber_runtime::capture_in_tests;
+    pub use fiber_runtime::mesh::set_transit_time;
 }
 
 /// The programs of README and documents run with the other tests.

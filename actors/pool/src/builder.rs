@@ -9,11 +9,11 @@ use super::Pool;
 use super::controller::{self, Controller};
 use super::state::PoolState;
 use super::worker::WorkerMain;
-use fiber_supervisor::options::{ProcessOptions, builder_options};
-use fiber_supervisor::process::Initializer;
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::{HostGroup, Runtime};
 use fiber_runtime::stats::Sources;
+use fiber_supervisor::options::{ProcessOptions, builder_options};
+use fiber_supervisor::process::Initializer;
 
 /// A builder that configures a [`Pool`]. [`Pool::builder`] returns one.
 ///

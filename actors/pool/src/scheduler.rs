@@ -42,9 +42,9 @@ use fiber_core::entry::EntryRef;
 
 use super::run::{CallId, Run};
 use super::wire::Results;
-use fiber_runtime::runtime::HostNumber;
 use call::{Call, run_size};
 use dispatch::Requeue;
+use fiber_runtime::runtime::HostNumber;
 use figures::{Counts, FunctionRecord};
 use worker::{Worker, find};
 

@@ -30,10 +30,12 @@ use tokio::sync::Notify;
 use super::broadcast::ReceivedValues;
 use super::run::{CallId, push_item};
 use super::wire::{Assignment, FromWorker, PoolCommand, ResultRun, Results, ToWorker, WorkerEvent};
-use fiber_runtime::objects::Attachments;
-use fiber_supervisor::process::Initializer;
-use fiber_runtime::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain, telemetry};
 use executor::ExecutorState;
+use fiber_runtime::objects::Attachments;
+use fiber_runtime::runtime::{
+    ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain, telemetry,
+};
+use fiber_supervisor::process::Initializer;
 use local_run::LocalRun;
 use task_span::WorkerNames;
 

@@ -22,10 +22,10 @@ use super::recorded::{Identity, Progress, RecordedRun};
 use super::run::{PreparedRun, RingRun};
 use super::task::ring_entry;
 use fiber_runtime::durable::{DurableState, ObjectKind};
-use fiber_supervisor::options::{ProcessOptions, builder_options};
-use fiber_supervisor::process::Initializer;
 use fiber_runtime::runtime::{HostGroup, Runtime};
 use fiber_runtime::stats::Registration;
+use fiber_supervisor::options::{ProcessOptions, builder_options};
+use fiber_supervisor::process::Initializer;
 use fiber_supervisor::supervisor::Backoff;
 
 /// A builder that configures and runs a [`Ring`](crate::Ring).

@@ -19,8 +19,8 @@ use super::streams::{LinkReader, RankShared, RankStreams, StreamReader, Wakeup};
 use super::task::RankTask;
 use super::wire::{CoordinatorMessage, RankAddress, RankMessage, StreamError};
 use fiber_runtime::mesh::ProcessRef;
-use fiber_supervisor::process::Initializer;
 use fiber_runtime::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
+use fiber_supervisor::process::Initializer;
 
 /// The exit code of a process whose function failed.
 const EXIT_FAILED: i32 = 1;

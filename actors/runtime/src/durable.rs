@@ -161,11 +161,7 @@ impl DurableState {
 
     /// Records changes together, after all earlier ones. `then` runs on the journal's thread when
     /// they are on the disk, or with the error that prevented it.
-    pub fn record(
-        &self,
-        changes: Vec<Change>,
-        then: impl FnOnce(Result<()>) + Send + 'static,
-    ) {
+    pub fn record(&self, changes: Vec<Change>, then: impl FnOnce(Result<()>) + Send + 'static) {
         self.store.record(Box::new(Changes { changes, then }));
     }
 

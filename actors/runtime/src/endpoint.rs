@@ -50,7 +50,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    pub fn new(
+    pub(crate) fn new(
         parts: &'static Parts,
         id: ProcessId,
         config: Config,
@@ -62,7 +62,7 @@ impl Endpoint {
     }
 
     /// Runs a future on the thread of the links.
-    pub fn spawn<F: Future<Output = ()> + 'static>(
+    pub(crate) fn spawn<F: Future<Output = ()> + 'static>(
         &self,
         future: impl FnOnce() -> F + Send + 'static,
     ) {
@@ -153,7 +153,7 @@ pub(crate) struct HeartbeatMonitor {
 }
 
 impl HeartbeatMonitor {
-    pub fn new(config: &Config) -> HeartbeatMonitor {
+    pub(crate) fn new(config: &Config) -> HeartbeatMonitor {
         let mut ticks = interval(config.heartbeat);
         // A late tick counts once: if this process was stopped, the other one may still be alive.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -169,12 +169,12 @@ impl HeartbeatMonitor {
     }
 
     /// Resets the monitor, as a message has come.
-    pub fn received(&mut self) {
+    pub(crate) fn received(&mut self) {
         self.silent_ticks = 0;
     }
 
     /// Returns when there was no message for longer than `heartbeat_timeout`.
-    pub async fn lost(&mut self) {
+    pub(crate) async fn lost(&mut self) {
         while self.silent_ticks <= self.allowed {
             self.ticks.tick().await;
             self.silent_ticks += 1;

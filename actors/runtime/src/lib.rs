@@ -8,7 +8,6 @@
 
 // docs.rs shows the feature that each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-
 #![allow(missing_docs)] // TEMP
 pub mod blocking;
 pub mod durable;

@@ -37,8 +37,8 @@ use parking_lot::Mutex;
 
 pub use self::alarm::Alarm;
 pub(crate) use self::channel::Channel;
-pub use self::deadlines::{Answer, Unanswered, Waiter};
 pub(crate) use self::deadlines::Deadlines;
+pub use self::deadlines::{Answer, Unanswered, Waiter};
 pub use self::flush::flush;
 pub use self::held_back::HeldBack;
 pub use self::holders::Change;
@@ -52,7 +52,10 @@ use self::reconnecting::Reconnecting;
 pub(crate) use self::registry::Registry;
 pub use self::registry::set_transit_time;
 pub use self::route::Route;
-pub use self::wire::{ActorId, AnswerFrame, CallFailure, IncarnationEnd, Payload, PortId, ProcessRef, Query, answer_head};
+pub use self::wire::{
+    ActorId, AnswerFrame, CallFailure, IncarnationEnd, Payload, PortId, ProcessRef, Query,
+    answer_head,
+};
 pub(crate) use self::wire::{PORT_HEAD, begin_port, port_head};
 use crate::endpoint::{Endpoint, connect_to};
 

@@ -23,7 +23,7 @@ use fiber_core::stats::{PoolStats, SessionStats};
 
 use self::queues::QueueNames;
 use self::samples::{EventCounts, Samples, Source};
-pub use self::server::bind;
+pub(crate) use self::server::bind;
 pub use self::table::page;
 use self::text::Format;
 use self::totals::Totals;

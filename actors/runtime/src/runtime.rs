@@ -58,7 +58,8 @@ use self::hosts::Hosts;
 pub use self::hosts::{HostGroup, HostNumber};
 pub use self::inspector::stats;
 pub use self::launch::{
-    ChildProcess, Launch, Owner, Placement, ProcessCommand, ReadyChild, SchedulingPolicy, StartedChild,
+    ChildProcess, Launch, Owner, Placement, ProcessCommand, ReadyChild, SchedulingPolicy,
+    StartedChild,
 };
 use self::listen::Listening;
 pub use self::names::set_names;

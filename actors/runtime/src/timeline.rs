@@ -209,7 +209,7 @@ impl Timeline {
 
     /// Returns the recent slices that ended after `since`. The first call turns the recording on,
     /// until there is no call for a minute.
-    pub fn recent(&self, since: SystemTime) -> Vec<Slice> {
+    pub(crate) fn recent(&self, since: SystemTime) -> Vec<Slice> {
         self.queue.lock().until = Some(Instant::now() + RECENT_FOR);
         self.is_on.store(true, Ordering::Relaxed);
         self.process(false);

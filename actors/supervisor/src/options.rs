@@ -202,5 +202,4 @@ macro_rules! builder_options {
     };
 }
 
-
 pub use crate::builder_options;

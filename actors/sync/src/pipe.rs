@@ -7,8 +7,8 @@ use fiber_core::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use fiber_runtime::objects::ObjectRef;
 use crate::queue::{Get, PipeEnd, PipeRole, Put, QueueStream};
+use fiber_runtime::objects::ObjectRef;
 
 /// One end of a duplex pipe: it sends `S` and receives `R`.
 ///

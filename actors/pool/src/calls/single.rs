@@ -33,7 +33,7 @@ pub struct ApplyCall<T> {
 handle_traits!(ApplyCall);
 
 impl<T: DeserializeOwned> ApplyCall<T> {
-    pub(in crate) fn new(accepted: Result<Accepted>) -> ApplyCall<T> {
+    pub(crate) fn new(accepted: Result<Accepted>) -> ApplyCall<T> {
         ApplyCall { call: Call::new(accepted) }
     }
 
@@ -133,7 +133,7 @@ pub struct MapCall<T> {
 handle_traits!(MapCall);
 
 impl<T: DeserializeOwned> MapCall<T> {
-    pub(in crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> MapCall<T> {
+    pub(crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> MapCall<T> {
         MapCall { call: Call::new(accepted), results: Ordered::default(), length }
     }
 

@@ -9,8 +9,8 @@ use futures_core::Stream;
 use serde::de::DeserializeOwned;
 
 use super::{Accepted, Call, Decoder, cancel_method, handle_traits};
-use fiber_runtime::blocking::Blocking;
 use crate::batch::ResultBatch;
+use fiber_runtime::blocking::Blocking;
 
 /// A stream of the results of many tasks, in the order of the arguments, from
 /// [`Pool::imap`](crate::Pool::imap).
@@ -176,7 +176,7 @@ stream_handle!(ImapCall, "imap");
 stream_handle!(ImapUnorderedCall, "imap_unordered");
 
 impl<T: DeserializeOwned> ImapCall<T> {
-    pub(in crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> ImapCall<T> {
+    pub(crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> ImapCall<T> {
         let call = Call::new(accepted);
         ImapCall { call, next: 0, early: BTreeMap::new(), current: None, length, ended: false }
     }
@@ -206,10 +206,7 @@ impl<T: DeserializeOwned> ImapCall<T> {
 }
 
 impl<T: DeserializeOwned> ImapUnorderedCall<T> {
-    pub(in crate) fn new(
-        accepted: Result<Accepted>,
-        length: Option<u64>,
-    ) -> ImapUnorderedCall<T> {
+    pub(crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> ImapUnorderedCall<T> {
         ImapUnorderedCall { call: Call::new(accepted), current: None, length, ended: false }
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::state::PoolState;
 
 /// A request to a pool's controller. A `String` named `child` is the name of a supervisor's child.
-pub(in crate) enum ControllerRequest {
+pub(crate) enum ControllerRequest {
     /// Starts the workers, with the resources that the first call's function requests.
     Start(Meta),
     /// Sets the number of workers. The controller answers when it has noted the number.

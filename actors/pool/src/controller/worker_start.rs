@@ -13,11 +13,11 @@ use super::{ControllerRequest, PoolSpec};
 use crate::scheduler::Usage;
 use crate::state::PoolState;
 use crate::worker_handle::{Worker, displacement};
-use fiber_supervisor::process::{ProcessControl, running};
 use fiber_runtime::runtime::{
     ChildProcess, Launch, Owner, Placement, ProcessCommand, ReadyChild, Runtime, SchedulingPolicy,
     StartRequest,
 };
+use fiber_supervisor::process::{ProcessControl, running};
 use fiber_supervisor::supervisor::{ChildContext, Running, Start};
 
 /// Starts the incarnations of one worker.

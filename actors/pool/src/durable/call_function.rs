@@ -6,7 +6,7 @@ use fiber_core::TypedEntry;
 use fiber_journal::{CallForm, CallFunction};
 
 /// Describes the function of a call.
-pub(in crate) fn called<A, T>(function: &TypedEntry<A, T>, form: CallForm) -> CallFunction {
+pub(crate) fn called<A, T>(function: &TypedEntry<A, T>, form: CallForm) -> CallFunction {
     let signature = format!("{} -> {}", function.entry.name(), type_name::<T>());
     CallFunction { signature, id: function.function, form }
 }

@@ -49,12 +49,7 @@ impl Found {
 
 impl Exchange {
     /// Delivers a recorded outcome, now or with others. Returns whether any was delivered now.
-    pub(in crate) fn add_found(
-        &self,
-        call: &DurableCall,
-        index: u64,
-        outcome: Outcome,
-    ) -> bool {
+    pub(crate) fn add_found(&self, call: &DurableCall, index: u64, outcome: Outcome) -> bool {
         if outcome.kind == OutcomeKind::Abandoned {
             let error = decode_abandoned(&outcome.bytes, self.function, index);
             self.deliver_recorded(call, ResultBatch::Failed(index, error));
@@ -77,7 +72,7 @@ impl Exchange {
     }
 
     /// Delivers the recorded outcomes that wait for others.
-    pub(in crate) fn deliver_found(&self) {
+    pub(crate) fn deliver_found(&self) {
         let Some(call) = &self.durable else { return };
         let batch = call.found.lock().take(self.id);
         if let Some(batch) = batch {

@@ -21,11 +21,7 @@ struct Recording {
 
 impl DurableCall {
     /// Records outcomes, and delivers them then.
-    pub(in crate) fn record(
-        self: &Arc<DurableCall>,
-        exchange: &Arc<Exchange>,
-        outcomes: ResultBatch,
-    ) {
+    pub(crate) fn record(self: &Arc<DurableCall>, exchange: &Arc<Exchange>, outcomes: ResultBatch) {
         // A failure may be the consequence of this program's end, which kills other processes than
         // workers, too: nothing that comes now is recorded.
         if self.runtime.is_exiting() {

@@ -43,7 +43,7 @@ fn is_large(encoded: &[u8], blobs: &Blobs) -> bool {
 }
 
 /// Delivers the recorded outcome of the only task of a call, or submits the task.
-pub(in crate) fn feed_one_durable<A: Serialize>(
+pub(crate) fn feed_one_durable<A: Serialize>(
     pool: &PoolState,
     exchange: &Exchange,
     call: &DurableCall,

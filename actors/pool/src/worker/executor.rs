@@ -16,10 +16,10 @@ use super::local_run::LocalRun;
 use super::outcomes::PendingOutcomes;
 use super::task_span::RunSpans;
 use super::{Work, WorkQueue};
-use fiber_runtime::blocking::BlockingRuntime;
-use fiber_runtime::parts::Parts;
 use crate::run::{CallId, Items, PREFIX, prefix};
 use crate::wire::{FromWorker, Results};
+use fiber_runtime::blocking::BlockingRuntime;
+use fiber_runtime::parts::Parts;
 use fiber_runtime::runtime::{ControlMessage, telemetry};
 
 /// An executor sends an outcome of this many bytes in a message of its own, without a copy.

@@ -17,7 +17,7 @@ use crate::wire::WorkerEvent;
 /// How often the monitor looks at the executors while tasks are short.
 const INTERVAL: Duration = Duration::from_millis(1);
 /// A task that runs this long blocks its executor: the executor's other tasks go back to the pool.
-pub(in crate) const BLOCKED_AFTER: Duration = Duration::from_millis(5);
+pub(crate) const BLOCKED_AFTER: Duration = Duration::from_millis(5);
 /// The pause while there is nothing to report about a task before it ends.
 const IDLE: Duration = Duration::from_secs(3600);
 

@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Routing;
 use super::keys::actor_of;
-use fiber_runtime::mesh::Load;
 use crate::remote::{RemoteAddr, RemoteMessage, SendError};
+use fiber_runtime::mesh::Load;
 use fiber_runtime::reply::Reply;
 use fiber_supervisor::supervisor::Down;
 

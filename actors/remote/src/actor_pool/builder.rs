@@ -6,8 +6,8 @@ use futures_util::future::try_join_all;
 
 use super::{ActorPool, ActorPoolAddr, Routing};
 use crate::manager::{AsyncManager, ManagerBuilder, NoSnapshots, SnapshotPolicy, UnspecifiedActor};
-use fiber_supervisor::options::{builder_options, next_name};
 use fiber_runtime::reply::Reply;
+use fiber_supervisor::options::{builder_options, next_name};
 
 /// A builder that configures and starts an [`ActorPool`]. [`ActorPool::builder`] returns one.
 ///

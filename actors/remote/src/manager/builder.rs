@@ -17,12 +17,12 @@ use super::last_snapshot::LastSnapshot;
 use super::process::{ActorMain, actor_entry};
 use super::snapshot::{NoSnapshots, SnapshotInterval, SnapshotPolicy, Snapshots};
 use super::start::ManagerSpec;
+use crate::remote::RemoteAddr;
 use fiber_runtime::durable::{DurableState, ObjectKind};
 use fiber_runtime::mesh::ProcessRef;
-use fiber_supervisor::options::{ProcessOptions, builder_options};
-use crate::remote::RemoteAddr;
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
+use fiber_supervisor::options::{ProcessOptions, builder_options};
 use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown};
 
 /// A builder that configures and starts a managed actor. [`AsyncManager::builder`] returns one.

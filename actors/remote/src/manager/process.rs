@@ -20,11 +20,11 @@ use tokio::sync::watch;
 use super::lifecycle::ManagedLifecycle;
 use super::snapshot::{SnapshotInterval, SnapshotPolicy};
 use super::wire::ActorMessage;
-use fiber_runtime::mesh::Inbox;
 use crate::remote::Host;
+use fiber_runtime::mesh::Inbox;
 use fiber_runtime::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
-use fiber_supervisor::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef};
 use fiber_runtime::tokio_runtime::new_runtime;
+use fiber_supervisor::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef};
 
 /// The exit code of a process whose actor needed more restarts than are allowed.
 const EXIT_GIVEN_UP: i32 = 1;

@@ -17,11 +17,11 @@ use super::last_snapshot::LastSnapshot;
 use super::process::ActorMain;
 use super::wire::ActorMessage;
 use fiber_runtime::mesh::{OwnedActor, ProcessRef};
-use fiber_supervisor::process::{ProcessControl, running};
 use fiber_runtime::runtime::{
     ChildProcess, ControlMessage, Launch, Owner, Placement, ProcessCommand, ReadyChild, Runtime,
     StartRequest,
 };
+use fiber_supervisor::process::{ProcessControl, running};
 use fiber_supervisor::supervisor::{
     Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor,
 };

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::message::RemoteMessage;
-use fiber_runtime::mesh::{ActorId, Answer, Load, Payload, Pending, ProcessRef, Route, Unanswered, Waiter};
+use fiber_runtime::mesh::{
+    ActorId, Answer, Load, Payload, Pending, ProcessRef, Route, Unanswered, Waiter,
+};
 use fiber_runtime::reply::{PendingCall, Reply};
 use fiber_runtime::runtime::Runtime;
 use fiber_supervisor::supervisor::current_actor;

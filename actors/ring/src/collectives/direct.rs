@@ -11,7 +11,7 @@ impl RankStreams {
     /// A dissemination barrier (D. Hensgen, R. Finkel and U. Manber, "Two algorithms for barrier
     /// synchronization", International Journal of Parallel Programming 17, 1988): in each round a
     /// rank learns, directly or indirectly, of twice as many others.
-    pub(in crate) fn barrier(&mut self, call: CollectiveCall) -> Result<(), StreamError> {
+    pub(crate) fn barrier(&mut self, call: CollectiveCall) -> Result<(), StreamError> {
         let mut distance = 1;
         while distance < self.size {
             let to = (self.rank + distance) % self.size;
@@ -24,7 +24,7 @@ impl RankStreams {
     }
 
     /// Returns the data of all ranks at the root, and nothing elsewhere.
-    pub(in crate) fn gather<T: Number>(
+    pub(crate) fn gather<T: Number>(
         &mut self,
         call: CollectiveCall,
         root: usize,
@@ -47,7 +47,7 @@ impl RankStreams {
     }
 
     /// Returns this rank's segment of the root's data.
-    pub(in crate) fn scatter<T: Number>(
+    pub(crate) fn scatter<T: Number>(
         &mut self,
         call: CollectiveCall,
         root: usize,

@@ -20,7 +20,7 @@ const ACTIVITY_DELAY: Duration = Duration::from_secs(1);
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(in crate) struct RunState {
+pub(crate) struct RunState {
     /// The current attempt, counted from 1.
     attempt: u64,
     /// The ranks in the current attempt.
@@ -100,7 +100,7 @@ pub(super) enum Cause {
 }
 
 impl RunState {
-    pub(in crate) fn new(size: usize) -> RunState {
+    pub(crate) fn new(size: usize) -> RunState {
         RunState {
             ranks: (0..size).map(|_| Rank::default()).collect(),
             checkpoints: vec![BTreeMap::new(); size],
@@ -109,7 +109,7 @@ impl RunState {
     }
 
     /// Returns the state of a run that continues from a checkpoint.
-    pub(in crate) fn restored(number: u64, states: Vec<EncodedValue>) -> RunState {
+    pub(crate) fn restored(number: u64, states: Vec<EncodedValue>) -> RunState {
         let mut run = RunState::new(states.len());
         run.checkpoints =
             states.into_iter().map(|state| BTreeMap::from([(number, state)])).collect();

@@ -3,13 +3,13 @@
 use super::super::call::CollectiveCall;
 
 /// The size of a header in bytes.
-pub(in crate) const HEADER: usize = 32;
+pub(crate) const HEADER: usize = 32;
 /// Payloads are padded to a multiple of this many bytes, so that elements are aligned.
 const ALIGN: u64 = 8;
 
 /// Says what the payload is that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate) enum Header {
+pub(crate) enum Header {
     /// A value of this many bytes, which the rank receives by its tag.
     Value { tag: Tag, bytes: u64 },
     /// The sender's data for a collective call, of this many bytes.
@@ -21,7 +21,7 @@ pub(in crate) enum Header {
 /// Which receiving method a value is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate) enum Tag {
+pub(crate) enum Tag {
     /// `recv`, which names a rank.
     Direct = 0,
     /// `recv_left`: the value goes to the right neighbour.

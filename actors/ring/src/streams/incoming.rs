@@ -10,14 +10,14 @@ use super::link::LinkReader;
 
 /// The transport that a stream is read from.
 #[derive(Debug)]
-pub(in crate) enum StreamReader {
+pub(crate) enum StreamReader {
     Shared { reader: Reader, closed: bool },
     Link(LinkReader),
 }
 
 /// The stream of messages from one other rank.
 #[derive(Debug)]
-pub(in crate) struct IncomingStream {
+pub(crate) struct IncomingStream {
     pub(super) reader: StreamReader,
     pub(super) state: ReadState,
     /// Values that the rank's function has not received yet.
@@ -54,7 +54,7 @@ pub(super) enum ReadState {
 }
 
 impl StreamReader {
-    pub(in crate) fn shared(reader: Reader) -> StreamReader {
+    pub(crate) fn shared(reader: Reader) -> StreamReader {
         StreamReader::Shared { reader, closed: false }
     }
 
@@ -166,14 +166,14 @@ impl IncomingStream {
     }
 
     /// Returns the bytes of the accepted collective payload that are available in one slice.
-    pub(in crate) fn payload(&mut self) -> &[u8] {
+    pub(crate) fn payload(&mut self) -> &[u8] {
         let ReadState::Payload { remaining, .. } = self.state else { return &[] };
         let available = self.reader.peek();
         &available[..available.len().min(usize::try_from(remaining).unwrap_or(usize::MAX))]
     }
 
     /// Consumes this many bytes of the payload. A call with 0 ends an empty payload.
-    pub(in crate) fn consume_payload(&mut self, length: usize) {
+    pub(crate) fn consume_payload(&mut self, length: usize) {
         if let ReadState::Payload { remaining, .. } = &mut self.state {
             *remaining -= length as u64;
             self.reader.consume(length);

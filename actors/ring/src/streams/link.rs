@@ -102,7 +102,7 @@ impl LinkWriter {
 
 /// The receiving end.
 #[derive(Debug)]
-pub(in crate) struct LinkReader {
+pub(crate) struct LinkReader {
     link: Arc<dyn Link>,
     state: Arc<LinkState>,
     current: Bytes,
@@ -112,7 +112,7 @@ pub(in crate) struct LinkReader {
 
 impl LinkReader {
     /// Reads what another rank sends, until the connection closes. Passes the stream to `opened`.
-    pub(in crate) async fn receive(
+    pub(crate) async fn receive(
         peer: Peer,
         wakeup: Arc<Wakeup>,
         opened: impl FnOnce(usize, LinkReader),

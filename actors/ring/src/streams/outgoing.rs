@@ -17,7 +17,7 @@ pub(super) enum StreamWriter {
 
 /// The stream of messages to one other rank.
 #[derive(Debug)]
-pub(in crate) struct OutgoingStream {
+pub(crate) struct OutgoingStream {
     pub(super) writer: StreamWriter,
     /// The header, or the padding behind a payload, until it is written.
     framing: Vec<u8>,
@@ -43,7 +43,7 @@ impl OutgoingStream {
     }
 
     /// Begins a payload with its header. The one before has to be complete.
-    pub(in crate) fn begin(&mut self, header: Header) {
+    pub(crate) fn begin(&mut self, header: Header) {
         debug_assert!(self.is_idle(), "the payload before is complete");
         self.framing.extend_from_slice(&header.encode());
         self.remaining = header.payload_bytes();
@@ -54,7 +54,7 @@ impl OutgoingStream {
     }
 
     /// Writes as much of the payload as there is room for, and returns how many bytes that are.
-    pub(in crate) fn write(&mut self, payload: &[u8]) -> usize {
+    pub(crate) fn write(&mut self, payload: &[u8]) -> usize {
         if payload.len() as u64 == self.remaining
             && payload.len() <= SMALL
             && !self.framing.is_empty()
@@ -82,7 +82,7 @@ impl OutgoingStream {
     }
 
     /// Writes header and padding. Returns whether nothing of them is left.
-    pub(in crate) fn flush(&mut self) -> bool {
+    pub(crate) fn flush(&mut self) -> bool {
         while self.framing_written < self.framing.len() {
             let written = self.writer.write(&self.framing[self.framing_written..]);
             if written == 0 {

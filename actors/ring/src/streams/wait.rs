@@ -37,26 +37,26 @@ impl Polling {
 
 /// How long an operation has waited without progress.
 #[derive(Debug, Default)]
-pub(in crate) struct SpinWait {
+pub(crate) struct SpinWait {
     rounds: u32,
     since: Option<Instant>,
 }
 
 /// The events that an operation waits for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate) struct Interest {
+pub(crate) struct Interest {
     /// Bytes from this rank.
-    pub(in crate) from: Option<usize>,
+    pub(crate) from: Option<usize>,
     /// Room in the stream to this rank.
-    pub(in crate) to: Option<usize>,
+    pub(crate) to: Option<usize>,
 }
 
 impl Interest {
-    pub(in crate) fn bytes_from(rank: usize) -> Interest {
+    pub(crate) fn bytes_from(rank: usize) -> Interest {
         Interest { from: Some(rank), to: None }
     }
 
-    pub(in crate) fn room_to(rank: usize) -> Interest {
+    pub(crate) fn room_to(rank: usize) -> Interest {
         Interest { from: None, to: Some(rank) }
     }
 }
@@ -65,7 +65,7 @@ impl RankStreams {
     /// Waits until there may be progress, and meanwhile receives values from all ranks.
     ///
     /// An operation calls it in a loop, with one `spin` as long as nothing progresses.
-    pub(in crate) fn wait(
+    pub(crate) fn wait(
         &mut self,
         spin: &mut SpinWait,
         interest: Interest,

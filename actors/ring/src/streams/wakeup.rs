@@ -6,14 +6,14 @@ use rustix::event::{EventfdFlags, eventfd};
 
 /// An eventfd that other threads notify. It stays readable until the thread clears it.
 #[derive(Debug)]
-pub(in crate) struct Wakeup(OwnedFd);
+pub(crate) struct Wakeup(OwnedFd);
 
 impl Wakeup {
-    pub(in crate) fn new() -> std::io::Result<Wakeup> {
+    pub(crate) fn new() -> std::io::Result<Wakeup> {
         Ok(Wakeup(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    pub(in crate) fn notify(&self) {
+    pub(crate) fn notify(&self) {
         // It fails only after 2^64 notifications without a clear.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }

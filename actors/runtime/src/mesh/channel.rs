@@ -64,11 +64,7 @@ impl Channel {
     ///
     /// # Errors
     /// The call, and the reason why the channel is closed.
-    pub fn send(
-        &self,
-        payload: Payload,
-        pending: Option<Pending>,
-    ) -> Result<(), Box<Refused>> {
+    pub fn send(&self, payload: Payload, pending: Option<Pending>) -> Result<(), Box<Refused>> {
         let mut state = self.state.lock();
         if let Stage::Closed(reason) = &state.stage {
             let reason = reason.clone();
@@ -128,7 +124,7 @@ impl Channel {
     }
 
     /// Returns whether the channel sends over this link.
-    pub fn uses(&self, link: &Arc<dyn Link>) -> bool {
+    pub(crate) fn uses(&self, link: &Arc<dyn Link>) -> bool {
         // This compares the data pointers, as a vtable may have several addresses.
         let is_same =
             |used: &Arc<dyn Link>| std::ptr::addr_eq(Arc::as_ptr(used), Arc::as_ptr(link));

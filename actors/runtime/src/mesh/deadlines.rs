@@ -87,11 +87,7 @@ impl Deadlines {
     }
 
     /// Returns a waiter that gets [`Unanswered::TimedOut`] after `limit`.
-    pub fn within(
-        &'static self,
-        limit: Duration,
-        sender: oneshot::Sender<Answer>,
-    ) -> Waiter {
+    pub fn within(&'static self, limit: Duration, sender: oneshot::Sender<Answer>) -> Waiter {
         let mut queue = self.queue.lock();
         queue.last += 1;
         let deadline = (deadline_after(limit), queue.last);

@@ -74,17 +74,17 @@ pub(crate) struct Holders {
 
 impl Holders {
     /// Returns whether no other process holds the object, now or soon.
-    pub fn are_gone(&self) -> bool {
+    pub(crate) fn are_gone(&self) -> bool {
         self.attached.is_empty() && self.lost == 0 && self.in_transit.is_empty() && !self.kept
     }
 
     /// Returns whether this value is as it was at first.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.are_gone() && self.early.is_empty()
     }
 
     /// Applies a change that a process sent.
-    pub fn apply(&mut self, peer: PeerId, change: Change) {
+    pub(crate) fn apply(&mut self, peer: PeerId, change: Change) {
         match change {
             Change::Attach => drop(self.attached.insert(peer)),
             Change::Detach => drop(self.attached.remove(&peer)),

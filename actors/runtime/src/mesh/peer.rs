@@ -26,7 +26,7 @@ impl MeshPeer {
     }
 
     /// Handles a message that begins with [`MESH`].
-    pub fn receive(&mut self, message: Received) {
+    pub(crate) fn receive(&mut self, message: Received) {
         match Frame::read(message) {
             Some(Frame::Answer { call, value }) => self.channel.complete(call, Ok(value)),
             Some(Frame::Failed { call, failure }) => self.channel.complete(call, Err(failure)),
@@ -42,7 +42,7 @@ impl MeshPeer {
     }
 
     /// Handles the end of the link.
-    pub fn lost(&mut self, reason: &ExitReason) {
+    pub(crate) fn lost(&mut self, reason: &ExitReason) {
         if self.channel.uses(&self.link) {
             self.mesh.close(&self.channel, reason);
         }

@@ -55,7 +55,7 @@ impl Drop for Load {
 }
 
 /// All calls to one process that wait.
-pub struct Calls(Mutex<PendingCalls>);
+pub(crate) struct Calls(Mutex<PendingCalls>);
 
 struct PendingCalls {
     last: CallId,
@@ -63,12 +63,12 @@ struct PendingCalls {
 }
 
 impl Calls {
-    pub fn new() -> Calls {
+    pub(crate) fn new() -> Calls {
         Calls(Mutex::new(PendingCalls { last: NO_ANSWER, pending: HashMap::new() }))
     }
 
     /// Adds a call. Returns its id.
-    pub fn add(&self, pending: Pending) -> CallId {
+    pub(crate) fn add(&self, pending: Pending) -> CallId {
         let mut calls = self.0.lock();
         calls.last += 1;
         let call = calls.last;
@@ -77,7 +77,7 @@ impl Calls {
     }
 
     /// Completes a call with its answer.
-    pub fn complete(&self, call: CallId, answer: Result<Received, CallFailure>) {
+    pub(crate) fn complete(&self, call: CallId, answer: Result<Received, CallFailure>) {
         let pending = self.0.lock().pending.remove(&call);
         if let Some(pending) = pending {
             pending.complete(answer.map_err(Unanswered::Failed));
@@ -85,7 +85,7 @@ impl Calls {
     }
 
     /// Removes all calls and returns them, in the order in which they were sent.
-    pub fn take(&self) -> Vec<Pending> {
+    pub(crate) fn take(&self) -> Vec<Pending> {
         let mut pending: Vec<_> = std::mem::take(&mut self.0.lock().pending).into_iter().collect();
         pending.sort_unstable_by_key(|(call, _)| *call);
         pending.into_iter().map(|(_, pending)| pending).collect()

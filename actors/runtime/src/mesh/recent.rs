@@ -12,12 +12,12 @@ pub(crate) struct Recent<T> {
 
 impl<T: Copy + Eq + Hash> Recent<T> {
     /// Returns a set that keeps at most `most` values.
-    pub fn new(most: usize) -> Recent<T> {
+    pub(super) fn new(most: usize) -> Recent<T> {
         Recent { order: VecDeque::new(), known: HashSet::new(), most }
     }
 
     /// Adds a value. Returns the value that it displaces.
-    pub fn push(&mut self, value: T) -> Option<T> {
+    pub(super) fn push(&mut self, value: T) -> Option<T> {
         if !self.known.insert(value) {
             return None;
         }

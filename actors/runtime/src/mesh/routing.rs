@@ -16,12 +16,7 @@ use super::wire::{ActorLocation, IncarnationEnd, Payload, ProcessRef, Query};
 
 impl Mesh {
     /// Sends a call to an owned actor, when the actor is found.
-    pub fn send(
-        &'static self,
-        route: &Arc<Route>,
-        payload: Payload,
-        pending: Option<Pending>,
-    ) {
+    pub fn send(&'static self, route: &Arc<Route>, payload: Payload, pending: Option<Pending>) {
         if let Some(lookup) = route.send(payload, pending) {
             self.locate(route, lookup);
         }

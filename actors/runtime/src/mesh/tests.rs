@@ -6,8 +6,8 @@ use fiber_transport::{Message, PeerInfo, connect, join_session};
 use super::wire::Frame;
 use super::*;
 use crate::endpoint::{MESH, send_heartbeats};
-use fiber_remote::remote::Dispatch;
 use crate::runtime::Runtime;
+use fiber_remote::remote::Dispatch;
 
 /// The time limit of each step.
 const LONG: Duration = Duration::from_secs(20);

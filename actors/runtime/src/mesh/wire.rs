@@ -38,7 +38,7 @@ pub(crate) const PORT_HEAD: usize = 18;
 const LONG: usize = 16 << 10;
 
 /// The number of a call between two processes.
-pub type CallId = u64;
+pub(super) type CallId = u64;
 
 /// The id of a message that wants no answer.
 pub(crate) const NO_ANSWER: CallId = 0;
@@ -113,11 +113,7 @@ pub struct Payload {
 
 impl Payload {
     /// Returns a call of `method` at `actor`. The caller checks its length.
-    pub fn call<M: Serialize>(
-        actor: ActorId,
-        method: EntryRef,
-        message: &M,
-    ) -> Result<Payload> {
+    pub fn call<M: Serialize>(actor: ActorId, method: EntryRef, message: &M) -> Result<Payload> {
         let mut frame = Vec::with_capacity(96);
         frame.extend_from_slice(&[MESH, CALL]);
         for number in [NO_ANSWER, actor.0, method.offset, method.name] {
@@ -214,7 +210,7 @@ impl AnswerFrame {
 }
 
 /// Returns the message that a call has failed.
-pub fn failed(call: CallId, failure: &CallFailure) -> Message {
+pub(super) fn failed(call: CallId, failure: &CallFailure) -> Message {
     let mut frame = vec![MESH, FAILED];
     frame.extend_from_slice(&call.to_le_bytes());
     codec::append(&mut frame, failure).expect("a failure can be serialized");
@@ -254,7 +250,7 @@ impl CallFailure {
 }
 
 /// Returns the exit reason of an unknown actor.
-pub fn unknown() -> ExitReason {
+pub(super) fn unknown() -> ExitReason {
     ExitReason::NotStarted("there is no such actor in its process, or it has ended".into())
 }
 

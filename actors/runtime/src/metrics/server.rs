@@ -68,7 +68,7 @@ impl Server {
 /// # Errors
 /// [`Error::Config`] if the address can't be used; [`Error::System`] if the system has no room for
 /// the thread.
-pub fn bind(address: SocketAddr) -> Result<Server> {
+pub(crate) fn bind(address: SocketAddr) -> Result<Server> {
     let unusable = |error: std::io::Error| {
         let remedy = match error.kind() {
             std::io::ErrorKind::AddrInUse => {

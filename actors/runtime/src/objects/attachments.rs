@@ -69,7 +69,7 @@ struct Idle {
 }
 
 impl Attachment {
-    pub fn new(runtime: &'static Runtime, port: &PortRef) -> Attachment {
+    pub(super) fn new(runtime: &'static Runtime, port: &PortRef) -> Attachment {
         let key = (port.owner(), port.id);
         let attachments: &'static Attachments = runtime.part();
         match attachments.state.lock().objects.entry(key) {

@@ -62,7 +62,7 @@ impl Events {
     }
 
     /// Returns the last events, oldest first.
-    pub fn recent(&self) -> Vec<Event> {
+    pub(crate) fn recent(&self) -> Vec<Event> {
         self.0.lock().recent.iter().cloned().collect()
     }
 

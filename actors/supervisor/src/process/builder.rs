@@ -14,8 +14,8 @@ use super::child_main::ProcessMain;
 use super::start::{PendingProcess, ProcessSpec, ProcessStart};
 use super::{Process, ProcessHandle};
 use crate::options::{ProcessOptions, builder_options};
-use fiber_runtime::runtime::Runtime;
 use crate::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef, check_name};
+use fiber_runtime::runtime::Runtime;
 
 /// Configures and starts a [`Process`].
 ///

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use fiber_core::ExitReason;
 use tokio::sync::mpsc;
 
-use fiber_runtime::runtime::{ProcessCommand, StartedChild};
 use crate::supervisor::{Control, Running};
+use fiber_runtime::runtime::{ProcessCommand, StartedChild};
 
 /// Waits until a child of a supervisor is ready.
 ///

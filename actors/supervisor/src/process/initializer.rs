@@ -27,10 +27,7 @@ impl Initializer {
     ///
     /// # Errors
     /// [`Error::Encode`](fiber_core::Error::Encode) for the arguments.
-    pub fn new<A: Portable, T>(
-        function: &TypedEntry<A, T>,
-        args: &A,
-    ) -> Result<Initializer> {
+    pub fn new<A: Portable, T>(function: &TypedEntry<A, T>, args: &A) -> Result<Initializer> {
         let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
         Ok(Initializer {
             entry: function.entry.reference(),

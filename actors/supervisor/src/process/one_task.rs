@@ -16,7 +16,7 @@ pub(crate) struct OneTask {
 }
 
 impl OneTask {
-    pub fn new(arguments: EncodedValue) -> OneTask {
+    pub(super) fn new(arguments: EncodedValue) -> OneTask {
         OneTask { arguments, taken: false, runtime: BlockingRuntime::default(), outcome: None }
     }
 }

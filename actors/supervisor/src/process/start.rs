@@ -20,11 +20,11 @@ use super::Process;
 use super::child_main::ProcessMain;
 use super::control::{SignalControl, running};
 use super::handle::{ProcessResult, ProcessStatus, RunState, register};
+use crate::supervisor::{ChildContext, ChildSpec, Running, Start};
 use fiber_runtime::runtime::{
     ChildProcess, ControlMessage, Launch, Owner, Placement, ProcessCommand, ReadyChild, Runtime,
     StartRequest,
 };
-use crate::supervisor::{ChildContext, ChildSpec, Running, Start};
 
 const SIGTERM: i32 = 15;
 

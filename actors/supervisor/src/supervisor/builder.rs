@@ -17,9 +17,9 @@ use super::start::{ChildContext, Start};
 use super::supervisor_ref::SupervisorRef;
 use super::tree::{ChildState, Entry};
 use crate::options::builder_options;
+use fiber_core::stats::Strategy;
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
-use fiber_core::stats::Strategy;
 
 /// Configures and starts a [`Supervisor`]. [`Supervisor::builder`] returns one.
 ///

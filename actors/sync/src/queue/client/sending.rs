@@ -6,10 +6,10 @@ use fiber_core::Result;
 use tokio::sync::oneshot;
 
 use super::{Answer, Client, State};
-use fiber_runtime::mesh::{HeldBack, Payload};
-use fiber_runtime::objects::PortRef;
 use crate::queue::encoded::{Encoded, HEAD};
 use crate::queue::wire::{ADMITTED, Closing, PUT};
+use fiber_runtime::mesh::{HeldBack, Payload};
+use fiber_runtime::objects::PortRef;
 
 /// The largest number of frames of elements that are in flight. Elements that are put meanwhile
 /// gather in the next frame.

@@ -8,9 +8,9 @@ use fiber_core::blob::Blobs;
 use fiber_transport::Link;
 
 use super::unconfirmed::{SentAs, Unconfirmed};
-use fiber_runtime::mesh::{PeerId, PortId, Requester, push, push_head};
 use crate::queue::blocks::{Block, Blocks};
 use crate::queue::wire::{Closing, DELIVER, ENDED, PREFETCH, RECALL};
+use fiber_runtime::mesh::{PeerId, PortId, Requester, push, push_head};
 
 /// The most bytes that are prefetched at a time, with blobs, unless one element is larger.
 const PREFETCH_BYTES: usize = 1 << 20;

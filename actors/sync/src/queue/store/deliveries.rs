@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use fiber_runtime::mesh::PeerId;
 use crate::queue::blocks::Block;
+use fiber_runtime::mesh::PeerId;
 
 /// Delivered elements without an acknowledgement.
 #[derive(Debug, Default)]

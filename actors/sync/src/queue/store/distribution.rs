@@ -6,10 +6,10 @@ use fiber_core::{spill, value_memory};
 use super::demands::Demand;
 use super::durable::{DurableElements, PutAnswer};
 use super::{BlockedPut, Capacity, QueueState};
-use fiber_runtime::mesh::{PeerId, Requester};
-use fiber_runtime::objects::Ticket;
 use crate::queue::blocks::Block;
 use crate::queue::wire::{ADMITTED, Closing};
+use fiber_runtime::mesh::{PeerId, Requester};
+use fiber_runtime::objects::Ticket;
 
 impl QueueState {
     /// Returns whether an element may get in. Beyond the memory of values, elements go to a file;

@@ -6,10 +6,10 @@ use fiber_core::codec::EncodedValue;
 use fiber_core::{Error, Result};
 
 use super::{QueueState, Store};
-use fiber_runtime::durable::{Change, DurableState};
-use fiber_runtime::mesh::{PortId, Requester};
 use crate::queue::blocks::Block;
 use crate::queue::wire::{ADMITTED, Closing};
+use fiber_runtime::durable::{Change, DurableState};
+use fiber_runtime::mesh::{PortId, Requester};
 use fiber_runtime::runtime::Runtime;
 
 /// The elements of a queue in its journal. An element's slot is its position in the queue.

@@ -6,9 +6,9 @@ use fiber_transport::Link;
 
 use super::durable::PutAnswer;
 use super::{BlockedPut, QueueState};
-use fiber_runtime::mesh::{PeerId, Requester};
 use crate::queue::blocks::Block;
 use crate::queue::wire::{Closing, Operation};
+use fiber_runtime::mesh::{PeerId, Requester};
 
 impl QueueState {
     pub(super) fn apply(

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::QueueState;
-use fiber_runtime::mesh::PeerId;
 use crate::queue::wire::{Closing, PipeRole};
+use fiber_runtime::mesh::PeerId;
 
 /// Both ends of a pipe. A queue that is not a pipe has none.
 #[derive(Debug, Default)]
