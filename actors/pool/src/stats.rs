@@ -39,11 +39,13 @@ impl History {
         }
     }
 
-    /// Returns the tasks in a second, over the last intervals and the time since.
+    /// Returns the tasks in a second, over the last intervals and the time since. Its caller has
+    /// looked at `done` without this history's lock, so the last note may be newer.
     fn rate(&self, now: Instant, done: u64) -> f64 {
         let Some((time, before)) = self.last else { return 0.0 };
         let recent = self.completed.iter().take(RATE_OVER);
-        let (mut time, mut tasks) = (now.saturating_duration_since(time), done - before);
+        let (mut time, mut tasks) =
+            (now.saturating_duration_since(time), done.saturating_sub(before));
         for (interval, completed) in recent {
             time += *interval;
             tasks += completed;
@@ -263,5 +265,7 @@ mod tests {
         let mean = (9_010.0 + 4.0 * 10.0) / 5.0;
         assert!((history.rate(second(100), 10_000) - mean).abs() < 1e-9);
         assert_eq!(history.rate(second(10_000), 10_000).round(), 1.0);
+        // A look that began before the last note.
+        assert!((history.rate(second(99), 9_990) - mean).abs() < 1e-9);
     }
 }
