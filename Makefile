@@ -45,7 +45,7 @@ reference: setup
 	$(CARGO) run --quiet -p fiber-backends --features k8s-latest --example configuration_page \
 		>docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
-	$(CARGO) run --quiet -p fiber-actors --features metrics --example metrics_page >docs/metrics.md.new
+	$(CARGO) run --quiet -p fiber-runtime --features metrics --example metrics_page >docs/metrics.md.new
 	mv docs/metrics.md.new docs/metrics.md
 
 ## test: all tests and the examples in the documentation; ARGS="name" picks some

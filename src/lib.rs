@@ -86,6 +86,7 @@ pub use fiber_journal::Journal;
 #[doc(hidden)]
 pub use fiber_runtime::runtime::simulation;
 pub use fiber_runtime::runtime::{init, stats};
+pub use fiber_runtime::stats;
 pub use fiber_supervisor::supervisor;
 pub use fiber_sync::sync;
 

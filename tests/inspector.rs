@@ -435,7 +435,7 @@ fn idle_threads_of_runtimes_are_counted_and_shown_if_asked() {
     assert!(folded.contains("spins_in_here") && !folded.contains("`fiber-runtime`"), "{folded}");
     let all = stack(true);
     assert!(all.contains("`fiber-runtime`: ") && !all.contains("idle threads"), "{all}");
-    assert!(all.contains("fiber_actors::"), "{all}");
+    assert!(all.contains("fiber_runtime::"), "{all}");
     drop(call);
 }
 

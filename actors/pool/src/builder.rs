@@ -11,7 +11,7 @@ use super::state::PoolState;
 use super::worker::WorkerMain;
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::{HostGroup, Runtime};
-use fiber_runtime::stats::Sources;
+use fiber_runtime::sources::Sources;
 use fiber_supervisor::options::{ProcessOptions, builder_options};
 use fiber_supervisor::process::Initializer;
 

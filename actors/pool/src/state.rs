@@ -23,7 +23,7 @@ use super::worker_handle::Worker;
 #[cfg(feature = "simulation")]
 use fiber_runtime::runtime::simulation::Trace;
 use fiber_runtime::runtime::{DrainHook, ProcessCommand, Runtime, Unfit, set_names};
-use fiber_runtime::stats::Registration;
+use fiber_runtime::sources::Registration;
 use fiber_runtime::timeline::Timeline;
 
 /// How long a worker without tasks keeps a broadcast value that was dropped.

@@ -12,7 +12,8 @@ use super::scheduler::{Drain, Loss, WorkerFigures, function_name};
 use super::state::{Phase, PoolState};
 use super::wire::Results;
 use super::worker_handle::Worker;
-use fiber_runtime::stats::{Events, Registration, Source, Sources};
+use fiber_runtime::events::Events;
+use fiber_runtime::sources::{Registration, Source, Sources};
 use fiber_runtime::timeline::{Ran, What};
 
 /// How often a pool notes its progress and looks for stragglers.

@@ -15,8 +15,6 @@ mod send_error;
 mod untyped;
 
 pub use addr::RemoteAddr;
-#[cfg(test)]
-pub(crate) use inbox_pump::Dispatch;
 pub(crate) use inbox_pump::Host;
 pub use message::RemoteMessage;
 pub use recipient::RemoteRecipient;

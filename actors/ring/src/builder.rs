@@ -23,7 +23,7 @@ use super::run::{PreparedRun, RingRun};
 use super::task::ring_entry;
 use fiber_runtime::durable::{DurableState, ObjectKind};
 use fiber_runtime::runtime::{HostGroup, Runtime};
-use fiber_runtime::stats::Registration;
+use fiber_runtime::sources::Registration;
 use fiber_supervisor::options::{ProcessOptions, builder_options};
 use fiber_supervisor::process::Initializer;
 use fiber_supervisor::supervisor::Backoff;

@@ -32,7 +32,7 @@ use super::rank::RingMain;
 use super::recorded::RecordedRun;
 use super::wire::{CoordinatorMessage, RankMessage};
 use fiber_runtime::runtime::{ControlMessage, HostGroup, ProcessCommand, Runtime};
-use fiber_runtime::stats::{Registration, Source};
+use fiber_runtime::sources::{Registration, Source};
 use fiber_supervisor::supervisor::{
     Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor, SupervisorRef,
 };

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::coordinator::{Coordinator, Outcome, RestartPolicy};
 use fiber_runtime::reply::Reply;
-use fiber_runtime::stats::Sources;
+use fiber_runtime::sources::Sources;
 
 /// A running ring: a future of the values that its function returns, by rank.
 ///

@@ -1,5 +1,5 @@
 //! Prints `docs/metrics.md`; `make reference` writes it.
 
 fn main() {
-    print!("{}", fiber_actors::metrics_page());
+    print!("{}", fiber_runtime::metrics_page());
 }

@@ -97,6 +97,7 @@ pub struct Blocking<S> {
 }
 
 impl<S> Blocking<S> {
+    #[doc(hidden)]
     pub fn new(stream: S) -> Blocking<S> {
         Blocking { stream, refused: false }
     }

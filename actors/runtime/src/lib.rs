@@ -12,6 +12,7 @@
 pub mod blocking;
 pub mod durable;
 pub mod endpoint;
+pub mod events;
 pub mod mesh;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -23,6 +24,7 @@ pub mod parts;
 pub mod random;
 pub mod reply;
 pub mod runtime;
+pub mod sources;
 pub mod stats;
 pub mod timeline;
 pub mod tokio_runtime;

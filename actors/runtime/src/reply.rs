@@ -53,11 +53,13 @@ enum Source<T> {
 }
 
 impl<T> Reply<T> {
+    #[doc(hidden)]
     pub fn new(answer: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T> {
         Reply::named("the answer", answer)
     }
 
     /// Returns a reply that errors call `what`: "`what` did not happen within 3s".
+    #[doc(hidden)]
     pub fn named(
         what: impl Into<Cow<'static, str>>,
         answer: impl Future<Output = Result<T>> + Send + 'static,
@@ -66,6 +68,7 @@ impl<T> Reply<T> {
     }
 
     /// Returns a reply whose future has been polled once, so that its request is sent.
+    #[doc(hidden)]
     pub fn begun(answer: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T>
     where
         T: Send + 'static,
@@ -78,10 +81,12 @@ impl<T> Reply<T> {
         }
     }
 
+    #[doc(hidden)]
     pub fn failed(error: Error) -> Reply<T> {
         Reply(Source::Failed(Some(error)))
     }
 
+    #[doc(hidden)]
     pub fn call(call: PendingCall<T>) -> Reply<T> {
         Reply(Source::Call(call))
     }

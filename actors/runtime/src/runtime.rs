@@ -66,11 +66,11 @@ pub use self::names::set_names;
 use self::parent_info::ChildPlace;
 pub use self::protocol::ControlMessage;
 use crate::endpoint::Endpoint;
+use crate::events::Events;
 use crate::mesh::{Mesh, Registry};
 use crate::metrics;
 use crate::parts::Parts;
 use crate::random::Random;
-use crate::stats::Events;
 use crate::timeline::Timeline;
 
 /// Limits the memory of values, and lets arrays use shared memory if the links of this process can

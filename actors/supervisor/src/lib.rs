@@ -12,3 +12,6 @@ extern crate self as fiber_supervisor;
 pub mod options;
 pub mod process;
 pub mod supervisor;
+
+pub use supervisor::actor::Lifecycle;
+pub use supervisor::actor_loop::current_actor;

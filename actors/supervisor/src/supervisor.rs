@@ -33,8 +33,8 @@
 //! current incarnation of an actor. All decisions of a supervisor are one state machine without
 //! clock and tasks, `machine`; the supervisor itself, an actor, drives it: `driver`.
 
-mod actor;
-mod actor_loop;
+pub(crate) mod actor;
+pub(crate) mod actor_loop;
 mod backoff;
 mod builder;
 mod child_ref;
@@ -50,8 +50,6 @@ mod start;
 mod supervisor_ref;
 mod tree;
 
-pub use actor::Lifecycle;
-pub use actor_loop::current_actor;
 pub use backoff::Backoff;
 pub use builder::SupervisorBuilder;
 pub use child_ref::ChildRef;

@@ -164,7 +164,7 @@ fn the_stack_of_a_busy_worker_names_its_function() {
     assert!(stack.contains("spin") && stack.contains("thread"), "{stack}");
     // Idle threads may be counted only: `--all` shows each.
     let all = out(&["stack", "--all", &spinner(&program)]);
-    assert!(all.contains("`fiber-runtime`: ") && all.contains("fiber_actors::"), "{all}");
+    assert!(all.contains("`fiber-runtime`: ") && all.contains("fiber_runtime::"), "{all}");
     // A session means its head.
     let head = out(&["stack", &pid(&program)]);
     assert!(head.contains(&format!("process {}", program.pid())), "{head}");

@@ -179,7 +179,7 @@ mod tests {
             "user::wait",
             "core::ops::function::FnOnce::call_once",
             "fiber_core::function::invoke",
-            "fiber_actors::pool::worker::executor::run",
+            "fiber_pool::worker::executor::run",
             "user::main",
         ];
         let stack = ThreadStack {

@@ -184,7 +184,7 @@ impl ThreadStack {
             "__rust_begin_short_backtrace",
             "fiber_core::function::",
             "fiber_core::output::",
-            "fiber_actors::pool::worker::executor::",
+            "fiber_pool::worker::executor::",
         ];
         let calls_user = |frame: &Frame| {
             let function = frame.function.as_deref().unwrap_or_default();

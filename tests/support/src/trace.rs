@@ -10,7 +10,7 @@ const ASKED: &str = "FIBER_TEST_TRACE";
 const PREFIX: &str = "hash of the traces: ";
 
 /// Draws a value of a strategy, which the seed determines.
-pub(crate) fn drawn<S: Strategy>(seed: u64, strategy: S) -> S::Value {
+pub fn drawn<S: Strategy>(seed: u64, strategy: S) -> S::Value {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
@@ -20,7 +20,7 @@ pub(crate) fn drawn<S: Strategy>(seed: u64, strategy: S) -> S::Value {
 
 /// Checks that `trace` returns the same for the same seed: again, and in another process. `test`
 /// is the full name of the test that calls this, with its crate.
-pub(crate) fn assert_repeatable(test: &str, trace: impl Fn(u64) -> Vec<String>) {
+pub fn assert_repeatable(test: &str, trace: impl Fn(u64) -> Vec<String>) {
     let mut hasher = blake3::Hasher::new();
     for seed in 0..100 {
         let once = trace(seed);

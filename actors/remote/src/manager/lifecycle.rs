@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::snapshot::{SnapshotInterval, SnapshotPolicy};
 use super::wire::ActorMessage;
 use crate::remote::Host;
-use fiber_supervisor::supervisor::Lifecycle;
+use fiber_supervisor::Lifecycle;
 
 /// Passes messages to each incarnation of a managed actor, and takes its snapshots.
 pub(super) struct ManagedLifecycle<P> {

@@ -462,3 +462,36 @@ impl<'de, A> Deserialize<'de> for RemoteAddr<A> {
         Ok(RemoteAddr { untyped: UntypedAddr::deserialize(deserializer)?, actor: PhantomData })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fiber_core::entry::EntryRef;
+
+    use super::*;
+
+    struct Idle;
+
+    impl Actor for Idle {
+        type Context = actix::Context<Idle>;
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Unused;
+
+    impl actix::Message for Unused {
+        type Result = ();
+    }
+
+    /// Only another build could send one, and its processes are refused earlier.
+    #[test]
+    fn a_message_that_this_build_does_not_know_fails_its_call() {
+        fiber_runtime::runtime::init();
+        actix_rt::System::new().block_on(async {
+            let idle = RemoteAddr::export(Idle.start()).unwrap();
+            let unknown = EntryRef { offset: 8, name: 7 };
+            let call = idle.untyped.call(unknown, &Unused, None);
+            let error = call.await.unwrap_err();
+            assert!(error.to_string().contains("another build"), "{error}");
+        });
+    }
+}

@@ -15,7 +15,7 @@ use fiber_runtime::mesh::{
 };
 use fiber_runtime::reply::{PendingCall, Reply};
 use fiber_runtime::runtime::Runtime;
-use fiber_supervisor::supervisor::current_actor;
+use fiber_supervisor::current_actor;
 
 /// An address of an actor of any type.
 #[derive(Clone, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::pending::Calls;
 use super::wire::{self, AnswerFrame, CallFailure, CallId, NO_ANSWER};
-use crate::stats::{Registration, Source, Sources};
+use crate::sources::{Registration, Source, Sources};
 
 /// The messages for one actor, in the order of their arrival. The inbox outlives the incarnations
 /// of the actor.

@@ -40,7 +40,7 @@ impl PeerId {
     /// This process.
     pub const LOCAL: PeerId = PeerId(0);
     /// Some other process.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub const OTHER: PeerId = PeerId(1);
 }
 

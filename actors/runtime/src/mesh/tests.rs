@@ -1,13 +1,12 @@
 use std::time::Duration;
 
-use fiber_core::{BuildId, Config, FailureKind};
+use fiber_core::{BuildId, Config, Failure, FailureKind};
 use fiber_transport::{Message, PeerInfo, connect, join_session};
 
 use super::wire::Frame;
 use super::*;
 use crate::endpoint::{MESH, send_heartbeats};
 use crate::runtime::Runtime;
-use fiber_remote::remote::Dispatch;
 
 /// The time limit of each step.
 const LONG: Duration = Duration::from_secs(20);
@@ -35,7 +34,7 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
         config.heartbeat = Duration::from_millis(20);
         config.heartbeat_timeout = Duration::from_millis(100);
     });
-    crate::init();
+    crate::runtime::init();
     let runtime = Runtime::get().unwrap();
     let address = runtime.address_now().unwrap();
     actix_rt::System::new().block_on(async {
@@ -63,26 +62,21 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
             }
         }
 
-        // A message type that this build does not know. Only another build could send it, and its
-        // processes are refused earlier.
-        struct Idle;
-        impl actix::Actor for Idle {
-            type Context = actix::Context<Idle>;
-        }
+        // A message that its receiver can't handle.
         let inbox = Arc::new(Inbox::new(1));
         let actor = runtime.registry().export(Arc::clone(&inbox), || true);
-        let mut dispatch = Dispatch::new(runtime);
         let unknown = fiber_core::entry::EntryRef { offset: 8, name: 7 };
         link.send(Payload::call(actor, unknown, &()).unwrap().into_message(6)).unwrap();
         let message = std::future::poll_fn(|task| inbox.poll_next(task)).await.expect("it is open");
-        let addr = actix::Actor::start(Idle);
-        dispatch.handle(&mut addr.clone(), &mut (), message).unwrap();
+        assert_eq!(message.method, unknown);
+        let failure = Failure::new(FailureKind::Unknown, "another build");
+        message.responder.fail(&CallFailure::Failed(failure));
         loop {
             let frame = lively.next().await.expect("the link lives").unwrap();
             match Frame::read(frame) {
                 Some(Frame::Failed { call: 6, failure: CallFailure::Failed(failure) }) => {
                     assert_eq!(failure.kind, FailureKind::Unknown);
-                    assert!(failure.message.contains("another build"), "{failure}");
+                    assert_eq!(failure.message, "another build");
                     break;
                 }
                 Some(Frame::Heartbeat) => {}

@@ -25,8 +25,9 @@ use tokio::task::AbortHandle;
 use super::Renderer;
 use super::samples::EventCounts;
 use super::text::Format;
+use crate::events::Events;
 use crate::parts::Parts;
-use crate::stats::{Events, Sources};
+use crate::sources::Sources;
 use crate::tokio_runtime::new_runtime;
 
 /// Connections at a time. Beyond them, the oldest gives way: an answer takes no time, so what stays

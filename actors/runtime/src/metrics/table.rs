@@ -169,7 +169,7 @@ impl Id {
 const INTRODUCTION: &str = "\
 # Metrics
 
-<!-- `make reference` writes this page from the table in actors/src/metrics/table.rs. -->
+<!-- `make reference` writes this page from the table in actors/runtime/src/metrics/table.rs. -->
 
 With `FIBER_METRICS=127.0.0.1:9464` (configuration `metrics`), the head of a session serves these
 metrics at `/metrics`, for the session's processes together.

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::launch::ended;
 use super::protocol::ControlMessage;
-use crate::stats::Events;
+use crate::events::Events;
 
 /// The time limit for the end of a process that was killed.
 const KILL_LIMIT: Duration = Duration::from_secs(10);

@@ -24,7 +24,8 @@ use super::Runtime;
 use super::figures::own_figures;
 use super::names::set_names;
 use super::protocol::ControlMessage;
-use crate::stats::{Events, Sources};
+use crate::events::Events;
+use crate::sources::Sources;
 use crate::timeline::Timeline;
 
 /// The largest request in bytes.

@@ -39,6 +39,7 @@ impl ChildSpec {
     }
 
     /// Returns the specification of an actor with hooks.
+    #[doc(hidden)]
     pub fn actor_with<A>(
         name: impl Into<String>,
         factory: impl Fn() -> A + Send + 'static,

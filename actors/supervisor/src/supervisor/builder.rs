@@ -109,6 +109,7 @@ impl SupervisorBuilder {
     }
 
     /// Emits no events when children are restarted, because the caller does.
+    #[doc(hidden)]
     pub fn quiet(mut self) -> SupervisorBuilder {
         self.options.is_quiet = true;
         self

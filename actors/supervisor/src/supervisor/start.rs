@@ -176,6 +176,7 @@ impl ChildContext {
     }
 
     /// Returns the number of incarnations before this one.
+    #[doc(hidden)]
     pub fn restarts(&self) -> u64 {
         self.incarnation.saturating_sub(1)
     }
@@ -188,6 +189,7 @@ impl ChildContext {
 
     /// Notes that the incarnation has been of use. However short its life was, the next one starts
     /// without a pause, as after [`Backoff::reset_after`](super::Backoff::reset_after).
+    #[doc(hidden)]
     pub fn note_work(&self) {
         self.has_worked.store(true, Ordering::Relaxed);
     }

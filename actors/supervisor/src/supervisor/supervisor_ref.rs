@@ -98,6 +98,7 @@ impl SupervisorRef {
 
     /// Adds a child. The reply comes before its start, and a first start that fails is retried as
     /// any other.
+    #[doc(hidden)]
     pub fn add_child_in_background(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
         Reply::begun(async move {

@@ -11,7 +11,7 @@ use fiber_core::stats::{Report, Supervisors};
 use fiber_core::{ExitReason, ProcessId, value_memory};
 
 use fiber_runtime::parts::Parts;
-use fiber_runtime::stats::{Registration, Source, Sources};
+use fiber_runtime::sources::{Registration, Source, Sources};
 
 /// A branch, without the branches below.
 #[derive(Clone, Debug)]

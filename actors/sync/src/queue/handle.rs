@@ -16,7 +16,7 @@ use fiber_runtime::durable::{DurableState, ObjectKind};
 use fiber_runtime::mesh::Payload;
 use fiber_runtime::objects::{Handle, ObjectRef, PortRef, Response};
 use fiber_runtime::runtime::Runtime;
-use fiber_runtime::stats::Sources;
+use fiber_runtime::sources::Sources;
 
 /// A handle of a queue in any process.
 #[derive(Clone)]

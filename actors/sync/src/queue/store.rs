@@ -48,7 +48,7 @@ use fiber_runtime::durable::DurableState;
 use fiber_runtime::mesh::{PeerId, Port, PortId, Request, Requester};
 use fiber_runtime::objects::Ticket;
 use fiber_runtime::runtime::Runtime;
-use fiber_runtime::stats::{Registration, Source};
+use fiber_runtime::sources::{Registration, Source};
 
 /// The time after which a queue that waits for memory says so, and tries to write to a file again.
 const RETRY: Duration = Duration::from_secs(1);

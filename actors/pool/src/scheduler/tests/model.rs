@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use self::step::{Step, step};
 use super::*;
 use crate::run::Items;
-use fiber_test_support::traceNone;
+use fiber_test_support::trace;
 
 type Task = (CallId, u64);
 

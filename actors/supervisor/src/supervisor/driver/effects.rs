@@ -7,7 +7,7 @@ use super::super::machine::{Effect, Event, Key};
 use super::super::tree::{ChildKind, ChildState};
 use super::Supervisor;
 use super::child::HeldChild;
-use fiber_runtime::stats::emit;
+use fiber_runtime::events::emit;
 
 impl Supervisor {
     pub(super) fn carry_out(&mut self, effect: Effect) {

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::{Effect, Event, Key, Options, Origin, Request, Rules, StopMethod, Supervision, Turn};
 use crate::supervisor::intensity::Intensity;
 use crate::supervisor::{Backoff, Counts, Restart, Shutdown};
-use fiber_test_support::traceNone;
+use fiber_test_support::trace;
 
 const CRASH: ExitReason = ExitReason::Code(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -7,18 +7,13 @@ use std::path::{Path, PathBuf};
 
 /// The layers from the bottom to the top. Folders of the same layer don't import from each other.
 const LAYERS: &[&[&str]] = &[
-    &["parts", "trace"],
-    &["options", "random", "stats", "timeline", "tokio_runtime"],
-    &["blocking", "endpoint", "metrics"],
+    &["parts"],
+    &["events", "random", "sources", "timeline", "tokio_runtime"],
+    &["blocking", "endpoint", "metrics", "stats"],
     &["mesh"],
     &["runtime"],
     &["reply"],
-    &["durable", "objects", "supervisor"],
-    &["remote", "process"],
-    &["queue", "sync"],
-    &["pipe"],
-    &["pool", "ring", "manager"],
-    &["actor_pool"],
+    &["durable", "objects"],
 ];
 
 fn layer(folder: &str) -> Option<usize> {
@@ -159,29 +154,29 @@ fn every_folder_is_in_a_layer() {
 #[test]
 fn an_import_that_points_up_is_found_with_its_line() {
     let source = "\
-//! See [`Pool`](crate::pool::Pool).
+//! See [`Reply`](crate::reply::Reply).
 use std::fmt;
 use crate::{
-    mesh::{Mesh, pool},
-    ring,
+    endpoint::{Endpoint, reply},
+    objects,
 };
-use crate::sync::Lock; // crate::pool
-use super::super::pipe;
-use super::store;
-fn f(queue: crate::queue::Queue, name: fiber_crate::pool::X) {}
+use crate::runtime::Runtime; // crate::reply
+use super::super::durable;
+use super::port;
+fn f(inbox: crate::mesh::Inbox, name: fiber_crate::reply::X) {}
 #[cfg(test)]
 mod tests {
-    use crate::pool::Pool;
+    use crate::reply::Reply;
 }
-fn g() { crate::remote::f() }
+fn g() { crate::parts::f() }
 ";
-    let module = ["queue", "core"].map(String::from);
+    let module = ["mesh", "route"].map(String::from);
     assert_eq!(
-        wrong_imports("core.rs", source, &module),
+        wrong_imports("route.rs", source, &module),
         [
-            "core.rs:3: `queue` imports from `ring`, which is not below it",
-            "core.rs:7: `queue` imports from `sync`, which is not below it",
-            "core.rs:8: `queue` imports from `pipe`, which is not below it",
+            "route.rs:3: `mesh` imports from `objects`, which is not below it",
+            "route.rs:7: `mesh` imports from `runtime`, which is not below it",
+            "route.rs:8: `mesh` imports from `durable`, which is not below it",
         ]
     );
 }
