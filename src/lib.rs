@@ -526,7 +526,7 @@ macro_rules! __register_backend {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod array {
-    pub use fiber_core::{Array, Element};
+    pub use fiber_values::{Array, Element};
 }
 
 /// Task functions: the traits that bound their arguments and results.
@@ -549,14 +549,14 @@ pub mod array {
 /// Type parameters named `M` and `N` in this crate are *markers*: the compiler infers them from the
 /// function, and no program names them.
 pub mod task {
-    pub use fiber_core::{Arguments, Function, Output, Portable, Termination};
     #[doc(hidden)]
-    pub use fiber_core::{
+    pub use fiber_ring::NoArguments;
+    pub use fiber_values::{Arguments, Function, Output, Portable, Termination};
+    #[doc(hidden)]
+    pub use fiber_values::{
         AsResult, AsTermination, AsValue, Diverging, Fallible, FutureOf, OneArgument, OutputKind,
         OwnedLikeStringNotStr, Plain, TryOutput, TupleArguments,
     };
-    #[doc(hidden)]
-    pub use fiber_ring::NoArguments;
 }
 
 /// The names that most programs use.

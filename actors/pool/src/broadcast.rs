@@ -6,10 +6,11 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
-use fiber_core::codec::EncodedValue;
-use fiber_core::transfer::{self, KeepAlive, Mode};
-use fiber_core::{Error, Result, codec};
+use fiber_core::{Error, Result};
 use fiber_transport::Received as Encoded;
+use fiber_values::codec;
+use fiber_values::codec::EncodedValue;
+use fiber_values::transfer::{self, KeepAlive, Mode};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

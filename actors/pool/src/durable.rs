@@ -14,9 +14,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use fiber_core::blob::Blobs;
 use fiber_core::{Error, Meta, Result};
 use fiber_journal::{CallFunction, CallKeys, Journal, Journals, Outcome, Store, TaskKey};
+use fiber_values::blob::Blobs;
 use parking_lot::Mutex;
 
 use self::found::Found;

@@ -11,11 +11,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use fiber_core::blob::Blobs;
-use fiber_core::entry::EntryRef;
 use fiber_core::value_memory::{self, Stored};
 use fiber_core::{Error, Result};
 use fiber_journal::TaskKey;
+use fiber_values::blob::Blobs;
+use fiber_values::entry::EntryRef;
 use parking_lot::{Condvar, Mutex};
 
 use super::batch::{Order, Release, ResultBatch};

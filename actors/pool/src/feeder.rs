@@ -15,10 +15,11 @@ use std::mem::needs_drop;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fiber_core::blob::Blobs;
-use fiber_core::transfer::{self, KeepAlive};
-use fiber_core::{Error, Result, codec};
+use fiber_core::{Error, Result};
 use fiber_journal::TaskKey;
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
+use fiber_values::transfer::{self, KeepAlive};
 use serde::Serialize;
 
 use super::exchange::Exchange;

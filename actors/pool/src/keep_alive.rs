@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fiber_core::transfer::KeepAlive;
+use fiber_values::transfer::KeepAlive;
 use parking_lot::Mutex;
 
 use fiber_runtime::runtime::Runtime;

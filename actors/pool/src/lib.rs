@@ -29,10 +29,8 @@ mod worker_handle;
 use std::fmt;
 use std::sync::Arc;
 
-use fiber_core::{
-    Function, Output, PoolEndReason, Portable, Result, TryOutput, TypedEntry,
-    assert_captures_nothing,
-};
+use fiber_core::{PoolEndReason, Result};
+use fiber_values::{Function, Output, Portable, TryOutput, TypedEntry, assert_captures_nothing};
 
 use batch::Order;
 use controller::ControllerRequest;

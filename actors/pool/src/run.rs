@@ -5,7 +5,7 @@
 //! that is handed out at a time.
 
 use bytes::{Buf, Bytes};
-use fiber_core::blob::Blobs;
+use fiber_values::blob::Blobs;
 
 /// Bytes of the length in front of each task's arguments and of each outcome.
 pub(crate) const PREFIX: usize = 4;

@@ -38,7 +38,7 @@ mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use fiber_core::entry::EntryRef;
+use fiber_values::entry::EntryRef;
 
 use super::run::{CallId, Run};
 use super::wire::Results;

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use actix::Recipient;
 use fiber_core::stacks::ThreadStack;
-use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, codec, on_a_thread};
+use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, on_a_thread};
 use fiber_transport::Received;
+use fiber_values::codec;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use fiber_core::{Error, Portable, Result, TypedEntry, shortage};
+use fiber_core::{Error, Result, shortage};
 use fiber_journal::CallForm;
+use fiber_values::{Portable, TypedEntry};
 
 use super::Pool;
 use super::batch::Order;

@@ -4,11 +4,12 @@
 //! integers, then the encoded arguments or outcomes. All others are small and use serde.
 
 use bytes::{Buf, Bytes};
-use fiber_core::blob::Blobs;
-use fiber_core::entry::EntryRef;
 use fiber_core::stacks::ThreadStack;
-use fiber_core::{Error, Result, codec};
+use fiber_core::{Error, Result};
 use fiber_transport::{Message, Received};
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
+use fiber_values::entry::EntryRef;
 use serde::{Deserialize, Serialize};
 
 use super::run::{CallId, PREFIX};

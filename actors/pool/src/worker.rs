@@ -19,10 +19,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fiber_core::blob::Blobs;
-use fiber_core::entry::{Entry, EntryRef};
-use fiber_core::{Failure, FailureKind, codec};
+use fiber_core::{Failure, FailureKind};
 use fiber_transport::{Link, Message, Received};
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
+use fiber_values::entry::{Entry, EntryRef};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;

@@ -18,7 +18,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use actix::{Actor, Context};
-use fiber_core::{ExitReason, Function, Portable, assert_captures_nothing};
+use fiber_core::ExitReason;
+use fiber_values::{Function, Portable, assert_captures_nothing};
 use tokio::sync::{oneshot, watch};
 
 pub use self::builder::ManagerBuilder;

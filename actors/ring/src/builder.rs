@@ -4,14 +4,15 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_core::codec::EncodedValue;
-use fiber_core::entry::{Entry, MethodFn};
-use fiber_core::transfer::KeepAlive;
-use fiber_core::{
-    AsResult, AsValue, Error, Meta, Output, OutputKind, Portable, Result, TryOutput,
-    assert_captures_nothing, codec, transfer,
-};
+use fiber_core::{Error, Meta, Result};
 use fiber_journal::Journal;
+use fiber_values::codec::EncodedValue;
+use fiber_values::entry::{Entry, MethodFn};
+use fiber_values::transfer::KeepAlive;
+use fiber_values::{
+    AsResult, AsValue, Output, OutputKind, Portable, TryOutput, assert_captures_nothing, codec,
+    transfer,
+};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 

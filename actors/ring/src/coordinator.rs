@@ -14,14 +14,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fiber_backends::ChildOutput;
-use fiber_core::codec::EncodedValue;
 use fiber_core::stats::{Report, RingStats};
-use fiber_core::transfer::KeepAlive;
 use fiber_core::{
     Error, Exit, ExitReason, Failure, FailureKind, Meta, ProcessId, Result, RingEndReason,
-    RingProblem, codec,
+    RingProblem,
 };
 use fiber_transport::{Link, Message};
+use fiber_values::codec;
+use fiber_values::codec::EncodedValue;
+use fiber_values::transfer::KeepAlive;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 

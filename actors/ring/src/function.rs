@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use fiber_core::{Arguments, OneArgument, TupleArguments};
+use fiber_values::{Arguments, OneArgument, TupleArguments};
 
 use super::node::RingNode;
 

@@ -23,7 +23,7 @@ mod streams;
 mod task;
 mod wire;
 
-use fiber_core::{Output, Portable};
+use fiber_values::{Output, Portable};
 
 pub use self::builder::RingBuilder;
 pub use self::function::{NoArguments, RingFunction};

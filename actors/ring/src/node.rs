@@ -5,9 +5,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_core::codec::EncodedValue;
-use fiber_core::{Error, RankActivity, Result, codec};
+use fiber_core::{Error, RankActivity, Result};
 use fiber_transport::Link;
+use fiber_values::codec;
+use fiber_values::codec::EncodedValue;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -4,11 +4,12 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use fiber_core::at_exit::flush_output;
-use fiber_core::codec::EncodedValue;
-use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::{Error, RankActivity, Result, codec, shortage};
+use fiber_core::{Error, RankActivity, Result, shortage};
 use fiber_transport::shared_memory::StreamListener;
 use fiber_transport::{Link, Peer, Role, is_near};
+use fiber_values::codec;
+use fiber_values::codec::EncodedValue;
+use fiber_values::entry::{Entry, EntryRef, MethodFn};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 

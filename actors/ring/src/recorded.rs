@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Buf;
-use fiber_core::codec::{self, EncodedValue};
-use fiber_core::{Result, transfer};
+use fiber_core::Result;
+use fiber_values::codec::{self, EncodedValue};
+use fiber_values::transfer;
 use serde::{Deserialize, Serialize};
 
 use fiber_runtime::durable::{Change, DurableState, ObjectKind};

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use fiber_core::codec::EncodedValue;
 use fiber_core::{Error, Result, RingProblem, block_on};
+use fiber_values::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 

@@ -4,9 +4,10 @@ use std::any::{Any, type_name};
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use fiber_core::codec::{self, EncodedValue};
-use fiber_core::entry::{Entry, MethodFn};
-use fiber_core::{Failure, FailureKind, OutputKind, call_encoded, instance, panics};
+use fiber_core::{Failure, FailureKind, panics};
+use fiber_values::codec::{self, EncodedValue};
+use fiber_values::entry::{Entry, MethodFn};
+use fiber_values::{OutputKind, call_encoded, instance};
 use serde::de::DeserializeOwned;
 
 use super::function::RingFunction;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use fiber_core::RankActivity;
-use fiber_core::codec::{self, EncodedValue};
 use fiber_transport::{Message, is_near};
+use fiber_values::codec::{self, EncodedValue};
 use serde::{Deserialize, Serialize};
 
 use fiber_runtime::endpoint::MAIN;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use fiber_core::{BlockOn, Result, block_on, shortage, waiting_allowed};
+use fiber_core::{Result, block_on, shortage, waiting_allowed};
 use fiber_transport::BusyPoll;
+use fiber_values::BlockOn;
 use futures_core::Stream;
 use futures_util::task::AtomicWaker;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fiber_core::blob::{Blob, Blobs};
-use fiber_core::codec::EncodedValue;
 use fiber_core::{Error, Result};
 use fiber_journal::{Claim, Entry, Journal, Journals, Recorder, Store};
+use fiber_values::blob::{Blob, Blobs};
+use fiber_values::codec::EncodedValue;
 use parking_lot::Mutex;
 
 use crate::runtime::Runtime;

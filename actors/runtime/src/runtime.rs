@@ -43,11 +43,12 @@ use actix_rt::ArbiterHandle;
 use dashmap::DashMap;
 use fiber_backends::{Backend, Job, ListenAddress, backend};
 use fiber_core::at_exit::at_exit;
-use fiber_core::blob::arena;
 use fiber_core::{
-    Config, ConfigProblem, Error, Ignored, LinkKind, ProcessId, Result, SessionKey, entry,
-    set_spin, shortage, spill, value_memory,
+    Config, ConfigProblem, Error, Ignored, LinkKind, ProcessId, Result, SessionKey, set_spin,
+    shortage, value_memory,
 };
+use fiber_values::blob::arena;
+use fiber_values::{entry, spill};
 use parking_lot::Mutex;
 
 pub use self::child::init;

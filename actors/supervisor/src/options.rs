@@ -129,13 +129,13 @@ macro_rules! builder_options {
         #[track_caller]
         pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> Self
         where
-            F: fiber_core::Function<A, M, Output: fiber_core::Output<N>>,
-            A: fiber_core::Portable,
+            F: fiber_values::Function<A, M, Output: fiber_values::Output<N>>,
+            A: fiber_values::Portable,
             N: 'static,
         {
-            const { fiber_core::assert_captures_nothing::<F>() };
+            const { fiber_values::assert_captures_nothing::<F>() };
             self.$($field).+ = Some($crate::process::Initializer::new(
-                &fiber_core::TypedEntry::of_value(function),
+                &fiber_values::TypedEntry::of_value(function),
                 &args,
             ));
             self
@@ -152,13 +152,13 @@ macro_rules! builder_options {
         #[track_caller]
         pub fn try_initializer<F, A, M, N>(mut self, function: F, args: A) -> Self
         where
-            F: fiber_core::Function<A, M, Output: fiber_core::TryOutput<N>>,
-            A: fiber_core::Portable,
+            F: fiber_values::Function<A, M, Output: fiber_values::TryOutput<N>>,
+            A: fiber_values::Portable,
             N: 'static,
         {
-            const { fiber_core::assert_captures_nothing::<F>() };
+            const { fiber_values::assert_captures_nothing::<F>() };
             self.$($field).+ = Some($crate::process::Initializer::new(
-                &fiber_core::TypedEntry::of_result(function),
+                &fiber_values::TypedEntry::of_result(function),
                 &args,
             ));
             self

@@ -18,9 +18,9 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use fiber_core::{
-    Error, Exit, Failure, FailureKind, Function, Outcome, Output, Portable, Result, TypedEntry,
-    assert_captures_nothing, block_on, codec,
+use fiber_core::{Error, Exit, Failure, FailureKind, Result, block_on};
+use fiber_values::{
+    Function, Outcome, Output, Portable, TypedEntry, assert_captures_nothing, codec,
 };
 use serde::de::DeserializeOwned;
 

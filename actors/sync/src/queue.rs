@@ -17,8 +17,9 @@ mod wire;
 use std::marker::PhantomData;
 use std::panic::Location as Place;
 
-use fiber_core::codec::{self, EncodedValue};
-use fiber_core::{Error, Result, transfer};
+use fiber_core::{Error, Result};
+use fiber_values::codec::{self, EncodedValue};
+use fiber_values::transfer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +57,7 @@ pub use stream::QueueStream;
 /// - **Lost links.** A process whose link to the owner is lost counts as dead. If it lives, its
 ///   handles of the queue stay unusable; another handle that the owner sends it works.
 /// - **Cost.** Each element is encoded once and decoded once. Large arrays in it
-///   ([`Array`](fiber_core::Array)) are passed on by reference within a host. In the owner itself,
+///   ([`Array`](fiber_values::Array)) are passed on by reference within a host. In the owner itself,
 ///   `put` and `get` send no messages. Elements that another process puts into an unbounded queue
 ///   while earlier ones are in flight share a frame. `put` returns when an element is on its way;
 ///   [`flush`](Queue::flush) waits until all have arrived. They also arrive before the process

@@ -4,7 +4,7 @@ use super::TAKES_STACKS;
 use super::types::{ThreadStack, ThreadState};
 
 /// Returns whether a thread of this name is fiber's own. Others of fiber's run the user's code.
-pub(super) fn is_of_fiber(name: &str) -> bool {
+pub fn is_of_fiber(name: &str) -> bool {
     let runs_user_code = ["fiber-task", "fiber-feed"].iter().any(|own| name.starts_with(own));
     name.starts_with("fiber-") && !runs_user_code
 }

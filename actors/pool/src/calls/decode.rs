@@ -3,8 +3,9 @@
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use fiber_core::blob::Blobs;
-use fiber_core::{Error, Failure, FailureKind, Result, codec};
+use fiber_core::{Error, Failure, FailureKind, Result};
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
 use serde::de::DeserializeOwned;
 
 use crate::batch::ResultBatch;

@@ -59,7 +59,8 @@ fn append<T: DeserializeOwned>(results: &mut Vec<T>, outcomes: Decoder<T>) -> Re
 
 #[cfg(test)]
 mod tests {
-    use fiber_core::{Error, Failure, FailureKind, codec};
+    use fiber_core::{Error, Failure, FailureKind};
+    use fiber_values::codec;
 
     use super::*;
     use crate::run::{Run, push_item};

@@ -2,8 +2,8 @@
 
 use std::any::type_name;
 
-use fiber_core::TypedEntry;
 use fiber_journal::{CallForm, CallFunction};
+use fiber_values::TypedEntry;
 
 /// Describes the function of a call.
 pub(crate) fn called<A, T>(function: &TypedEntry<A, T>, form: CallForm) -> CallFunction {

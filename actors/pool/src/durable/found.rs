@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use fiber_core::blob::{Blob, Blobs};
 use fiber_journal::{Outcome, OutcomeKind};
+use fiber_values::blob::{Blob, Blobs};
 
 use super::DurableCall;
 use super::recording::decode_abandoned;

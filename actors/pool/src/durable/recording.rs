@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use fiber_core::{Error, Exit, Result, codec};
+use fiber_core::{Error, Exit, Result};
 use fiber_journal::{Entry, OutcomeKind, Recorder};
+use fiber_values::codec;
 
 use super::task_keys::RunKeys;
 use super::{DurableCall, break_off};

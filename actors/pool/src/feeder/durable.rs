@@ -1,8 +1,9 @@
 //! The tasks of durable calls: those with a recorded outcome are not submitted.
 
-use fiber_core::blob::{self, Blobs};
-use fiber_core::transfer;
-use fiber_core::{Error, Result, codec};
+use fiber_core::{Error, Result};
+use fiber_values::blob::{self, Blobs};
+use fiber_values::codec;
+use fiber_values::transfer;
 use serde::Serialize;
 
 use super::{BLOCK_BYTES, Feeder, PREFIX, encode, feed_one, finish_encoding};

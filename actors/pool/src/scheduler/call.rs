@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use fiber_core::entry::EntryRef;
+use fiber_values::entry::EntryRef;
 
 use super::room::Room;
 use super::worker::Worker;

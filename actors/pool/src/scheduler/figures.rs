@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use fiber_core::entry::EntryRef;
 use fiber_core::stats::{CallStats, Distribution, FunctionStats, RunningTask, TaskCounts};
+use fiber_values::entry::EntryRef;
 
 use super::Scheduler;
 use super::call::Call;
@@ -223,5 +223,5 @@ impl Names {
 /// Returns the name of a function for people.
 pub(crate) fn function_name(entry: EntryRef) -> &'static str {
     // It is unknown only to a program of another build.
-    entry.resolve::<fiber_core::entry::TaskFn>().map_or("?", |entry| entry.display_name())
+    entry.resolve::<fiber_values::entry::TaskFn>().map_or("?", |entry| entry.display_name())
 }

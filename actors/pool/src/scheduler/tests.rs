@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use fiber_core::blob::Blobs;
 use fiber_core::{Exit, ExitReason};
+use fiber_values::blob::Blobs;
 
 use super::super::batch::{Order, Release};
 use super::super::buffer::Buffer;

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use fiber_core::at_exit::flush_output;
-use fiber_core::blob::Blobs;
 use fiber_core::stacks::thread_id;
-use fiber_core::{BlockOn, Failure, FailureKind, Outcome, Spin, Tasks, codec, shortage};
+use fiber_core::{Failure, FailureKind, Spin, shortage};
+use fiber_values::blob::Blobs;
+use fiber_values::{BlockOn, Outcome, Tasks, codec};
 use parking_lot::{Mutex, MutexGuard};
 use tracing::span::EnteredSpan;
 
@@ -194,7 +195,7 @@ struct Executor<'a> {
 
 impl Executor<'_> {
     /// Waits for a run and makes it the current one.
-    fn take_run(&mut self) -> Option<&'static fiber_core::entry::Entry> {
+    fn take_run(&mut self) -> Option<&'static fiber_values::entry::Entry> {
         let mut spin = Spin::default();
         let mut work = self.queue.work.lock();
         if std::mem::take(&mut self.busy) {

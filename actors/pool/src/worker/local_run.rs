@@ -1,8 +1,8 @@
 //! Runs of tasks in a worker.
 
 use bytes::Bytes;
-use fiber_core::blob::Blobs;
-use fiber_core::entry::Entry;
+use fiber_values::blob::Blobs;
+use fiber_values::entry::Entry;
 
 use crate::run::{CallId, Items, PREFIX};
 use crate::wire::Assignment;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fiber_core::on_a_thread;
-use fiber_core::stacks::capture_thread;
+use fiber_stacks::capture_thread;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use fiber_core::Outcome;
-use fiber_core::blob::Blobs;
+use fiber_values::Outcome;
+use fiber_values::blob::Blobs;
 
 use crate::run::{CallId, PREFIX, push_item};
 use crate::wire::{ResultRun, Results};

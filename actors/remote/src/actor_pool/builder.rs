@@ -1,7 +1,8 @@
 //! The options of a pool of actors before its start.
 
 use actix::{Actor, Context};
-use fiber_core::{Error, Function, Portable, assert_captures_nothing};
+use fiber_core::Error;
+use fiber_values::{Function, Portable, assert_captures_nothing};
 use futures_util::future::try_join_all;
 
 use super::{ActorPool, ActorPoolAddr, Routing};

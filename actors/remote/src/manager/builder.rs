@@ -5,11 +5,10 @@ use std::panic::Location;
 use std::time::Duration;
 
 use actix::{Actor, Context};
-use fiber_core::codec::EncodedValue;
-use fiber_core::{
-    Error, Function, Meta, Portable, Result, assert_captures_nothing, codec, transfer,
-};
+use fiber_core::{Error, Meta, Result};
 use fiber_journal::Journal;
+use fiber_values::codec::EncodedValue;
+use fiber_values::{Function, Portable, assert_captures_nothing, codec, transfer};
 use tokio::sync::oneshot;
 
 use super::AsyncManager;

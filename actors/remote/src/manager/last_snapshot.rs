@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use fiber_core::codec::EncodedValue;
 use fiber_core::{Error, Result};
+use fiber_values::codec::EncodedValue;
 use tokio::sync::watch;
 
 use fiber_runtime::durable::{Change, DurableState};

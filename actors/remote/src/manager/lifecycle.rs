@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context};
 use fiber_core::ExitReason;
-use fiber_core::codec::EncodedValue;
 use fiber_transport::Link;
+use fiber_values::codec::EncodedValue;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context};
-use fiber_core::codec::EncodedValue;
-use fiber_core::entry::{Entry, EntryRef, MethodFn};
-use fiber_core::{Error, ExitReason, Function, invoke, shortage};
+use fiber_core::{Error, ExitReason, shortage};
 use fiber_transport::Link;
+use fiber_values::codec::EncodedValue;
+use fiber_values::entry::{Entry, EntryRef, MethodFn};
+use fiber_values::{Function, invoke};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

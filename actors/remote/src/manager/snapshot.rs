@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix::Actor;
 use fiber_core::Result;
-use fiber_core::codec::EncodedValue;
+use fiber_values::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

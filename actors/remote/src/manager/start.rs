@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fiber_backends::ChildOutput;
 use fiber_core::stats::ProcessRole;
-use fiber_core::transfer::KeepAlive;
 use fiber_core::{Error, Exit, ExitReason, Meta, Result};
 use fiber_transport::{Link, Received};
+use fiber_values::transfer::KeepAlive;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;

@@ -2,8 +2,8 @@
 
 use bytes::Buf;
 use fiber_core::ExitReason;
-use fiber_core::codec::{self, EncodedValue};
 use fiber_transport::Message;
+use fiber_values::codec::{self, EncodedValue};
 
 use fiber_runtime::endpoint::MAIN;
 

@@ -450,7 +450,7 @@ impl<A> fmt::Debug for RemoteAddr<A> {
 
 impl<A> Serialize for RemoteAddr<A> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        fiber_core::transfer::note_handle();
+        fiber_values::transfer::note_handle();
         self.untyped.serialize(serializer)
     }
 }
@@ -465,7 +465,7 @@ impl<'de, A> Deserialize<'de> for RemoteAddr<A> {
 
 #[cfg(test)]
 mod tests {
-    use fiber_core::entry::EntryRef;
+    use fiber_values::entry::EntryRef;
 
     use super::*;
 

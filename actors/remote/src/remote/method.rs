@@ -5,9 +5,10 @@ use std::marker::PhantomData;
 
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler};
-use fiber_core::entry::{Entry, MethodFn};
-use fiber_core::{Error, ExitReason, Failure, FailureKind, codec, transfer};
+use fiber_core::{Error, ExitReason, Failure, FailureKind};
 use fiber_transport::Received;
+use fiber_values::entry::{Entry, MethodFn};
+use fiber_values::{codec, transfer};
 use futures_util::future::LocalBoxFuture;
 use serde::Serialize;
 use tokio::sync::oneshot;

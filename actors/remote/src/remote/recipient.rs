@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use fiber_core::entry::EntryRef;
+use fiber_values::entry::EntryRef;
 use serde::{Deserialize, Serialize};
 
 use super::message::RemoteMessage;
@@ -97,7 +97,7 @@ impl<M> fmt::Debug for RemoteRecipient<M> {
 
 impl<M> Serialize for RemoteRecipient<M> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        fiber_core::transfer::note_handle();
+        fiber_values::transfer::note_handle();
         (&self.addr, self.method).serialize(serializer)
     }
 }

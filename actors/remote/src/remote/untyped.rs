@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fiber_core::entry::EntryRef;
-use fiber_core::transfer::{self, KeepAlive};
-use fiber_core::{Error, ExitReason, Result, codec};
+use fiber_core::{Error, ExitReason, Result};
+use fiber_values::codec;
+use fiber_values::entry::EntryRef;
+use fiber_values::transfer::{self, KeepAlive};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 

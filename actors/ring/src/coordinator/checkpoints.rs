@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fiber_core::codec::EncodedValue;
+use fiber_values::codec::EncodedValue;
 
 use super::Coordinator;
 

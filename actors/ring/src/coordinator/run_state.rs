@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fiber_core::codec::EncodedValue;
 use fiber_core::{Exit, ExitReason, RankActivity, RingProblem};
+use fiber_values::codec::EncodedValue;
 
 use super::super::wire::{CoordinatorMessage, RankAddress, RankMessage, StreamError};
 

@@ -5,10 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use fiber_core::entry::EntryRef;
 use fiber_core::stats::{ActorStats, Distribution, Report};
 use fiber_core::{ExitReason, Failure, FailureKind, ProcessId};
 use fiber_transport::{Link, Received};
+use fiber_values::entry::EntryRef;
 use parking_lot::Mutex;
 
 use super::pending::Calls;

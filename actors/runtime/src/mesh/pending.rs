@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fiber_core::transfer::KeepAlive;
 use fiber_transport::Received;
+use fiber_values::transfer::KeepAlive;
 use parking_lot::Mutex;
 
 use super::deadlines::{Answer, Unanswered, Waiter};

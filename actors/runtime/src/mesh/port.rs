@@ -11,9 +11,10 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use fiber_core::blob::Blobs;
-use fiber_core::{Error, ExitReason, Failure, FailureKind, codec};
+use fiber_core::{Error, ExitReason, Failure, FailureKind};
 use fiber_transport::{Link, Message, Received};
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
 use serde::Serialize;
 
 use super::holders::{Change, Holders};

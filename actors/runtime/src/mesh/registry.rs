@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
-use fiber_core::{ExitReason, Failure, FailureKind, Result, codec};
+use fiber_core::{ExitReason, Failure, FailureKind, Result};
+use fiber_values::codec;
 use parking_lot::Mutex;
 
 use super::inbox::{Inbox, IncomingMessage, ReplyTo, Responder};

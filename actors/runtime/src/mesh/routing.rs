@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fiber_core::{Error, ExitReason, ProcessId, codec, random_fraction};
+use fiber_core::{Error, ExitReason, ProcessId, random_fraction};
+use fiber_values::codec;
 use serde::de::DeserializeOwned;
 
 use super::Mesh;

@@ -14,10 +14,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use fiber_core::blob::Blobs;
-use fiber_core::entry::EntryRef;
-use fiber_core::{Error, ExitReason, Failure, ProcessId, Result, codec};
+use fiber_core::{Error, ExitReason, Failure, ProcessId, Result};
 use fiber_transport::{Message, Received};
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
+use fiber_values::entry::EntryRef;
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint::MESH;

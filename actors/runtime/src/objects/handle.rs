@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fiber_core::transfer::{self, Mode};
+use fiber_values::transfer::{self, Mode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::attachments::Attachment;

@@ -1,6 +1,6 @@
 //! Operations on shared objects, and their replies.
 
-use fiber_core::codec::EncodedValue;
+use fiber_values::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 
 use super::port_ref::{PortRef, Response};

@@ -4,8 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use fiber_core::{Error, ExitReason, Result, codec};
+use fiber_core::{Error, ExitReason, Result};
 use fiber_transport::Received;
+use fiber_values::codec;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 

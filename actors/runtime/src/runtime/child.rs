@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use bytes::Buf;
 use fiber_backends::{BackendError, ListenAddress, Locality, backend};
-use fiber_core::{
-    Address, Config, LinkKind, ProcessId, SessionKey, entry, local_ip_towards, variables,
-};
+use fiber_core::{Address, Config, LinkKind, ProcessId, SessionKey, local_ip_towards, variables};
 use fiber_transport::{Connection, Role};
+use fiber_values::entry;
 use rustix::process::Signal;
 
 use super::child_exit::ChildExit;

@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use fiber_core::Result;
-use fiber_core::codec::EncodedValue;
-use fiber_core::entry::{Entry, EntryRef, MethodFn};
 use fiber_transport::{Link, Received};
+use fiber_values::codec::EncodedValue;
+use fiber_values::entry::{Entry, EntryRef, MethodFn};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

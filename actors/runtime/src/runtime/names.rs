@@ -15,8 +15,9 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use fiber_core::stacks::{ProgramNames, Unnamed, program_names};
+use fiber_core::stacks::{ProgramNames, Unnamed};
 use fiber_core::{at_exit, shortage};
+use fiber_stacks::program_names;
 use parking_lot::Mutex;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,9 +1,10 @@
 //! The messages between a parent and its child, apart from those of the child's main and the mesh.
 
+use fiber_core::Config;
 use fiber_core::inspect::Request;
 use fiber_core::stats::{ProcessFigures, Report};
-use fiber_core::{Config, codec};
 use fiber_transport::{Message, Received};
+use fiber_values::codec;
 use serde::{Deserialize, Serialize};
 
 use super::child_main::StartRequest;

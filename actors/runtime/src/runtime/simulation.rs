@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use fiber_core::{Config, Result, entry};
+use fiber_core::{Config, Result};
 use fiber_journal::Journals;
+use fiber_values::entry;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 

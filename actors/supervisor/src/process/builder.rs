@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fiber_core::codec::EncodedValue;
-use fiber_core::{
-    Exit, ExitReason, Function, Output, Portable, Result, Termination, TryOutput, TypedEntry,
-    assert_captures_nothing, codec, transfer,
+use fiber_core::{Exit, ExitReason, Result};
+use fiber_values::codec::EncodedValue;
+use fiber_values::{
+    Function, Output, Portable, Termination, TryOutput, TypedEntry, assert_captures_nothing, codec,
+    transfer,
 };
 use tokio::sync::OnceCell;
 

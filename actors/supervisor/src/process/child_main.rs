@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use fiber_core::at_exit::flush_output;
-use fiber_core::codec::EncodedValue;
-use fiber_core::entry::EntryRef;
-use fiber_core::{Failure, FailureKind, Outcome, codec};
+use fiber_core::{Failure, FailureKind};
 use fiber_transport::{Link, Message};
+use fiber_values::codec::EncodedValue;
+use fiber_values::entry::EntryRef;
+use fiber_values::{Outcome, codec};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 

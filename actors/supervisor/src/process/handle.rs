@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use fiber_core::{Error, Exit, ExitReason, Outcome};
+use fiber_core::{Error, Exit, ExitReason};
 use fiber_transport::Received;
+use fiber_values::Outcome;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 

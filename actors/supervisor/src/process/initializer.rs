@@ -1,10 +1,11 @@
 //! Functions that a process calls before it begins its work.
 
 use fiber_core::at_exit::flush_output;
-use fiber_core::codec::EncodedValue;
-use fiber_core::entry::{EntryRef, TaskFn};
-use fiber_core::transfer::KeepAlive;
-use fiber_core::{Failure, FailureKind, Outcome, Portable, Result, TypedEntry, transfer};
+use fiber_core::{Failure, FailureKind, Result};
+use fiber_values::codec::EncodedValue;
+use fiber_values::entry::{EntryRef, TaskFn};
+use fiber_values::transfer::KeepAlive;
+use fiber_values::{Outcome, Portable, TypedEntry, transfer};
 use serde::{Deserialize, Serialize};
 
 use super::one_task::OneTask;

@@ -1,8 +1,8 @@
 //! A single task, as the function of a process or an initializer is one.
 
-use fiber_core::blob::Blobs;
-use fiber_core::codec::EncodedValue;
-use fiber_core::{BlockOn, Outcome, Tasks};
+use fiber_values::blob::Blobs;
+use fiber_values::codec::EncodedValue;
+use fiber_values::{BlockOn, Outcome, Tasks};
 
 use fiber_runtime::blocking::BlockingRuntime;
 

@@ -5,14 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use fiber_backends::ChildOutput;
-use fiber_core::codec::EncodedValue;
 use fiber_core::stats::ProcessRole;
-use fiber_core::transfer::KeepAlive;
-use fiber_core::{
-    Exit, ExitReason, Failure, FailureKind, Function, Meta, Outcome, Portable, Result, Termination,
-    assert_captures_nothing, codec,
-};
+use fiber_core::{Exit, ExitReason, Failure, FailureKind, Meta, Result};
 use fiber_transport::{Link, Received};
+use fiber_values::codec::EncodedValue;
+use fiber_values::transfer::KeepAlive;
+use fiber_values::{Function, Outcome, Portable, Termination, assert_captures_nothing, codec};
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::mpsc;
 

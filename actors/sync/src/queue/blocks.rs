@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use fiber_core::blob::Blobs;
-use fiber_core::codec::EncodedValue;
-use fiber_core::{spill, value_memory};
+use fiber_core::value_memory;
 use fiber_transport::Received;
+use fiber_values::blob::Blobs;
+use fiber_values::codec::EncodedValue;
+use fiber_values::spill;
 
 use super::encoded::Encoded;
 
@@ -298,8 +299,8 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
-    use fiber_core::Array;
-    use fiber_core::blob::Blob;
+    use fiber_values::Array;
+    use fiber_values::blob::Blob;
 
     use super::*;
 

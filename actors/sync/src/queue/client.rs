@@ -13,9 +13,9 @@ use std::thread;
 use bytes::Buf;
 use dashmap::{DashMap, Entry};
 use fiber_core::at_exit::at_exit;
-use fiber_core::transfer::Uncommitted;
 use fiber_core::{CloseReason, Error, ExitReason, ProcessId, Result};
 use fiber_transport::Received;
+use fiber_values::transfer::Uncommitted;
 use parking_lot::{Mutex, MutexGuard};
 
 use self::receiving::Receiving;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use fiber_core::Result;
-use fiber_core::transfer::Uncommitted;
+use fiber_values::transfer::Uncommitted;
 
 use super::handle::QueueHandle;
 use super::wire::Operation;

@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use bytes::Bytes;
 use fiber_core::Result;
-use fiber_core::blob::Blobs;
-use fiber_core::codec::{self, EncodedValue};
+use fiber_values::blob::Blobs;
+use fiber_values::codec::{self, EncodedValue};
 use serde::Serialize;
 
 use super::blocks::{Block, FULL, PREFIX};

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fiber_core::codec::EncodedValue;
 use fiber_core::{Result, block_on};
+use fiber_values::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 

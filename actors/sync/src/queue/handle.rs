@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use fiber_core::codec::{self, EncodedValue};
-use fiber_core::{Error, Result, transfer};
+use fiber_core::{Error, Result};
+use fiber_values::codec::{self, EncodedValue};
+use fiber_values::transfer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

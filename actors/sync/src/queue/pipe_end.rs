@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use fiber_core::Result;
-use fiber_core::transfer::{self, Mode};
+use fiber_values::transfer::{self, Mode};
 use serde::{Deserialize, Serialize};
 
 use super::handle::QueueHandle;

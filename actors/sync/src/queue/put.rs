@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fiber_core::{Error, Result, block_on, codec};
+use fiber_core::{Error, Result, block_on};
+use fiber_values::codec;
 use futures_util::future::{Either, select};
 use serde::Serialize;
 use tokio::sync::oneshot;

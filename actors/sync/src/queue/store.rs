@@ -27,10 +27,11 @@ use std::time::Duration;
 
 use bytes::Buf;
 use fiber_backends::print_message;
-use fiber_core::codec::{self, EncodedValue};
 use fiber_core::stats::{QueueStats, Report};
 use fiber_core::value_memory::{self, value_memory};
-use fiber_core::{FailureKind, ProcessId, spill};
+use fiber_core::{FailureKind, ProcessId};
+use fiber_values::codec::{self, EncodedValue};
+use fiber_values::spill;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::timeout;
 

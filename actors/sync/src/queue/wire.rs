@@ -16,8 +16,8 @@
 
 use bytes::Buf;
 use fiber_core::CloseReason;
-use fiber_core::codec::EncodedValue;
 use fiber_transport::Received;
+use fiber_values::codec::EncodedValue;
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Block;

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use fiber_core::{Result, codec};
+use fiber_core::Result;
+use fiber_values::codec;
 use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,7 @@
 //! A flag that processes wait for.
 
-use fiber_core::{Result, codec};
+use fiber_core::Result;
+use fiber_values::codec;
 use serde::{Deserialize, Serialize};
 
 use super::state::{ObjectState, StateHandle};

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use fiber_core::codec::EncodedValue;
 use fiber_core::{Error, Result};
+use fiber_values::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, hash_map};
 use std::marker::PhantomData;
 
 use fiber_core::Result;
-use fiber_core::codec::{self, EncodedValue};
+use fiber_values::codec::{self, EncodedValue};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

@@ -1,7 +1,7 @@
 //! Named values of any types that processes share.
 
 use fiber_core::Result;
-use fiber_core::codec::{self, EncodedValue};
+use fiber_values::codec::{self, EncodedValue};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

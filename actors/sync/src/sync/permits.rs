@@ -3,7 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
-use fiber_core::{Error, Result, codec};
+use fiber_core::{Error, Result};
+use fiber_values::codec;
 use serde::{Deserialize, Serialize};
 
 use super::state::{ObjectState, RequestId, StateHandle};

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
-use fiber_core::codec::{self, EncodedValue};
 use fiber_core::{FailureKind, Result};
+use fiber_values::codec::{self, EncodedValue};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use fiber_core::Result;
-use fiber_core::codec::EncodedValue;
+use fiber_values::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

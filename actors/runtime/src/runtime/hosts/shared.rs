@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use fiber_core::blob::{Blob, Blobs};
 use fiber_transport::{Closed, Link, Message, Received};
+use fiber_values::blob::{Blob, Blobs};
 use parking_lot::Mutex;
 
 use super::wire::{self, Number, ToHost};

@@ -6,8 +6,9 @@
 
 use bytes::{Buf, BufMut};
 use fiber_backends::{JobPlace, Room};
-use fiber_core::{Exit, Meta, OutputMode, ProcessId, codec};
+use fiber_core::{Exit, Meta, OutputMode, ProcessId};
 use fiber_transport::{Message, PeerInfo, Received};
+use fiber_values::codec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

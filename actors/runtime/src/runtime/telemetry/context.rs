@@ -1,7 +1,8 @@
 //! The context of a call, which travels with its tasks as the headers of W3C Trace Context.
 
 use bytes::Bytes;
-use fiber_core::{Failure, codec};
+use fiber_core::Failure;
+use fiber_values::codec;
 use opentelemetry::Context;
 use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
 use opentelemetry::trace::{Status, TraceContextExt};

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Buf;
-use fiber_core::codec::EncodedValue;
 use fiber_core::{CloseReason, Error, Result};
 use fiber_transport::Received;
+use fiber_values::codec::EncodedValue;
 use tokio::sync::oneshot;
 
 use super::{Client, ClientState};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fiber_core::blob::Blobs;
 use fiber_transport::Link;
+use fiber_values::blob::Blobs;
 
 use super::unconfirmed::{SentAs, Unconfirmed};
 use crate::queue::blocks::{Block, Blocks};

@@ -43,7 +43,7 @@ impl Deliveries {
 
 #[cfg(test)]
 mod tests {
-    use fiber_core::codec::EncodedValue;
+    use fiber_values::codec::EncodedValue;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use fiber_core::codec::EncodedValue;
+use fiber_values::codec::EncodedValue;
 use tokio::sync::oneshot;
 
 use fiber_runtime::mesh::{PeerId, Requester};

@@ -1,7 +1,8 @@
 //! Which consumer gets an element, and which elements get in.
 
-use fiber_core::codec::EncodedValue;
-use fiber_core::{spill, value_memory};
+use fiber_core::value_memory;
+use fiber_values::codec::EncodedValue;
+use fiber_values::spill;
 
 use super::demands::Demand;
 use super::durable::{DurableElements, PutAnswer};
