@@ -25,6 +25,7 @@ fn a_person_follows_a_program_of_this_host_and_detaches() {
     attach();
     drop(program);
     terminal.wait_for("its exit code is known where it was started");
+    terminal.wait_for_prompt();
     terminal.enter("echo left with $?");
     terminal.wait_for("left with 1");
 }
@@ -37,6 +38,7 @@ fn ctrl_c_ends_a_program_with_restarts_for_good() {
     terminal.enter(&format!("{command} run --restarts 5 {own}"));
     terminal.wait_for("a worker speaks");
     terminal.press("C-c");
+    terminal.wait_for_prompt();
     terminal.enter("echo left with $?");
     let screen = terminal.wait_for("left with 130");
     assert!(!screen.contains("starting it again"), "{screen}");

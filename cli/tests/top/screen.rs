@@ -21,8 +21,7 @@ fn watch(program: &Program, variables: &[(&str, &str)]) -> Terminal {
 /// Checks that the shell is there, and that it shows what is typed.
 #[track_caller]
 pub(crate) fn is_restored(terminal: &Terminal) {
-    // The screen reads what is typed before it is left.
-    terminal.wait_until("the prompt", |screen| screen.trim_end().lines().last() == Some("$"));
+    terminal.wait_for_prompt();
     terminal.enter("echo left with $?");
     let screen = terminal.wait_for("left with 0");
     assert!(screen.contains("echo left with $?"), "{screen}");

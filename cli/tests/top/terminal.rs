@@ -40,6 +40,12 @@ impl Terminal {
         self.press("Enter");
     }
 
+    /// Waits until the shell asks for the next line. The command before it may read what is typed
+    /// earlier.
+    pub(crate) fn wait_for_prompt(&self) {
+        self.wait_until("the prompt", |screen| screen.trim_end().ends_with('$'));
+    }
+
     /// Presses a key by tmux's name for it.
     pub(crate) fn press(&self, key: &str) {
         self.run(&["send-keys", key]);
