@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use dashmap::DashMap;
 use fiber_backends::{Job, JobState, WaitReason};
+use fiber_core::ProcessId;
 use fiber_core::inspect::Request;
 use fiber_core::stats::{Event, ProcessFigures, ProcessRole, ProcessState, ProcessStats, Report};
-use fiber_core::{ProcessId, stacks};
 use fiber_transport::{Link, PeerInfo};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -168,7 +168,8 @@ impl Children {
                  machine overloaded"
             ),
         };
-        let seen = pid_here.filter(|_| takes_stack).map(|pid| stacks::from_outside(pid, &problem));
+        let seen =
+            pid_here.filter(|_| takes_stack).map(|pid| fiber_stacks::from_outside(pid, &problem));
         match seen {
             Some(Ok(stack)) => serde_json::to_string(&stack).map_err(|error| error.to_string()),
             _ => Err(problem),

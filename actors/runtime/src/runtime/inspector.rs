@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use fiber_core::inspect::{Answer, LONGEST_PROFILE, PREFIX, ProfileText, Request};
 use fiber_core::stacks::{ProcessStack, Profile, Unnamed};
 use fiber_core::stats::{JobPlace, ProcessRole, ProcessStats, Report, SessionStats};
-use fiber_core::{ProcessId, Result, on_a_thread, stacks, variables};
+use fiber_core::{ProcessId, Result, on_a_thread, variables};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -168,9 +168,9 @@ impl Runtime {
         }
         match request {
             Request::Profile { hertz, idle, .. } => {
-                in_background(move || or_text(stacks::profile(takes, hertz, idle))).await
+                in_background(move || or_text(fiber_stacks::profile(takes, hertz, idle))).await
             }
-            _ => in_background(|| or_text(stacks::capture(STACK_LIMIT))).await,
+            _ => in_background(|| or_text(fiber_stacks::capture(STACK_LIMIT))).await,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use fiber_values::entry::short_file;
+use fiber_core::short_file;
 
 use fiber_runtime::objects::made_at;
 
