@@ -480,12 +480,12 @@ pub mod config {
 /// }
 /// ```
 pub mod backend {
-    #[cfg(feature = "conformance")]
-    pub use fiber_backends::conformance;
     pub use fiber_backends::{
         Backend, BackendEntry, BackendError, ChildOutput, Job, JobPlace, JobSpec, JobState,
         ListenAddress, Local, LocalBoxFuture, Locality, Machine, Parent, Room, WaitReason,
     };
+    #[cfg(feature = "conformance")]
+    pub use fiber_conformance as conformance;
     pub use fiber_core::{Address, Exit, ExitReason, LinkKind, Meta, SectionEntry};
 
     /// Adds a backend to those that the configuration of this program can name.

@@ -44,12 +44,11 @@ use crate::output::Log;
 use crate::owner::new_session;
 use crate::single_flight::SingleFlightCell;
 use crate::{
-    Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END, sections,
+    Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END,
 };
 
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("kubernetes", |config| Ok(Arc::new(Kubernetes::new(config)?)))
-        .section(sections::KUBERNETES)
         .sessions(&cluster::SESSIONS);
 
 /// Runs jobs as pods of a Kubernetes cluster.

@@ -23,11 +23,10 @@ use std::sync::Arc;
 
 pub use self::backend::Slurm;
 pub use self::cluster::SlurmCluster;
-use crate::{BackendEntry, sections};
+use crate::BackendEntry;
 
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("slurm", |config| Ok(Arc::new(Slurm::new(config))))
-        .section(sections::SLURM)
         .sessions(&cluster::SESSIONS)
         .helper(|| {
             launcher::run_if_launcher();

@@ -25,12 +25,12 @@ use self::machines::SshMachine;
 use self::program::Program;
 use crate::{
     Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, Machine, Room, SshSection,
-    sections, shell,
+    shell,
 };
 
 pub(crate) const ENTRY: BackendEntry = {
     let entry =
-        BackendEntry::new("ssh", |config| Ok(Arc::new(Ssh::new(config)?))).section(sections::SSH);
+        BackendEntry::new("ssh", |config| Ok(Arc::new(Ssh::new(config)?)));
     #[cfg(feature = "cluster")]
     let entry = entry.sessions(&sessions::SESSIONS);
     entry

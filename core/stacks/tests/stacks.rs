@@ -114,7 +114,7 @@ fn a_thread_that_sleeps_shows_its_function_file_and_line_and_the_system_call() {
     assert_eq!(stack.waits_in.as_deref(), Some("futex"), "{stack}");
     assert!(!stack.truncated && stack.problem.is_none(), "{stack:#}");
     let frame = &stack.frames[position(&stack, "park_until").unwrap()];
-    assert!(frame.file.as_ref().is_some_and(|file| file.ends_with("core/tests/stacks.rs")));
+    assert!(frame.file.as_ref().is_some_and(|file| file.ends_with("core/stacks/tests/stacks.rs")));
     assert!(frame.line.is_some() && !frame.inlined && frame.module.starts_with("stacks-"));
     // The outermost frames are the start of the thread.
     let last = stack.frames.last().unwrap();
@@ -122,7 +122,7 @@ fn a_thread_that_sleeps_shows_its_function_file_and_line_and_the_system_call() {
 
     let text = stack.to_string();
     assert!(text.contains("`subject`: sleeps in futex") && text.contains("park_until ("), "{text}");
-    assert!(text.contains("core/tests/stacks.rs:"), "{text}");
+    assert!(text.contains("core/stacks/tests/stacks.rs:"), "{text}");
     assert!(!text.contains("__rust_begin_short_backtrace"), "{text}");
     assert!(format!("{stack:#}").contains("__rust_begin_short_backtrace"));
 }

@@ -1,4 +1,4 @@
-//! Encodes and decodes values beside rmp-serde: `cargo bench -p fiber-core --bench codec`.
+//! Encodes and decodes values beside rmp-serde: `cargo bench -p fiber-values --bench codec`.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Buf;
-use fiber_backends::{BackendError, ListenAddress, Locality, backend};
+use fiber_backends::{ListenAddress, Locality, backend, configured_interface};
 use fiber_core::{Address, Config, LinkKind, ProcessId, SessionKey, local_ip_towards, variables};
 use fiber_transport::{Connection, Role};
 use fiber_values::entry;
@@ -181,18 +181,6 @@ impl Joined {
         let StartedMain { receive, run } = started.map_err(|error| error.to_string())?;
         Ok(Work { connection, receive, run, parent })
     }
-}
-
-/// Returns the interface that the configuration names for this machine, if it names one.
-#[cfg(any(feature = "gridengine", feature = "slurm", feature = "ssh"))]
-fn configured_interface(config: &Config) -> Result<Option<IpAddr>, BackendError> {
-    fiber_backends::configured_interface(config)
-}
-
-/// Returns `None`: no backend has machines.
-#[cfg(not(any(feature = "gridengine", feature = "slurm", feature = "ssh")))]
-fn configured_interface(_: &Config) -> Result<Option<IpAddr>, BackendError> {
-    Ok(None)
 }
 
 /// Returns where a child listens, if its backend does not say it, and the interface by which other

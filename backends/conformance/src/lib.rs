@@ -6,7 +6,7 @@
 //!
 //! # Examples
 //! ```
-//! use fiber_backends::conformance;
+//! use fiber_conformance as conformance;
 //! use fiber_core::Config;
 //!
 //! fiber_backends::run_if_helper();
@@ -53,7 +53,7 @@ impl Promise {
     }
 
     /// Checks that the configured backend keeps it for jobs on one of its
-    /// [machines](crate::Backend::machines).
+    /// [machines](fiber_backends::Backend::machines).
     ///
     /// # Panics
     /// If it does not.

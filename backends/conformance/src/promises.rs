@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::Promise;
 use super::job::JOB;
 use super::registry::Registry;
-use crate::{Backend, Job, JobSpec, JobState, WaitReason, backend};
+use fiber_backends::{Backend, Job, JobSpec, JobState, WaitReason, backend};
 
 /// Time limit for each promise.
 const LONG: Duration = Duration::from_secs(120);
