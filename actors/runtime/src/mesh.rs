@@ -87,7 +87,7 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    pub fn new(endpoint: &'static Endpoint) -> Mesh {
+    pub(crate) fn new(endpoint: &'static Endpoint) -> Mesh {
         Mesh {
             endpoint,
             registry: Registry::new(endpoint),

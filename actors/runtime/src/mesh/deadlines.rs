@@ -34,7 +34,7 @@ pub enum Waiter {
 }
 
 /// A receiver with a deadline.
-pub(crate) struct TimedWaiter {
+pub struct TimedWaiter {
     sender: Mutex<Option<oneshot::Sender<Answer>>>,
     deadline: Deadline,
     deadlines: &'static Deadlines,
@@ -82,7 +82,7 @@ struct DeadlineQueue {
 }
 
 impl Deadlines {
-    pub fn new(endpoint: &'static Endpoint) -> Deadlines {
+    pub(crate) fn new(endpoint: &'static Endpoint) -> Deadlines {
         Deadlines { endpoint, queue: Mutex::default(), changed: Notify::new() }
     }
 

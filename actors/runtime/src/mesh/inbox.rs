@@ -159,7 +159,7 @@ pub(crate) enum ReplyTo {
 }
 
 impl Responder {
-    pub fn new(to: ReplyTo, call: CallId) -> Responder {
+    pub(crate) fn new(to: ReplyTo, call: CallId) -> Responder {
         Responder { to: (call != NO_ANSWER).then_some((to, call)) }
     }
 

@@ -79,7 +79,7 @@ impl OwnedActor {
     }
 
     /// Waits until the status satisfies a condition.
-    pub async fn when(&self, wanted: impl Fn(&ActorStatus) -> bool) -> ActorStatus {
+    pub(crate) async fn when(&self, wanted: impl Fn(&ActorStatus) -> bool) -> ActorStatus {
         let mut status = self.status.subscribe();
         let status = status.wait_for(|status| wanted(status)).await;
         status.expect("the sender lives in `self`").clone()

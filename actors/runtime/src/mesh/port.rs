@@ -133,7 +133,7 @@ impl Ports {
     }
 
     /// Changes the holders of a port. The port ends if no process holds it.
-    pub fn hold(&self, id: PortId, change: impl FnOnce(&mut Holders)) {
+    pub(crate) fn hold(&self, id: PortId, change: impl FnOnce(&mut Holders)) {
         let Some(port) = self.get(id) else { return };
         let mut held = self.held.entry(id).or_default();
         change(&mut held.holders);

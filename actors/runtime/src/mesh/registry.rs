@@ -58,7 +58,7 @@ struct Exported {
 }
 
 impl Registry {
-    pub fn new(endpoint: &'static Endpoint) -> Registry {
+    pub(crate) fn new(endpoint: &'static Endpoint) -> Registry {
         Registry {
             endpoint,
             inboxes: DashMap::new(),
@@ -155,7 +155,7 @@ impl Registry {
     }
 
     /// Handles a frame.
-    pub fn accept(&'static self, frame: Option<Frame>, from: ReplyTo) {
+    pub(crate) fn accept(&'static self, frame: Option<Frame>, from: ReplyTo) {
         match frame {
             Some(Frame::Call { call, actor, method, message }) => {
                 let responder = Responder::new(from, call);

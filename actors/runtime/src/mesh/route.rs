@@ -68,7 +68,7 @@ impl Route {
 
     /// Sends a call, or keeps it until the actor is found.
     #[must_use]
-    pub fn send(
+    pub(crate) fn send(
         self: &Arc<Route>,
         payload: Payload,
         mut pending: Option<Pending>,
@@ -111,7 +111,7 @@ impl Route {
 
     /// Sends the calls that wait to the incarnation that was found.
     #[must_use]
-    pub fn found(&self, channel: Arc<Channel>, incarnation: u64) -> Option<Lookup> {
+    pub(crate) fn found(&self, channel: Arc<Channel>, incarnation: u64) -> Option<Lookup> {
         let mut state = self.state.lock();
         let RouteState::Locating { waiting, .. } = &mut *state else { return None };
         let mut waiting = std::mem::take(waiting);
@@ -138,7 +138,7 @@ impl Route {
     }
 
     /// Handles the loss of a channel with these pending calls.
-    pub fn lost(&self, channel: &Arc<Channel>, calls: Vec<Pending>) -> LostCalls {
+    pub(crate) fn lost(&self, channel: &Arc<Channel>, calls: Vec<Pending>) -> LostCalls {
         let (resent, failed): (Vec<_>, Vec<_>) =
             calls.into_iter().partition(|call| call.resend.is_some());
         let mut state = self.state.lock();
