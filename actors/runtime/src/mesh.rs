@@ -125,6 +125,7 @@ impl Mesh {
         &self.registry
     }
 
+    /// Returns the deadlines of the calls of this process.
     pub fn deadlines(&self) -> &Deadlines {
         &self.deadlines
     }

@@ -18,9 +18,11 @@ pub type Answer = Result<Received, Unanswered>;
 /// The reason why a call has no answer.
 #[derive(Clone, Debug)]
 pub enum Unanswered {
+    /// The callee has answered that the call failed.
     Failed(CallFailure),
     /// The actor, or its process, is gone.
     Lost(ExitReason),
+    /// No answer has arrived within the time limit of the call, which this is.
     TimedOut(Duration),
     /// The request could not be sent.
     Refused(Error),
@@ -28,8 +30,12 @@ pub enum Unanswered {
 
 /// The receiver of a call's answer.
 pub enum Waiter {
+    /// Sends the answer to a future, without a deadline.
     Sender(oneshot::Sender<Answer>),
+    /// Sends the answer to a future, or [`Unanswered::TimedOut`] at a deadline. From
+    /// [`Deadlines::within`].
     Timed(Arc<TimedWaiter>),
+    /// Calls a function with the answer, on the thread that receives it. It must not block.
     Callback(Box<dyn FnOnce(Answer) + Send>),
 }
 

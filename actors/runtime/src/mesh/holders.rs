@@ -40,6 +40,8 @@ impl Change {
         frame.extend_from_slice(&token.to_le_bytes());
     }
 
+    /// Reads the object and the change that [`append`](Change::append) wrote. Returns `None` if
+    /// `body` is anything else.
     pub fn read(mut body: Bytes) -> Option<(PortId, Change)> {
         if body.len() != 17 {
             return None;

@@ -26,10 +26,12 @@ pub(crate) struct ActorStatus {
 }
 
 impl OwnedActor {
+    /// Returns the state of an actor that was not started yet.
     pub fn new(id: ActorId) -> Arc<OwnedActor> {
         Arc::new(OwnedActor { id, status: watch::Sender::default() })
     }
 
+    /// Returns the number of the actor in this process, by which queries name it.
     pub fn id(&self) -> ActorId {
         self.id
     }

@@ -46,7 +46,9 @@ impl PeerId {
 
 /// A message to a port.
 pub struct Request {
+    /// The bytes and blobs of the message, whose meaning the port knows.
     pub body: Received,
+    /// The sender, to which the port answers.
     pub requester: Requester,
     /// The link that it came through, or `None` if it came from this process.
     pub link: Option<Arc<dyn Link>>,
@@ -54,11 +56,13 @@ pub struct Request {
 
 /// The sender of a message. It gets the answer, if it wants one.
 pub struct Requester {
+    /// The process that has sent the message. [`Port::lost`] names it when it is lost.
     pub peer: PeerId,
     responder: Responder,
 }
 
 impl Requester {
+    /// Returns the sender of a message from `peer`, which `responder` answers.
     pub fn new(peer: PeerId, responder: Responder) -> Requester {
         Requester { peer, responder }
     }
@@ -79,6 +83,7 @@ impl Requester {
         self.responder.answer(frame);
     }
 
+    /// Answers that the request has failed: `kind` says in which part, `problem` why.
     pub fn fail(self, kind: FailureKind, problem: &dyn std::fmt::Display) {
         self.responder.fail(&CallFailure::Failed(Failure::new(kind, problem)));
     }
@@ -154,6 +159,7 @@ impl Ports {
         ports.into_iter().for_each(|port| self.hold(port, Holders::forget_lost));
     }
 
+    /// Returns an open port, or `None` if it was never opened or is closed.
     pub fn get(&self, id: PortId) -> Option<Arc<dyn Port>> {
         self.open.get(&id).and_then(|port| port.upgrade())
     }

@@ -53,6 +53,7 @@ pub(crate) struct LostCalls {
 }
 
 impl Route {
+    /// Returns a route that asks `owner` for the actor's process at the first call.
     pub fn new(owner: ProcessRef, actor: ActorId) -> Arc<Route> {
         Arc::new(Route { owner, actor, state: Mutex::new(RouteState::Unknown) })
     }
@@ -62,6 +63,7 @@ impl Route {
         &self.owner
     }
 
+    /// Returns the number of the actor in its owner.
     pub fn actor(&self) -> ActorId {
         self.actor
     }

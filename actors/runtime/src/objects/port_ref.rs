@@ -21,9 +21,13 @@ use crate::runtime::Runtime;
 pub struct PortRef {
     /// This process's runtime, if it was of the port's session when the reference was made.
     runtime: Option<&'static Runtime>,
+    /// The session of the port. Processes of other sessions can't use the reference.
     pub session: u64,
+    /// The name of the object, with which errors begin or end.
     pub name: Arc<str>,
+    /// The process that has the port.
     pub owner: ProcessRef,
+    /// The number of the port in its process.
     pub id: PortId,
 }
 
