@@ -121,7 +121,7 @@ impl Mesh {
     }
 
     /// Returns what other processes can reach here.
-    pub fn registry(&self) -> &Registry {
+    pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }
 
@@ -211,7 +211,7 @@ impl Mesh {
     }
 
     /// Serves a process of this session that has connected to this one.
-    pub fn accept(&'static self, peer: Peer) {
+    pub(crate) fn accept(&'static self, peer: Peer) {
         let Peer { info, connection } = peer;
         tokio::task::spawn_local(self.serve(info.id, connection));
     }

@@ -198,7 +198,7 @@ impl Runtime {
     }
 
     /// Returns the runtime of this thread's session, if it has started.
-    pub fn current() -> Option<&'static Runtime> {
+    pub(crate) fn current() -> Option<&'static Runtime> {
         Parts::current().get::<Started>().runtime.get().copied()
     }
 

@@ -53,8 +53,8 @@ struct Queue {
 
 /// Something that happened, at a time.
 pub(crate) struct Record {
-    pub at: Instant,
-    pub what: What,
+    pub(crate) at: Instant,
+    pub(crate) what: What,
 }
 
 /// An event of the timeline.
@@ -219,7 +219,7 @@ impl Timeline {
     }
 
     /// Writes what is missing in the file. The program is about to end.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.queue.lock().finished = true;
         self.finished.notify_all();
         if self.is_on() {

@@ -51,7 +51,7 @@ type Deadline = (Instant, u64);
 
 impl Waiter {
     /// Passes the answer on. A receiver that is gone ignores it.
-    pub fn complete(self, answer: Answer) {
+    pub(crate) fn complete(self, answer: Answer) {
         match self {
             Waiter::Sender(sender) => drop(sender.send(answer)),
             Waiter::Callback(then) => then(answer),

@@ -27,7 +27,7 @@ pub enum Change {
 
 impl Change {
     /// Appends the change: one byte for its kind, the object's id, and the token.
-    pub fn append(self, frame: &mut Vec<u8>, object: PortId) {
+    pub(crate) fn append(self, frame: &mut Vec<u8>, object: PortId) {
         let (kind, token) = match self {
             Change::Attach => (0, 0),
             Change::Detach => (1, 0),
@@ -42,7 +42,7 @@ impl Change {
 
     /// Reads the object and the change that [`append`](Change::append) wrote. Returns `None` if
     /// `body` is anything else.
-    pub fn read(mut body: Bytes) -> Option<(PortId, Change)> {
+    pub(crate) fn read(mut body: Bytes) -> Option<(PortId, Change)> {
         if body.len() != 17 {
             return None;
         }

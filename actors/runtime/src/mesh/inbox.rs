@@ -60,7 +60,7 @@ impl Inbox {
     }
 
     /// Adds a message that arrives at the time `now`, or fails it if the inbox is full or closed.
-    pub fn push(&self, message: IncomingMessage, now: Instant) {
+    pub(crate) fn push(&self, message: IncomingMessage, now: Instant) {
         let refusal = {
             let mut state = self.state.lock();
             match &state.closed {

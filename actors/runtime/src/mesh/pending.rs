@@ -28,7 +28,7 @@ pub struct Pending {
 
 impl Pending {
     /// Returns a call that is neither sent again nor counted.
-    pub fn new(waiter: Waiter) -> Pending {
+    pub(crate) fn new(waiter: Waiter) -> Pending {
         Pending { waiter, route: None, resend: None, load: None, _keep_alive: KeepAlive::default() }
     }
 

@@ -63,7 +63,7 @@ pub struct Requester {
 
 impl Requester {
     /// Returns the sender of a message from `peer`, which `responder` answers.
-    pub fn new(peer: PeerId, responder: Responder) -> Requester {
+    pub(crate) fn new(peer: PeerId, responder: Responder) -> Requester {
         Requester { peer, responder }
     }
 
@@ -99,7 +99,7 @@ impl Requester {
     }
 
     /// Answers that the object has ended.
-    pub fn ended(self, reason: ExitReason) {
+    pub(crate) fn ended(self, reason: ExitReason) {
         self.responder.fail(&CallFailure::Stopped(reason));
     }
 }
@@ -168,7 +168,7 @@ impl Ports {
         PeerId(self.last_peer.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    pub fn deliver(&self, port: PortId, request: Request) {
+    pub(crate) fn deliver(&self, port: PortId, request: Request) {
         match self.get(port) {
             _ if port == PortId::HOLDERS => self.change(request),
             Some(port) => port.receive(request),
@@ -186,7 +186,7 @@ impl Ports {
 
     /// Handles the loss of a peer. Returns the ports that it held, which stay until
     /// [`forget_lost`](Ports::forget_lost).
-    pub fn lost(&self, peer: PeerId) -> Vec<PortId> {
+    pub(crate) fn lost(&self, peer: PeerId) -> Vec<PortId> {
         let open = self.open.iter().filter_map(|entry| Some((*entry.key(), entry.upgrade()?)));
         let open: BTreeMap<_, _> = open.collect();
         open.into_values().for_each(|port| port.lost(peer));

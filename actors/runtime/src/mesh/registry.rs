@@ -76,7 +76,7 @@ impl Registry {
     }
 
     /// Handles the loss of a peer.
-    pub fn lost(&'static self, peer: PeerId) {
+    pub(crate) fn lost(&'static self, peer: PeerId) {
         let held = self.ports.lost(peer);
         if !held.is_empty() {
             self.endpoint.spawn(move || async move {

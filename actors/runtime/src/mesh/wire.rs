@@ -144,7 +144,7 @@ impl Payload {
     }
 
     /// Returns a query.
-    pub fn query(query: &Query) -> Payload {
+    pub(crate) fn query(query: &Query) -> Payload {
         let mut frame = vec![MESH, QUERY];
         frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
         codec::append(&mut frame, query).expect("queries can be serialized");
