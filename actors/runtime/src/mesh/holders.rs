@@ -12,7 +12,7 @@ pub(crate) type Token = u64;
 
 /// A change of the holders of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// A process has got its first handle.
     Attach,
     /// A process has dropped its last handle.
