@@ -1,8 +1,8 @@
 //! Connections between the processes of a session, and the frames that they carry.
 //!
-//! - [`Mesh`] has a [`Channel`] to each process that this one talks to, opened on first use and
-//!   used by both sides.
-//! - [`Registry`] has an [`Inbox`] for each actor, and a [`Port`] for each shared object, of this
+//! - [`Mesh`] has a `Channel` to each process that this one talks to, opened on first use and used
+//!   by both sides.
+//! - `Registry` has an [`Inbox`] for each actor, and a [`Port`] for each shared object, of this
 //!   process that others can reach.
 //! - A managed actor is reached through its owner, which knows the process of the actor's current
 //!   incarnation: a [`Route`] asks the owner once, and again after each death.

@@ -1,8 +1,8 @@
 //! The timeline: which worker ran what when, with deaths, redeliveries and calls.
 //!
 //! While it is off, recording costs one relaxed load for each message of a worker. While it is on,
-//! a message becomes a [`Record`] in a queue, which a thread turns into [slices](Slice) for the
-//! file (`timeline` of the configuration) and for those who ask for the recent ones.
+//! a message becomes a `Record` in a queue, which a thread turns into [slices](Slice) for the file
+//! (`timeline` of the configuration) and for those who ask for the recent ones.
 
 mod file;
 mod tracks;

@@ -33,7 +33,7 @@ pub enum Waiter {
     /// Sends the answer to a future, without a deadline.
     Sender(oneshot::Sender<Answer>),
     /// Sends the answer to a future, or [`Unanswered::TimedOut`] at a deadline. From
-    /// [`Deadlines::within`].
+    /// `Deadlines::within`.
     Timed(Arc<TimedWaiter>),
     /// Calls a function with the answer, on the thread that receives it. It must not block.
     Callback(Box<dyn FnOnce(Answer) + Send>),

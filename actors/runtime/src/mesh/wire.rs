@@ -73,8 +73,8 @@ pub struct ProcessRef {
 /// A query to a process. Some are answered only when their event happens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Query {
-    /// The incarnation of an owned actor after this one. Answered with an [`ActorLocation`], when
-    /// it runs.
+    /// The incarnation of an owned actor after this one. Answered with an `ActorLocation`, when it
+    /// runs.
     Locate {
         /// The actor, which the queried process owns.
         actor: ActorId,
@@ -151,7 +151,7 @@ impl Payload {
         frame.into()
     }
 
-    /// Returns the message to a port that began as [`port_head`].
+    /// Returns the message to a port that began as `port_head`.
     pub fn to_port(frame: Vec<u8>, blobs: Blobs) -> Payload {
         Payload { frame, blobs }
     }

@@ -170,7 +170,7 @@ pub struct PortConnection {
 }
 
 impl PortConnection {
-    /// As [`PortRef::request_then`].
+    /// Sends a request. `then` gets the answer, on the thread that receives it.
     pub fn request_then(
         &self,
         payload: impl Into<Payload>,
