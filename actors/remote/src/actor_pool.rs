@@ -135,8 +135,8 @@ impl<A: Actor> ActorPool<A> {
     /// Stops all actors and their processes, as [`AsyncManager::stop`].
     ///
     /// The actors stop at the same time; those that exceed
-    /// [`ManagerBuilder::shutdown`](crate::ManagerBuilder::shutdown) are killed. The reply is ready
-    /// when all processes are gone. It happens whether or not the reply is awaited.
+    /// [`ManagerBuilder::shutdown`](crate::manager::ManagerBuilder::shutdown) are killed. The reply
+    /// is ready when all processes are gone. It happens whether or not the reply is awaited.
     ///
     /// # Examples
     /// ```

@@ -1,9 +1,9 @@
 //! Actors in processes of their own.
 //!
 //! The process that owns a manager has a supervisor for it, whose only child is the actor's process
-//! ([`start`]). That process runs the actor under a supervisor of its own ([`process`]). A
-//! handler's panic restarts the actor there; the process's death restarts the process. An address
-//! finds the current incarnation by asking the owner.
+//! (`start`). That process runs the actor under a supervisor of its own (`process`). A handler's
+//! panic restarts the actor there; the process's death restarts the process. An address finds the
+//! current incarnation by asking the owner.
 
 mod builder;
 mod last_snapshot;
@@ -34,8 +34,8 @@ use fiber_supervisor::supervisor::SupervisorRef;
 /// A handle of an actor in a process of its own, which fiber supervises.
 ///
 /// A factory function makes the actor in that process, from arguments that travel there like those
-/// of a [task](crate::Pool). The [address](AsyncManager::addr) stays valid across restarts.
-/// Dropping the manager stops the actor and its process.
+/// of a task of a pool. The [address](AsyncManager::addr) stays valid across restarts. Dropping the
+/// manager stops the actor and its process.
 ///
 /// - **A handler panics.** Its call fails with the panic's message, and the factory makes the actor
 ///   again, in the same process. Other calls that the actor was handling fail with
@@ -165,7 +165,8 @@ impl<A: Actor> AsyncManager<A> {
         self.addr.clone()
     }
 
-    /// Returns the actor's name, which errors and the [tree](crate::tree) show.
+    /// Returns the actor's name, which errors and the [tree](fiber_supervisor::supervisor::tree())
+    /// show.
     ///
     /// # Examples
     /// ```

@@ -2,8 +2,8 @@
 //!
 //! - A [`RemoteAddr`] names a process and an actor there. That of a managed actor names the actor's
 //!   owner, which knows where the current incarnation is.
-//! - A call is one frame: the actor, a [method entry](method) in place of a name, and the message.
-//! - An [`InboxPump`](inbox_pump) passes the messages of an inbox to the actor.
+//! - A call is one frame: the actor, a method entry in place of a name, and the message.
+//! - An `InboxPump` passes the messages of an inbox to the actor.
 
 mod addr;
 mod export;

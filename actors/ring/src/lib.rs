@@ -1,10 +1,10 @@
 //! Rings: ranked processes that run one function and exchange data.
 //!
-//! The process that runs a ring has a [`coordinator`] for each run. A supervisor with the strategy
+//! The process that runs a ring has a `coordinator` for each run. A supervisor with the strategy
 //! one-for-all has the ranks' processes as children. A rank calls its function on its main thread
-//! ([`rank`]), which reads and writes the [`streams`] to the other ranks itself: through shared
-//! memory where they reach each other by Unix sockets, otherwise over links. [`collectives`] are
-//! built on these streams.
+//! (`rank`), which reads and writes the `streams` to the other ranks itself: through shared memory
+//! where they reach each other by Unix sockets, otherwise over links. `collectives` are built on
+//! these streams.
 
 mod builder;
 mod call;

@@ -70,8 +70,8 @@ impl<T> RingRun<T> {
         RingRun { name, outcome, coordinator, over: false, value: PhantomData }
     }
 
-    /// Returns the ring's name, which errors, logs and the [tree](crate::tree()) show. [`RingRun`]
-    /// has an example.
+    /// Returns the ring's name, which errors, logs and the
+    /// [tree](fiber_supervisor::supervisor::tree()) show. [`RingRun`] has an example.
     pub fn name(&self) -> &str {
         &self.name
     }

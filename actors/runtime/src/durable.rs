@@ -14,8 +14,11 @@ use crate::runtime::Runtime;
 /// The kinds of durable objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
+    /// The state of a managed actor: its last snapshot.
     Actor,
+    /// The checkpoints of a ring's ranks.
     Ring,
+    /// The elements of a queue.
     Queue,
 }
 
@@ -52,8 +55,22 @@ pub struct DurableState {
 
 /// A change of slots.
 pub enum Change {
-    Put { slots: Arc<str>, slot: u64, value: EncodedValue },
-    Remove { slots: Arc<str>, slot: u64 },
+    /// Sets the value of a slot, whether or not it has one.
+    Put {
+        /// The name of the slots: [`DurableState::slots`] or [`DurableState::slots_of`].
+        slots: Arc<str>,
+        /// The number of the slot among those of this name.
+        slot: u64,
+        /// The new value.
+        value: EncodedValue,
+    },
+    /// Removes the value of a slot.
+    Remove {
+        /// The name of the slots, as for [`Put`](Change::Put).
+        slots: Arc<str>,
+        /// The number of the slot among those of this name.
+        slot: u64,
+    },
 }
 
 impl DurableState {

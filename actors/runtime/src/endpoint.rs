@@ -27,7 +27,7 @@ const RETRY_PAUSES: [Duration; 4] = [
 ];
 
 /// The channels of a link; the first byte of a message names its channel.
-pub const CONTROL: u8 = 0;
+pub(crate) const CONTROL: u8 = 0;
 /// The channel of a child's main.
 pub const MAIN: u8 = 1;
 /// The channel of actors and shared objects.
@@ -39,14 +39,14 @@ pub(crate) const SPANS: u8 = 3;
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The values that modules keep for the session.
-    pub parts: &'static Parts,
-    pub id: ProcessId,
-    pub config: Config,
-    pub key: SessionKey,
+    pub(crate) parts: &'static Parts,
+    pub(crate) id: ProcessId,
+    pub(crate) config: Config,
+    pub(crate) key: SessionKey,
     /// The number that identifies the session.
-    pub session: u64,
+    pub(crate) session: u64,
     /// The thread of the links.
-    pub arbiter: ArbiterHandle,
+    pub(crate) arbiter: ArbiterHandle,
 }
 
 impl Endpoint {

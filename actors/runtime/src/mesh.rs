@@ -1,8 +1,8 @@
 //! Connections between the processes of a session, and the frames that they carry.
 //!
-//! - [`Mesh`] has a [`Channel`] to each process that this one talks to, opened on first use and
-//!   used by both sides.
-//! - [`Registry`] has an [`Inbox`] for each actor, and a [`Port`] for each shared object, of this
+//! - [`Mesh`] has a `Channel` to each process that this one talks to, opened on first use and used
+//!   by both sides.
+//! - `Registry` has an [`Inbox`] for each actor, and a [`Port`] for each shared object, of this
 //!   process that others can reach.
 //! - A managed actor is reached through its owner, which knows the process of the actor's current
 //!   incarnation: a [`Route`] asks the owner once, and again after each death.
@@ -39,10 +39,9 @@ pub use self::alarm::Alarm;
 pub(crate) use self::channel::Channel;
 pub(crate) use self::deadlines::Deadlines;
 pub use self::deadlines::{Answer, Unanswered, Waiter};
-pub use self::flush::flush;
+pub(crate) use self::flush::flush;
 pub use self::held_back::HeldBack;
-pub use self::holders::Change;
-pub(crate) use self::holders::Token;
+pub(crate) use self::holders::{Change, Token};
 pub use self::inbox::{Inbox, IncomingMessage, Responder};
 pub use self::owned::OwnedActor;
 pub(crate) use self::peer::MeshPeer;
@@ -87,7 +86,7 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    pub fn new(endpoint: &'static Endpoint) -> Mesh {
+    pub(crate) fn new(endpoint: &'static Endpoint) -> Mesh {
         Mesh {
             endpoint,
             registry: Registry::new(endpoint),
@@ -121,10 +120,11 @@ impl Mesh {
     }
 
     /// Returns what other processes can reach here.
-    pub fn registry(&self) -> &Registry {
+    pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }
 
+    /// Returns the deadlines of the calls of this process.
     pub fn deadlines(&self) -> &Deadlines {
         &self.deadlines
     }
@@ -210,7 +210,7 @@ impl Mesh {
     }
 
     /// Serves a process of this session that has connected to this one.
-    pub fn accept(&'static self, peer: Peer) {
+    pub(crate) fn accept(&'static self, peer: Peer) {
         let Peer { info, connection } = peer;
         tokio::task::spawn_local(self.serve(info.id, connection));
     }

@@ -2,7 +2,7 @@
 //!
 //! An object is a [`Port`](crate::mesh::Port) of the process that made it, its *owner*. A
 //! [`Handle`] keeps it alive from any process: the owner knows which processes hold the object, and
-//! each process knows the objects that it is [attached](attachments) to.
+//! each process knows the objects that it is attached to.
 
 mod attachments;
 mod handle;

@@ -21,7 +21,7 @@ struct Seeded {
 impl Random {
     /// Draws from a seed from now on.
     #[cfg(any(test, feature = "simulation"))]
-    pub fn seed(&self, seed: u64) {
+    pub(crate) fn seed(&self, seed: u64) {
         *self.seeded.lock() = Some(Seeded { seed, drawn: 0 });
     }
 

@@ -199,7 +199,7 @@ impl Runtime {
     }
 
     /// Returns the runtime of this thread's session, if it has started.
-    pub fn current() -> Option<&'static Runtime> {
+    pub(crate) fn current() -> Option<&'static Runtime> {
         Parts::current().get::<Started>().runtime.get().copied()
     }
 
@@ -249,14 +249,17 @@ impl Runtime {
         self.endpoint.parts.get()
     }
 
+    /// Returns the id of this process, which is unique in the session.
     pub fn id(&self) -> ProcessId {
         self.endpoint.id
     }
 
+    /// Returns the configuration of this process. A child has that of its parent.
     pub fn config(&self) -> &Config {
         &self.endpoint.config
     }
 
+    /// Returns the secret with which processes of the session authenticate links.
     pub fn key(&self) -> &SessionKey {
         &self.endpoint.key
     }

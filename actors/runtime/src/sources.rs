@@ -51,21 +51,21 @@ impl Sources {
     }
 
     /// Returns the figures of all sources, without those of children.
-    pub fn report(&self, process: ProcessId) -> Report {
+    pub(crate) fn report(&self, process: ProcessId) -> Report {
         let mut report = Report::default();
         self.all().iter().for_each(|source| source.report(process, &mut report));
         report
     }
 
     /// Returns all sources.
-    pub fn all(&self) -> Vec<Arc<dyn Source>> {
+    pub(crate) fn all(&self) -> Vec<Arc<dyn Source>> {
         // A source may be dropped by the caller last, which ends its registration: not under the
         // lock.
         self.registered.lock().values().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns whether there are none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.registered.lock().is_empty()
     }
 

@@ -1,8 +1,8 @@
 //! The timeline: which worker ran what when, with deaths, redeliveries and calls.
 //!
 //! While it is off, recording costs one relaxed load for each message of a worker. While it is on,
-//! a message becomes a [`Record`] in a queue, which a thread turns into [slices](Slice) for the
-//! file (`timeline` of the configuration) and for those who ask for the recent ones.
+//! a message becomes a `Record` in a queue, which a thread turns into [slices](Slice) for the file
+//! (`timeline` of the configuration) and for those who ask for the recent ones.
 
 mod file;
 mod tracks;
@@ -53,8 +53,8 @@ struct Queue {
 
 /// Something that happened, at a time.
 pub(crate) struct Record {
-    pub at: Instant,
-    pub what: What,
+    pub(crate) at: Instant,
+    pub(crate) what: What,
 }
 
 /// An event of the timeline.
@@ -63,32 +63,52 @@ pub enum What {
     Ran(Ran),
     /// A worker ended while it ran a task.
     Cut {
+        /// The name of the pool.
         pool: String,
+        /// The name of the worker.
         worker: String,
+        /// The task that it ran.
         task: TaskName,
+        /// The time at which the task began.
         since: Instant,
     },
+    /// A caller has submitted a call to a pool.
     CallBegan {
+        /// The name of the pool.
         pool: String,
+        /// The number of the call, which no other call of this process has.
         call: u64,
+        /// The name of the task function.
         function: &'static str,
     },
+    /// A call has all its results, or was cancelled.
     CallEnded {
+        /// The number of the call.
         call: u64,
     },
+    /// An event of the session, such as the death of a worker.
     Event(EventKind),
 }
 
 /// Tasks of one call that a thread of a worker has completed.
 pub struct Ran {
+    /// The name of the pool.
     pub pool: String,
+    /// The name of the worker.
     pub worker: String,
+    /// The number of the thread in its worker, from 0.
     pub thread: u32,
+    /// The name of the task function.
     pub function: &'static str,
+    /// The number of the call.
     pub call: u64,
+    /// The index of the first of the tasks in the call, from 0.
     pub first: u64,
+    /// The number of tasks.
     pub count: u64,
+    /// The number of those tasks that failed.
     pub failed: u64,
+    /// The time that the thread spent on the tasks, which ends when the message arrives.
     pub busy: Duration,
 }
 
@@ -199,7 +219,7 @@ impl Timeline {
     }
 
     /// Writes what is missing in the file. The program is about to end.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.queue.lock().finished = true;
         self.finished.notify_all();
         if self.is_on() {
@@ -231,6 +251,7 @@ pub struct CallRecord {
 }
 
 impl CallRecord {
+    /// Records the begin of a call, if the timeline is on.
     pub fn begin(
         timeline: &'static Timeline,
         pool: &str,
@@ -244,6 +265,7 @@ impl CallRecord {
         CallRecord { timeline, call, open: AtomicBool::new(open) }
     }
 
+    /// Records the end of the call, once, if its begin was recorded.
     pub fn end(&self) {
         if self.open.load(Ordering::Relaxed) && self.open.swap(false, Ordering::Relaxed) {
             self.timeline.record(What::CallEnded { call: self.call });

@@ -6,7 +6,6 @@
 // docs.rs shows the feature that each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The macro `builder_options` names this crate as its other users do.
-#![allow(missing_docs)] // TEMP
 extern crate self as fiber_supervisor;
 
 pub mod options;

@@ -11,9 +11,13 @@ use fiber_runtime::parts::Parts;
 /// The options of every builder that starts processes.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessOptions {
+    /// The name of the pool, ring, actor or process. `None` numbers it by its kind.
     pub name: Option<String>,
+    /// The resources that each process requests.
     pub meta: Meta,
+    /// The destination of the processes' output. `None` takes that of the configuration.
     pub output: Option<OutputMode>,
+    /// How many processes share a job, at least 1. `None` takes the number of the configuration.
     pub processes_per_job: Option<usize>,
 }
 

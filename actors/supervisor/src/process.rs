@@ -33,8 +33,8 @@ use fiber_runtime::reply::Reply;
 
 /// A process that runs one function. It is a future of the function's result.
 ///
-/// It costs the start of a process, where a [`Pool`](crate::Pool) runs further tasks in the workers
-/// that it has. The process is not restarted: if it dies, its handle says why. A
+/// It costs the start of a process, where a `Pool` runs further tasks in the workers that it has.
+/// The process is not restarted: if it dies, its handle says why. A
 /// [`ChildSpec::process`](crate::supervisor::ChildSpec::process) is a process that a supervisor
 /// restarts.
 ///

@@ -93,7 +93,7 @@ where
     /// Sends an element. Waits while more than 4 MiB of earlier elements have not been received.
     ///
     /// The element is encoded and sent when this method is called, as by
-    /// [`Queue::put`](crate::Queue::put). The future fails with
+    /// [`Queue::put`](crate::queue::Queue::put). The future fails with
     /// [`Error::Closed`](fiber_core::Error::Closed) if the other end is gone. Elements that were
     /// sent but not received are then lost.
     ///

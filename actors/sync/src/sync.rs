@@ -14,9 +14,10 @@
 //!   requests are withdrawn. The next holder learns of the death from [`Guard::was_abandoned`]. A
 //!   process whose link to the object's process is lost counts as dead, also if it lives: its
 //!   guards then hold nothing.
-//! - **Waiting.** Every operation is sent at once and returns a [`Reply`](crate::Reply): a future
-//!   for any runtime, with `.wait()` for code that is not async and `.timeout(limit)`. Dropping a
-//!   reply withdraws a request that still waits, as for a lock.
+//! - **Waiting.** Every operation is sent at once and returns a
+//!   [`Reply`](fiber_runtime::reply::Reply): a future for any runtime, with `.wait()` for code that
+//!   is not async and `.timeout(limit)`. Dropping a reply withdraws a request that still waits, as
+//!   for a lock.
 //! - **Order.** The requests of one process to one object are handled in the order in which they
 //!   were made.
 //! - **Cost.** An operation is one round trip between two processes, without the parent in between.

@@ -72,8 +72,8 @@ impl<P> ActorPoolBuilder<P> {
     }
 
     /// Sends a call again if its actor's process dies before the answer: see
-    /// [`RemoteAddr::resend`](crate::RemoteAddr::resend). The [example](ActorPoolBuilder#examples)
-    /// shows it.
+    /// [`RemoteAddr::resend`](crate::remote::RemoteAddr::resend). The
+    /// [example](ActorPoolBuilder#examples) shows it.
     ///
     /// The call waits for the same actor's next process, and the actor may handle it twice.
     pub fn resend(mut self) -> ActorPoolBuilder<P> {

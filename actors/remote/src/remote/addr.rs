@@ -31,10 +31,10 @@ use fiber_supervisor::supervisor::Down;
 ///   The first message to a process connects to it; the first one to a managed actor also asks the
 ///   actor's owner where it is. Cloning an address sends nothing.
 /// - **Order.** Messages from one process to one actor arrive in the order in which they were sent.
-/// - **Deaths.** The address of a [managed](crate::AsyncManager) actor stays valid when the actor
-///   is restarted: messages that are sent meanwhile wait. Calls that were pending when the actor
-///   died fail with the reason, or are sent again if [`resend`](RemoteAddr::resend) was chosen. The
-///   address of an exported actor is valid until the actor, or its process, ends.
+/// - **Deaths.** The address of a [managed](crate::manager::AsyncManager) actor stays valid when
+///   the actor is restarted: messages that are sent meanwhile wait. Calls that were pending when
+///   the actor died fail with the reason, or are sent again if [`resend`](RemoteAddr::resend) was
+///   chosen. The address of an exported actor is valid until the actor, or its process, ends.
 ///
 /// # Examples
 /// The examples of the methods use this actor and its message, too.

@@ -18,6 +18,8 @@ pub struct Alarm {
 }
 
 impl Alarm {
+    /// Returns a future that is ready once `time` has passed from now on. Dropping it cancels the
+    /// alarm.
     pub fn after(mesh: &'static Mesh, time: Duration) -> Alarm {
         let (sender, over) = oneshot::channel();
         Alarm { waiter: Some(mesh.deadlines().within(time, sender)), over }

@@ -37,7 +37,7 @@ enum Stage {
 
 /// A call that was not sent because its channel is closed.
 pub struct Refused {
-    pub payload: Payload,
+    pub(crate) payload: Payload,
     pub pending: Option<Pending>,
     pub reason: ExitReason,
 }
@@ -47,7 +47,7 @@ impl Channel {
         Channel::new(to, Stage::Opening(Vec::new()))
     }
 
-    pub fn local(own: ProcessId, registry: &'static Registry) -> Channel {
+    pub(crate) fn local(own: ProcessId, registry: &'static Registry) -> Channel {
         Channel::new(own, Stage::Local(registry))
     }
 
@@ -56,7 +56,7 @@ impl Channel {
         Channel { to, state, calls: Arc::new(Calls::new()) }
     }
 
-    pub fn to(&self) -> ProcessId {
+    pub(crate) fn to(&self) -> ProcessId {
         self.to
     }
 
@@ -100,7 +100,7 @@ impl Channel {
     }
 
     /// Sends the messages that wait over a new link.
-    pub fn open(&self, link: &Arc<dyn Link>) {
+    pub(crate) fn open(&self, link: &Arc<dyn Link>) {
         let mut state = self.state.lock();
         if let Stage::Opening(waiting) = &mut state.stage {
             for message in std::mem::take(waiting) {
@@ -132,13 +132,13 @@ impl Channel {
     }
 
     /// Completes a call with its answer.
-    pub fn complete(&self, call: CallId, answer: Result<Received, CallFailure>) {
+    pub(crate) fn complete(&self, call: CallId, answer: Result<Received, CallFailure>) {
         self.calls.complete(call, answer);
     }
 
     /// Closes the channel. Returns the calls that wait, in the order in which they were sent, or
     /// `None` if it was closed before.
-    pub fn close(&self, reason: &ExitReason) -> Option<Vec<Pending>> {
+    pub(crate) fn close(&self, reason: &ExitReason) -> Option<Vec<Pending>> {
         let mut state = self.state.lock();
         if matches!(state.stage, Stage::Closed(_)) {
             return None;

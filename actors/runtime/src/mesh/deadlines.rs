@@ -18,9 +18,11 @@ pub type Answer = Result<Received, Unanswered>;
 /// The reason why a call has no answer.
 #[derive(Clone, Debug)]
 pub enum Unanswered {
+    /// The callee has answered that the call failed.
     Failed(CallFailure),
     /// The actor, or its process, is gone.
     Lost(ExitReason),
+    /// No answer has arrived within the time limit of the call, which this is.
     TimedOut(Duration),
     /// The request could not be sent.
     Refused(Error),
@@ -28,13 +30,17 @@ pub enum Unanswered {
 
 /// The receiver of a call's answer.
 pub enum Waiter {
+    /// Sends the answer to a future, without a deadline.
     Sender(oneshot::Sender<Answer>),
+    /// Sends the answer to a future, or [`Unanswered::TimedOut`] at a deadline. From
+    /// `Deadlines::within`.
     Timed(Arc<TimedWaiter>),
+    /// Calls a function with the answer, on the thread that receives it. It must not block.
     Callback(Box<dyn FnOnce(Answer) + Send>),
 }
 
 /// A receiver with a deadline.
-pub(crate) struct TimedWaiter {
+pub struct TimedWaiter {
     sender: Mutex<Option<oneshot::Sender<Answer>>>,
     deadline: Deadline,
     deadlines: &'static Deadlines,
@@ -45,7 +51,7 @@ type Deadline = (Instant, u64);
 
 impl Waiter {
     /// Passes the answer on. A receiver that is gone ignores it.
-    pub fn complete(self, answer: Answer) {
+    pub(crate) fn complete(self, answer: Answer) {
         match self {
             Waiter::Sender(sender) => drop(sender.send(answer)),
             Waiter::Callback(then) => then(answer),
@@ -82,7 +88,7 @@ struct DeadlineQueue {
 }
 
 impl Deadlines {
-    pub fn new(endpoint: &'static Endpoint) -> Deadlines {
+    pub(crate) fn new(endpoint: &'static Endpoint) -> Deadlines {
         Deadlines { endpoint, queue: Mutex::default(), changed: Notify::new() }
     }
 

@@ -11,7 +11,7 @@ use super::pending::Pending;
 use super::wire::{Payload, Query};
 
 /// Waits until all messages without an answer have arrived, for at most `limit`.
-pub fn flush(mesh: &'static Mesh, limit: Duration) {
+pub(crate) fn flush(mesh: &'static Mesh, limit: Duration) {
     let deadline = deadline_after(limit);
     for arrived in query_behind_all(mesh) {
         // No value is sent: the channel closes with the answer, or with the call's failure.

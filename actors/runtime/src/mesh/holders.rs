@@ -12,7 +12,7 @@ pub(crate) type Token = u64;
 
 /// A change of the holders of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// A process has got its first handle.
     Attach,
     /// A process has dropped its last handle.
@@ -27,7 +27,7 @@ pub enum Change {
 
 impl Change {
     /// Appends the change: one byte for its kind, the object's id, and the token.
-    pub fn append(self, frame: &mut Vec<u8>, object: PortId) {
+    pub(crate) fn append(self, frame: &mut Vec<u8>, object: PortId) {
         let (kind, token) = match self {
             Change::Attach => (0, 0),
             Change::Detach => (1, 0),
@@ -40,7 +40,9 @@ impl Change {
         frame.extend_from_slice(&token.to_le_bytes());
     }
 
-    pub fn read(mut body: Bytes) -> Option<(PortId, Change)> {
+    /// Reads the object and the change that [`append`](Change::append) wrote. Returns `None` if
+    /// `body` is anything else.
+    pub(crate) fn read(mut body: Bytes) -> Option<(PortId, Change)> {
         if body.len() != 17 {
             return None;
         }

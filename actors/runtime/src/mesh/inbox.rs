@@ -40,8 +40,11 @@ struct InboxState {
 
 /// A message from another process, or from this one by a remote address.
 pub struct IncomingMessage {
+    /// The entry of the function that decodes the message and passes it to the actor's handler.
     pub method: EntryRef,
+    /// The encoded message, with its blobs.
     pub message: Received,
+    /// Answers the sender, if it expects an answer.
     pub responder: Responder,
 }
 
@@ -57,7 +60,7 @@ impl Inbox {
     }
 
     /// Adds a message that arrives at the time `now`, or fails it if the inbox is full or closed.
-    pub fn push(&self, message: IncomingMessage, now: Instant) {
+    pub(crate) fn push(&self, message: IncomingMessage, now: Instant) {
         let refusal = {
             let mut state = self.state.lock();
             match &state.closed {
@@ -113,6 +116,7 @@ impl Inbox {
         }
     }
 
+    /// Returns whether the inbox is not closed. One that is full refuses messages for now.
     pub fn is_open(&self) -> bool {
         self.state.lock().closed.is_none()
     }
@@ -159,7 +163,7 @@ pub(crate) enum ReplyTo {
 }
 
 impl Responder {
-    pub fn new(to: ReplyTo, call: CallId) -> Responder {
+    pub(crate) fn new(to: ReplyTo, call: CallId) -> Responder {
         Responder { to: (call != NO_ANSWER).then_some((to, call)) }
     }
 
@@ -179,6 +183,7 @@ impl Responder {
         }
     }
 
+    /// Answers that the call has failed. Without a caller that expects an answer, it is logged.
     pub fn fail(mut self, failure: &CallFailure) {
         self.fail_now(failure);
     }

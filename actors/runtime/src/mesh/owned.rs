@@ -16,20 +16,22 @@ pub struct OwnedActor {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ActorStatus {
     /// The number of the incarnation that was started last. The first is 1.
-    pub incarnation: u64,
+    pub(crate) incarnation: u64,
     /// The process of the actor, while it runs.
-    pub process: Option<ProcessRef>,
+    pub(crate) process: Option<ProcessRef>,
     /// The incarnation that ended last, and the reason.
-    pub ended: Option<(u64, ExitReason)>,
+    pub(crate) ended: Option<(u64, ExitReason)>,
     /// The reason why the actor will not be restarted.
-    pub gone: Option<ExitReason>,
+    pub(crate) gone: Option<ExitReason>,
 }
 
 impl OwnedActor {
-    pub fn new(id: ActorId) -> Arc<OwnedActor> {
+    /// Returns the state of an actor that was not started yet.
+    pub(crate) fn new(id: ActorId) -> Arc<OwnedActor> {
         Arc::new(OwnedActor { id, status: watch::Sender::default() })
     }
 
+    /// Returns the number of the actor in this process, by which queries name it.
     pub fn id(&self) -> ActorId {
         self.id
     }
@@ -69,7 +71,7 @@ impl OwnedActor {
     }
 
     /// Returns the incarnation that runs, or else the next one.
-    pub fn current(&self) -> u64 {
+    pub(crate) fn current(&self) -> u64 {
         let status = self.status.borrow();
         if status.process.is_some() || status.gone.is_some() {
             status.incarnation
@@ -79,7 +81,7 @@ impl OwnedActor {
     }
 
     /// Waits until the status satisfies a condition.
-    pub async fn when(&self, wanted: impl Fn(&ActorStatus) -> bool) -> ActorStatus {
+    pub(crate) async fn when(&self, wanted: impl Fn(&ActorStatus) -> bool) -> ActorStatus {
         let mut status = self.status.subscribe();
         let status = status.wait_for(|status| wanted(status)).await;
         status.expect("the sender lives in `self`").clone()

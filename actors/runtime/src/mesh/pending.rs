@@ -12,7 +12,9 @@ use super::deadlines::{Answer, Unanswered, Waiter};
 use super::route::Route;
 use super::wire::{CallFailure, CallId, NO_ANSWER, Payload};
 
+/// A call that waits for its answer.
 pub struct Pending {
+    /// The receiver of the answer.
     pub waiter: Waiter,
     /// The way to find the actor again after a restart.
     pub route: Option<Arc<Route>>,
@@ -26,7 +28,7 @@ pub struct Pending {
 
 impl Pending {
     /// Returns a call that is neither sent again nor counted.
-    pub fn new(waiter: Waiter) -> Pending {
+    pub(crate) fn new(waiter: Waiter) -> Pending {
         Pending { waiter, route: None, resend: None, load: None, _keep_alive: KeepAlive::default() }
     }
 
@@ -42,6 +44,7 @@ impl Pending {
 pub struct Load(Arc<AtomicUsize>);
 
 impl Load {
+    /// Adds one to `count` until the returned value is dropped.
     pub fn new(count: &Arc<AtomicUsize>) -> Load {
         count.fetch_add(1, Ordering::Relaxed);
         Load(Arc::clone(count))

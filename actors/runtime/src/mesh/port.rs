@@ -47,7 +47,9 @@ impl PeerId {
 
 /// A message to a port.
 pub struct Request {
+    /// The bytes and blobs of the message, whose meaning the port knows.
     pub body: Received,
+    /// The sender, to which the port answers.
     pub requester: Requester,
     /// The link that it came through, or `None` if it came from this process.
     pub link: Option<Arc<dyn Link>>,
@@ -55,12 +57,14 @@ pub struct Request {
 
 /// The sender of a message. It gets the answer, if it wants one.
 pub struct Requester {
+    /// The process that has sent the message. [`Port::lost`] names it when it is lost.
     pub peer: PeerId,
     responder: Responder,
 }
 
 impl Requester {
-    pub fn new(peer: PeerId, responder: Responder) -> Requester {
+    /// Returns the sender of a message from `peer`, which `responder` answers.
+    pub(crate) fn new(peer: PeerId, responder: Responder) -> Requester {
         Requester { peer, responder }
     }
 
@@ -80,6 +84,7 @@ impl Requester {
         self.responder.answer(frame);
     }
 
+    /// Answers that the request has failed: `kind` says in which part, `problem` why.
     pub fn fail(self, kind: FailureKind, problem: &dyn std::fmt::Display) {
         self.responder.fail(&CallFailure::Failed(Failure::new(kind, problem)));
     }
@@ -95,7 +100,7 @@ impl Requester {
     }
 
     /// Answers that the object has ended.
-    pub fn ended(self, reason: ExitReason) {
+    pub(crate) fn ended(self, reason: ExitReason) {
         self.responder.fail(&CallFailure::Stopped(reason));
     }
 }
@@ -134,7 +139,7 @@ impl Ports {
     }
 
     /// Changes the holders of a port. The port ends if no process holds it.
-    pub fn hold(&self, id: PortId, change: impl FnOnce(&mut Holders)) {
+    pub(crate) fn hold(&self, id: PortId, change: impl FnOnce(&mut Holders)) {
         let Some(port) = self.get(id) else { return };
         let mut held = self.held.entry(id).or_default();
         change(&mut held.holders);
@@ -155,6 +160,7 @@ impl Ports {
         ports.into_iter().for_each(|port| self.hold(port, Holders::forget_lost));
     }
 
+    /// Returns an open port, or `None` if it was never opened or is closed.
     pub fn get(&self, id: PortId) -> Option<Arc<dyn Port>> {
         self.open.get(&id).and_then(|port| port.upgrade())
     }
@@ -163,7 +169,7 @@ impl Ports {
         PeerId(self.last_peer.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    pub fn deliver(&self, port: PortId, request: Request) {
+    pub(crate) fn deliver(&self, port: PortId, request: Request) {
         match self.get(port) {
             _ if port == PortId::HOLDERS => self.change(request),
             Some(port) => port.receive(request),
@@ -181,7 +187,7 @@ impl Ports {
 
     /// Handles the loss of a peer. Returns the ports that it held, which stay until
     /// [`forget_lost`](Ports::forget_lost).
-    pub fn lost(&self, peer: PeerId) -> Vec<PortId> {
+    pub(crate) fn lost(&self, peer: PeerId) -> Vec<PortId> {
         let open = self.open.iter().filter_map(|entry| Some((*entry.key(), entry.upgrade()?)));
         let open: BTreeMap<_, _> = open.collect();
         open.into_values().for_each(|port| port.lost(peer));

@@ -59,7 +59,7 @@ struct Exported {
 }
 
 impl Registry {
-    pub fn new(endpoint: &'static Endpoint) -> Registry {
+    pub(crate) fn new(endpoint: &'static Endpoint) -> Registry {
         Registry {
             endpoint,
             inboxes: DashMap::new(),
@@ -77,7 +77,7 @@ impl Registry {
     }
 
     /// Handles the loss of a peer.
-    pub fn lost(&'static self, peer: PeerId) {
+    pub(crate) fn lost(&'static self, peer: PeerId) {
         let held = self.ports.lost(peer);
         if !held.is_empty() {
             self.endpoint.spawn(move || async move {
@@ -156,7 +156,7 @@ impl Registry {
     }
 
     /// Handles a frame.
-    pub fn accept(&'static self, frame: Option<Frame>, from: ReplyTo) {
+    pub(crate) fn accept(&'static self, frame: Option<Frame>, from: ReplyTo) {
         match frame {
             Some(Frame::Call { call, actor, method, message }) => {
                 let responder = Responder::new(from, call);

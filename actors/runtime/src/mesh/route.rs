@@ -38,37 +38,39 @@ type WaitingCall = (Payload, Option<Pending>);
 
 /// A request of the route: to ask the owner for the incarnation after this one.
 pub(crate) struct Lookup {
-    pub after: u64,
+    pub(crate) after: u64,
 }
 
 /// The consequences of a closed channel.
 pub(crate) struct LostCalls {
     /// The incarnation that was lost.
-    pub incarnation: u64,
+    pub(crate) incarnation: u64,
     pub(crate) lookup: Option<Lookup>,
     /// Calls that are to be sent again now.
-    pub resend: Vec<(Payload, Pending)>,
+    pub(crate) resend: Vec<(Payload, Pending)>,
     /// Calls that are not sent again.
-    pub failed: Vec<Pending>,
+    pub(crate) failed: Vec<Pending>,
 }
 
 impl Route {
-    pub fn new(owner: ProcessRef, actor: ActorId) -> Arc<Route> {
+    /// Returns a route that asks `owner` for the actor's process at the first call.
+    pub(crate) fn new(owner: ProcessRef, actor: ActorId) -> Arc<Route> {
         Arc::new(Route { owner, actor, state: Mutex::new(RouteState::Unknown) })
     }
 
     /// Returns the process that knows where the actor is.
-    pub fn owner(&self) -> &ProcessRef {
+    pub(crate) fn owner(&self) -> &ProcessRef {
         &self.owner
     }
 
-    pub fn actor(&self) -> ActorId {
+    /// Returns the number of the actor in its owner.
+    pub(crate) fn actor(&self) -> ActorId {
         self.actor
     }
 
     /// Sends a call, or keeps it until the actor is found.
     #[must_use]
-    pub fn send(
+    pub(crate) fn send(
         self: &Arc<Route>,
         payload: Payload,
         mut pending: Option<Pending>,
@@ -111,7 +113,7 @@ impl Route {
 
     /// Sends the calls that wait to the incarnation that was found.
     #[must_use]
-    pub fn found(&self, channel: Arc<Channel>, incarnation: u64) -> Option<Lookup> {
+    pub(crate) fn found(&self, channel: Arc<Channel>, incarnation: u64) -> Option<Lookup> {
         let mut state = self.state.lock();
         let RouteState::Locating { waiting, .. } = &mut *state else { return None };
         let mut waiting = std::mem::take(waiting);
@@ -128,7 +130,7 @@ impl Route {
     }
 
     /// Fails the calls that wait: the actor will not be restarted.
-    pub fn gone(&self, reason: &ExitReason) {
+    pub(crate) fn gone(&self, reason: &ExitReason) {
         let mut state = self.state.lock();
         let RouteState::Locating { waiting, .. } = &mut *state else { return };
         let waiting = std::mem::take(waiting);
@@ -138,7 +140,7 @@ impl Route {
     }
 
     /// Handles the loss of a channel with these pending calls.
-    pub fn lost(&self, channel: &Arc<Channel>, calls: Vec<Pending>) -> LostCalls {
+    pub(crate) fn lost(&self, channel: &Arc<Channel>, calls: Vec<Pending>) -> LostCalls {
         let (resent, failed): (Vec<_>, Vec<_>) =
             calls.into_iter().partition(|call| call.resend.is_some());
         let mut state = self.state.lock();

@@ -65,22 +65,40 @@ impl PortId {
 /// A process and its address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessRef {
+    /// The process, which is unique in the session.
     pub id: ProcessId,
+    /// The URL at which other processes can connect to it.
     pub address: Arc<str>,
 }
 
 /// A query to a process. Some are answered only when their event happens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Query {
-    /// The incarnation of an owned actor after this one. Answered with an [`ActorLocation`], when
-    /// it runs.
-    Locate { actor: ActorId, after: u64 },
+    /// The incarnation of an owned actor after this one. Answered with an `ActorLocation`, when it
+    /// runs.
+    Locate {
+        /// The actor, which the queried process owns.
+        actor: ActorId,
+        /// The last incarnation that the caller knows, or 0.
+        after: u64,
+    },
     /// The incarnation that runs, or else the next one. Answered with a number.
-    CurrentIncarnation { actor: ActorId },
+    CurrentIncarnation {
+        /// The actor, which the queried process owns.
+        actor: ActorId,
+    },
     /// The end of this incarnation. Answered with an [`IncarnationEnd`], when it has ended.
-    IncarnationEnd { actor: ActorId, incarnation: u64 },
+    IncarnationEnd {
+        /// The actor, which the queried process owns.
+        actor: ActorId,
+        /// The number of the incarnation. The first is 1.
+        incarnation: u64,
+    },
     /// The end of an actor that will not be restarted. Answered with an [`ExitReason`].
-    ActorEnd { actor: ActorId },
+    ActorEnd {
+        /// The actor, which the queried process owns.
+        actor: ActorId,
+    },
     /// Answered when all earlier messages have arrived.
     Flush,
 }
@@ -99,9 +117,11 @@ pub(crate) enum ActorLocation {
 /// The end of an incarnation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IncarnationEnd {
+    /// The reason for which it ended.
     pub reason: ExitReason,
     /// The incarnation that ended last.
     pub incarnation: u64,
+    /// Whether the actor will not be restarted.
     pub gone: bool,
 }
 
@@ -125,14 +145,14 @@ impl Payload {
     }
 
     /// Returns a query.
-    pub fn query(query: &Query) -> Payload {
+    pub(crate) fn query(query: &Query) -> Payload {
         let mut frame = vec![MESH, QUERY];
         frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
         codec::append(&mut frame, query).expect("queries can be serialized");
         frame.into()
     }
 
-    /// Returns the message to a port that began as [`port_head`].
+    /// Returns the message to a port that began as `port_head`.
     pub fn to_port(frame: Vec<u8>, blobs: Blobs) -> Payload {
         Payload { frame, blobs }
     }
@@ -187,7 +207,9 @@ pub fn answer_head() -> Vec<u8> {
 
 /// An answer that began as [`answer_head`], with the blobs of its value.
 pub struct AnswerFrame {
+    /// The head, and after it the encoded value.
     pub frame: Vec<u8>,
+    /// The parts of the value that travel beside its encoding.
     pub blobs: Blobs,
 }
 
@@ -237,9 +259,17 @@ pub enum CallFailure {
     /// The actor has ended.
     Stopped(ExitReason),
     /// The actor's mailbox is full.
-    Full { capacity: usize },
+    Full {
+        /// The number of messages that the mailbox holds at most.
+        capacity: usize,
+    },
     /// The journal of the object can't be read or written.
-    Journal { journal: PathBuf, cause: String },
+    Journal {
+        /// The folder of the journal, in the process that owns the object.
+        journal: PathBuf,
+        /// The error, in words.
+        cause: String,
+    },
 }
 
 impl CallFailure {
@@ -256,7 +286,7 @@ pub(super) fn unknown() -> ExitReason {
 }
 
 /// A received frame.
-pub enum Frame {
+pub(crate) enum Frame {
     Call { call: CallId, actor: ActorId, method: EntryRef, message: Received },
     Query { call: CallId, query: Query },
     Port { call: CallId, port: PortId, body: Received },
@@ -268,7 +298,7 @@ pub enum Frame {
 impl Frame {
     /// Reads a frame. Returns `None` if it is invalid. Its sender has the session's key, so that is
     /// a bug and not an attack.
-    pub fn read(frame: impl Into<Received>) -> Option<Frame> {
+    pub(crate) fn read(frame: impl Into<Received>) -> Option<Frame> {
         let Received { bytes: mut frame, blobs } = frame.into();
         if frame.len() < CALL_ID.end {
             return None;

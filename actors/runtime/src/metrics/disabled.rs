@@ -19,6 +19,6 @@ impl Server {
 
 /// # Errors
 /// [`Error::Config`], which names the feature.
-pub fn bind(_: SocketAddr) -> Result<Server> {
+pub(crate) fn bind(_: SocketAddr) -> Result<Server> {
     Err(Error::missing_feature("metrics", "metrics"))
 }

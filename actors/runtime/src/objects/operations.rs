@@ -60,6 +60,7 @@ pub struct SendOnDrop<O: ObjectRef> {
 }
 
 impl<O: ObjectRef> SendOnDrop<O> {
+    /// Returns the handle of the object that gets the operation.
     pub fn object(&self) -> &O {
         &self.object
     }

@@ -21,9 +21,13 @@ use crate::runtime::Runtime;
 pub struct PortRef {
     /// This process's runtime, if it was of the port's session when the reference was made.
     runtime: Option<&'static Runtime>,
-    pub session: u64,
+    /// The session of the port. Processes of other sessions can't use the reference.
+    pub(crate) session: u64,
+    /// The name of the object, with which errors begin or end.
     pub name: Arc<str>,
-    pub owner: ProcessRef,
+    /// The process that has the port.
+    pub(crate) owner: ProcessRef,
+    /// The number of the port in its process.
     pub id: PortId,
 }
 
@@ -73,7 +77,7 @@ impl PortRef {
     }
 
     /// Returns a number for a request that may be withdrawn or released later.
-    pub fn ticket(&self) -> Ticket {
+    pub(crate) fn ticket(&self) -> Ticket {
         // Without a runtime, the request itself fails.
         Ticket(self.runtime().map_or(0, |runtime| runtime.mesh().next_ticket()))
     }
@@ -84,7 +88,7 @@ impl PortRef {
     }
 
     /// Sends a change of the port's holders.
-    pub fn change(&self, change: Change) {
+    pub(crate) fn change(&self, change: Change) {
         self.send(self.change_payload(change));
     }
 
@@ -120,7 +124,7 @@ impl PortRef {
 
     /// Sends a message that began as [`payload`](PortRef::payload). `then` gets the answer, on the
     /// thread that receives it.
-    pub fn request_then(
+    pub(crate) fn request_then(
         &self,
         payload: impl Into<Payload>,
         then: impl FnOnce(Result<Received>) + Send + 'static,
@@ -166,7 +170,7 @@ pub struct PortConnection {
 }
 
 impl PortConnection {
-    /// As [`PortRef::request_then`].
+    /// Sends a request. `then` gets the answer, on the thread that receives it.
     pub fn request_then(
         &self,
         payload: impl Into<Payload>,

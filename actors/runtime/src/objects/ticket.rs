@@ -5,7 +5,7 @@ use std::panic::Location;
 use serde::{Deserialize, Serialize};
 
 /// The number of a request that may be withdrawn or released later. It is unique in the process
-/// that sent the request: see [`PortRef::ticket`](super::PortRef::ticket).
+/// that sent the request: see `PortRef::ticket`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ticket(pub(super) u64);
 

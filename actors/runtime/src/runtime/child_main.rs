@@ -46,6 +46,10 @@ pub struct StartRequest {
 }
 
 impl StartRequest {
+    /// Encodes the work.
+    ///
+    /// # Panics
+    /// If the value fails to serialize.
     pub fn new<M: ChildMain>(child_main: &M) -> StartRequest {
         let child_main = EncodedValue::new(child_main).expect("the work of a child serializes");
         StartRequest { entry: Starter::<M>::ENTRY.reference(), child_main }

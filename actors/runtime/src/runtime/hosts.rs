@@ -62,6 +62,7 @@ pub struct HostGroup {
 }
 
 impl HostGroup {
+    /// Returns a group of this name whose jobs are for `per_job` processes each.
     pub fn new(name: impl Into<String>, per_job: usize) -> Arc<HostGroup> {
         let closed = AtomicBool::new(false);
         Arc::new(HostGroup { name: name.into(), per_job, closed, simulated: false })

@@ -56,18 +56,25 @@ pub trait SchedulingPolicy {
 
 /// A child process to start.
 pub struct Launch {
+    /// The name of the child in logs, in errors and at its backend.
     pub name: String,
+    /// The kind of work, as the session's tree of processes shows it.
     pub role: ProcessRole,
+    /// How often a process of this name was restarted before.
     pub restarts: u64,
     /// Whether to retry for `start_timeout` if the backend can't create the job. A job that has run
     /// before fails then for lack of descriptors, processes or memory, or because its engine does
     /// not answer.
     pub retry_creation: bool,
+    /// The resources that the child requests, which are its limits, too.
     pub meta: Meta,
+    /// The destination of the child's output.
     pub output: ChildOutput,
+    /// The work of the child.
     pub request: StartRequest,
     /// Without a policy, the process waits for resources as long as the configuration allows.
     pub scheduling: Option<Box<dyn SchedulingPolicy>>,
+    /// Whether the child gets a job of its own, or shares one with others.
     pub placement: Placement,
 }
 

@@ -104,7 +104,7 @@ impl fmt::Debug for Session {
 }
 
 /// The decisions of a session's schedulers, in simulated sessions.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Trace {
     is_on: AtomicBool,
     effects: Mutex<Vec<String>>,

@@ -22,6 +22,7 @@ pub async fn running(
 }
 
 /// Asks a process to end when its work is done. If it is dropped, it kills the process.
+#[derive(Debug)]
 pub struct ProcessControl(mpsc::UnboundedSender<ProcessCommand>);
 
 impl ProcessControl {

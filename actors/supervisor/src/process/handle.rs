@@ -100,8 +100,8 @@ impl ProcessHandle {
     /// it has ended since. The [example](ProcessHandle#examples) shows it.
     ///
     /// # Errors
-    /// [`Error::Exited`] if the process ends before that; as for [`Process`](crate::Process), if
-    /// there was nothing to start.
+    /// [`Error::Exited`] if the process ends before that; as for
+    /// [`Process`](crate::process::Process), if there was nothing to start.
     pub fn started(&self) -> Reply<u32> {
         let status = Arc::clone(&self.status);
         let what = format!("the start of process `{}`", status.name);
@@ -158,8 +158,8 @@ impl ProcessHandle {
     /// Waits for the end of the process, and returns its exit. Asks nothing of the process.
     ///
     /// A failure of the process is not an error of the reply: see [`Exit::reason`](Exit). A
-    /// function that returns an `Err` to [`try_spawn`](crate::ProcessBuilder::try_spawn) gives exit
-    /// code 1, one that panics 101. To limit the wait, use [`timeout`](Reply::timeout).
+    /// function that returns an `Err` to [`try_spawn`](crate::process::ProcessBuilder::try_spawn)
+    /// gives exit code 1, one that panics 101. To limit the wait, use [`timeout`](Reply::timeout).
     ///
     /// # Examples
     /// ```
@@ -264,9 +264,9 @@ pub(super) fn register(runtime: &Runtime, status: &Arc<ProcessStatus>) {
 }
 
 /// Returns handles of the processes that are alive and that this process started: those of
-/// [`Process::spawn`](crate::Process::spawn) and the processes of its supervisors. Workers of
-/// pools, ring nodes and managed actors are not among them; [`tree`](crate::tree()) shows those,
-/// too.
+/// [`Process::spawn`](crate::process::Process::spawn) and the processes of its supervisors. Workers
+/// of pools, ring nodes and managed actors are not among them; [`tree`](crate::supervisor::tree())
+/// shows those, too.
 ///
 /// # Examples
 /// ```

@@ -12,7 +12,7 @@ pub(crate) struct OneTask {
     taken: bool,
     runtime: BlockingRuntime,
     /// The outcome with its encoded value or failure, once the task has run.
-    pub outcome: Option<(Outcome, EncodedValue)>,
+    pub(crate) outcome: Option<(Outcome, EncodedValue)>,
 }
 
 impl OneTask {

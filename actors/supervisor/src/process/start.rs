@@ -30,15 +30,15 @@ impl ChildSpec {
     /// Returns the specification of a child process that runs `function`.
     ///
     /// Each incarnation is a new process that calls the function with the same arguments. The
-    /// [tree](crate::tree()) shows its process id. A return is a normal end; an `Err`, a panic and
-    /// the death of the process are failures. The supervisor stops the process by SIGTERM, which
-    /// ends a process that does not handle it at once, and kills it after its
+    /// [tree](crate::supervisor::tree()) shows its process id. A return is a normal end; an `Err`,
+    /// a panic and the death of the process are failures. The supervisor stops the process by
+    /// SIGTERM, which ends a process that does not handle it at once, and kills it after its
     /// [shutdown](ChildSpec::shutdown) deadline.
     ///
-    /// [`ProcessBuilder::child`](crate::ProcessBuilder::child) does the same with options.
+    /// [`ProcessBuilder::child`](crate::process::ProcessBuilder::child) does the same with options.
     ///
     /// # Errors
-    /// As [`ProcessBuilder::child`](crate::ProcessBuilder::child).
+    /// As [`ProcessBuilder::child`](crate::process::ProcessBuilder::child).
     ///
     /// # Examples
     /// ```

@@ -85,7 +85,7 @@ pub trait Start: Send + 'static {
         child: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>>;
 
-    /// Returns the kind that the [tree](crate::tree()) shows: a process, by default.
+    /// Returns the kind that the [tree](crate::supervisor::tree()) shows: a process, by default.
     fn kind(&self) -> ChildKind {
         ChildKind::Process
     }

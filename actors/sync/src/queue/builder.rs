@@ -72,8 +72,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<T> {
     ///   wait at the same time share a sync of the disk: for throughput, put many before waiting
     ///   for them.
     /// - Elements are taken with [`get_acknowledged`](Queue::get_acknowledged). The reply of
-    ///   [`acknowledge`](crate::Delivery::acknowledge) is ready when the element is removed from
-    ///   the disk. If the program ends before that, its next run delivers the element again.
+    ///   [`acknowledge`](crate::queue::Delivery::acknowledge) is ready when the element is removed
+    ///   from the disk. If the program ends before that, its next run delivers the element again.
     /// - The elements are in memory, too. Elements can't contain handles, which name objects of one
     ///   run of the program.
     /// - If the journal fails, as on a full disk, so do all operations that wait, and those that

@@ -172,7 +172,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     }
 
     /// Removes the last item and returns it, or `None` if the list is empty. It does not wait for
-    /// an item: [`Queue::get`](crate::Queue::get) does.
+    /// an item: [`Queue::get`](crate::queue::Queue::get) does.
     ///
     /// # Examples
     /// ```

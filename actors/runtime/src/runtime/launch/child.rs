@@ -29,7 +29,9 @@ use crate::runtime::telemetry;
 
 /// A child at work, for its owner.
 pub struct ReadyChild<'a> {
+    /// The id of the child, and what it sent about its build and host when it connected.
     pub info: &'a PeerInfo,
+    /// The link to the child.
     pub link: &'a Arc<dyn Link>,
     /// Where other processes can connect to it.
     pub address: Option<String>,
@@ -60,9 +62,13 @@ pub trait Owner: 'static {
 
 /// A child process with its owner, before its start.
 pub struct ChildProcess<O> {
+    /// The runtime of this process, the parent.
     pub runtime: &'static Runtime,
+    /// The child's work, and where and how it starts.
     pub launch: Launch,
+    /// Commands to the child, also while it starts. Dropping the sender leaves the child alone.
     pub commands: mpsc::UnboundedReceiver<ProcessCommand>,
+    /// The receiver of the child's messages and of its end.
     pub owner: O,
 }
 
