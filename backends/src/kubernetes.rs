@@ -33,11 +33,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
 
-pub use self::api_server::ApiServer;
-pub use self::cluster::KubernetesCluster;
-pub use self::image::PodImage;
-pub use self::names::{CONTAINER, GPU, NAME, OWNER, RESTARTS, SESSION, labels};
-pub use self::pod_template::{PodRequest, PodTemplate, variable};
+pub(crate) use self::names::labels;
+pub(crate) use self::pod_template::{PodRequest, variable};
 
 use self::context::{ClusterAccess, PodContext};
 use crate::output::Log;

@@ -21,8 +21,7 @@ mod step;
 
 use std::sync::Arc;
 
-pub use self::backend::Slurm;
-pub use self::cluster::SlurmCluster;
+pub(crate) use self::backend::Slurm;
 use crate::BackendEntry;
 
 pub(crate) const ENTRY: BackendEntry =

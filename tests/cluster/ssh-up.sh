@@ -3,7 +3,7 @@
 # network namespaces of their own, called `a`, `b` and `c`, each with a cache of its own. On `a` run
 # further ones, each with something wrong: see below. Run it as root: it installs Debian's
 # openssh-server. The state, with all keys and the file for `ssh -F`, is in $CLUSTER_DIR/ssh, outside
-# of the checkout; ~/.ssh is not touched. sshd-down.sh stops them.
+# of the checkout; ~/.ssh is not touched. ssh-down.sh stops them.
 #
 # A test cuts the wire of a machine with `ip link set fib-ssh-a down`.
 
@@ -31,7 +31,7 @@ mkdir -p "$ssh"
 chmod 700 "$ssh"
 install_missing "$ssh/install.log" "$sshd:openssh-server" ssh:openssh-client ip:iproute2 ||
     fail_with_log "$ssh/install.log" "openssh-server could not be installed"
-"$here/sshd-down.sh" >/dev/null
+"$here/ssh-down.sh" >/dev/null
 rm -rf "$ssh/caches"
 # sshd separates its privileges in this directory.
 mkdir -p /run/sshd "$ssh"/{keys,caches,run,tools/alien,tools/old}

@@ -4,8 +4,8 @@
 # containers of the Docker engine that docker-up.sh starts, so images built there need no registry.
 # With RUNTIME=containerd they are containers of a separate containerd, which pulls images from a
 # registry (containerd-up.sh), as current clusters do. Only one of the two runs at a time.
-# k8s-build.sh builds the programs, once. Run it as root. The state is in $CLUSTER_DIR, outside of
-# the checkout; the administrator's kubeconfig is k8s/admin.conf there. k8s-down.sh stops the
+# kubernetes-build.sh builds the programs, once. Run it as root. The state is in $CLUSTER_DIR, outside of
+# the checkout; the administrator's kubeconfig is k8s/admin.conf there. kubernetes-down.sh stops the
 # cluster. The cluster has no DNS.
 
 set -euo pipefail
@@ -53,8 +53,8 @@ install_missing "$k8s/log/install.log" etcd:etcd-server kubectl:kubernetes-clien
     conntrack:conntrack iptables:iptables ip:iproute2 curl:curl socat:socat ebtables:ebtables \
     ethtool:ethtool gcc:gcc ||
     fail_with_log "$k8s/log/install.log" "the packages could not be installed"
-"$here/k8s-build.sh"
-"$here/k8s-down.sh" >/dev/null
+"$here/kubernetes-build.sh"
+"$here/kubernetes-down.sh" >/dev/null
 
 # The first process of each pod: it owns the pod's network, forwards no signals and reaps orphans.
 if ! docker image inspect fiber-test/pause:1 >/dev/null 2>&1; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stops the Kubernetes cluster that k8s-up.sh started, and removes its pods' containers. Keeps the
+# Stops the Kubernetes cluster that kubernetes-up.sh started, and removes its pods' containers. Keeps the
 # cluster's state for the next start, unless RESET=1 is set.
 
 set -euo pipefail

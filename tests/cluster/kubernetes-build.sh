@@ -24,12 +24,12 @@ if [[ $(id -u) != 0 ]]; then
     fail "Kubernetes is not built yet, and its build installs packages: run this as root"
 fi
 mkdir -p "$work"
-log=$state/k8s-build.log
+log=$state/kubernetes-build.log
 echo "building ${missing[*]} from Debian's source, log $log …"
 trap 'code=$?; ((code == 0)) || { tail -20 "$log" >&2; echo "error: Kubernetes could not be built" >&2; }' EXIT
 
 build() {
-    install_missing "$state/k8s-build-install.log" go:golang-go dpkg-source:dpkg-dev
+    install_missing "$state/kubernetes-build-install.log" go:golang-go dpkg-source:dpkg-dev
 
     local source=$work/gopath/src/k8s.io/kubernetes
     [[ -f $source/go.mod ]] || unpack "$source"

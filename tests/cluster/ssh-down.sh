@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stops the machines that sshd-up.sh started, with all that runs in their sessions. Keeps the keys.
+# Stops the machines that ssh-up.sh started, with all that runs in their sessions. Keeps the keys.
 
 set -euo pipefail
 
