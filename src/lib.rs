@@ -47,6 +47,7 @@
 //! | `slurm` | processes as steps of Slurm jobs; includes `nng` |
 //! | `gridengine` | processes as tasks of Grid Engine jobs; includes `nng` |
 //! | `ssh` | processes on machines with sshd; includes `nng` |
+//! | `all-backends` | all of these |
 //! | `nng` | links over TCP, also on one host (`FIBER_LINK=nng`); takes cmake to build |
 //! | `progress` | progress bars: `progress` of `map` and `imap` |
 //! | `metrics` | metrics for Prometheus: `FIBER_METRICS` |
@@ -54,7 +55,7 @@
 //! | `stacks` | stacks and profiles of running processes, and where a task hung; on by default |
 //! | `opentelemetry` | spans of calls and tasks, exported by OTLP: `fiber::opentelemetry` |
 //! | `conformance` | tests for backends outside of fiber: `fiber::backend::conformance` |
-//! | `full` | all of these but `conformance` |
+//! | `full` | all features but `conformance` |
 //!
 //! Each of them builds alone, also without default features. `kubernetes` enables the latest
 //! version of Kubernetes' API that k8s-openapi knows. A program that needs another one, because it
