@@ -1,7 +1,7 @@
 //! The controller of a pool: an actor that starts the pool's supervisor and adds, replaces and
 //! removes workers.
 
-mod displaced;
+mod disrupted;
 mod missing;
 mod request;
 mod scaling;
@@ -20,7 +20,7 @@ use fiber_backends::ChildOutput;
 use fiber_core::{ExitReason, Meta, PoolEndReason};
 use tokio::sync::oneshot;
 
-use self::displaced::DisplacedWorkers;
+use self::disrupted::DisruptedWorkers;
 use self::missing::MissingWorkers;
 use self::scaling::SCALE_INTERVAL;
 use super::state::PoolState;
@@ -66,7 +66,7 @@ pub(super) struct Controller {
     /// Looks in a row at which fewer workers were enough.
     looks_below: u32,
     missing: MissingWorkers,
-    displaced: DisplacedWorkers,
+    disrupted: DisruptedWorkers,
 }
 
 enum Phase {
@@ -114,7 +114,7 @@ impl Controller {
             joining: Vec::new(),
             looks_below: 0,
             missing: MissingWorkers::default(),
-            displaced: DisplacedWorkers::default(),
+            disrupted: DisruptedWorkers::default(),
         }
     }
 
@@ -236,7 +236,7 @@ impl Handler<ControllerRequest> for Controller {
             ControllerRequest::StartFailed(child, problem) => {
                 self.start_failed(child, problem, context)
             }
-            ControllerRequest::Displaced(reason) => self.worker_displaced(&reason),
+            ControllerRequest::Disrupted(reason) => self.worker_displaced(&reason),
             ControllerRequest::WorkerReady(child) => self.worker_ready(child, context),
             ControllerRequest::SchedulingChanged(child, reason) => {
                 self.scheduling_changed(child, reason, context)

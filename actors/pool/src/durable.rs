@@ -1,12 +1,12 @@
 //! Durable calls: outcomes are recorded in a journal before the caller gets them.
 //!
 //! The [feeder](super::feeder) looks up each task before it submits it. A recorded outcome goes to
-//! the exchange at once ([`found`]). The keys of all other tasks stay with the exchange
+//! the exchange at once ([`recorded`]). The keys of all other tasks stay with the exchange
 //! ([`task_keys`]) until the scheduler completes them: their outcomes then go to the journal, and
 //! from there to the caller ([`recording`]).
 
 mod call_function;
-mod found;
+mod recorded;
 mod recording;
 mod task_keys;
 
@@ -19,7 +19,7 @@ use fiber_journal::{CallFunction, CallKeys, Journal, Journals, Outcome, Store, T
 use fiber_values::blob::Blobs;
 use parking_lot::Mutex;
 
-use self::found::Found;
+use self::recorded::Recorded;
 use self::task_keys::TaskKeys;
 use super::exchange::Exchange;
 use super::state::{Cancellation, PoolState};
@@ -78,7 +78,7 @@ impl JournalOption {
             store: Arc::clone(store),
             keeps_failures: self.journal.keeps_failures(),
             keys: TaskKeys::default(),
-            found: Mutex::default(),
+            recorded: Mutex::default(),
             delivered: AtomicU64::new(0),
             runtime: pool.runtime,
             pool: Arc::downgrade(pool),
@@ -96,7 +96,7 @@ pub(super) struct DurableCall {
     /// The keys of tasks that were submitted and are not completed.
     keys: TaskKeys,
     /// Recorded outcomes that were not delivered yet.
-    found: Mutex<Found>,
+    recorded: Mutex<Recorded>,
     /// How many recorded outcomes were delivered.
     delivered: AtomicU64,
     runtime: &'static Runtime,
@@ -129,7 +129,7 @@ impl DurableCall {
 
 /// Ends a call because of its journal.
 pub(super) fn break_off(pool: &PoolState, exchange: &Exchange, error: Error) {
-    exchange.deliver_found();
+    exchange.deliver_waiting();
     pool.cancel(exchange.id, Cancellation::LetFinish);
     exchange.end(error);
 }

@@ -44,7 +44,7 @@ pub(super) async fn submit_while_blocked(pool: Weak<PoolState>, exchange: Arc<Ex
     while !exchange.is_stopped() && exchange.total().is_none() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let Some(pool) = pool.upgrade() else { return };
-        exchange.deliver_found();
+        exchange.deliver_waiting();
         if pool.has_idle() && exchange.has_open() {
             pool.with_scheduler(|scheduler, effects| scheduler.want(effects));
         }
@@ -116,7 +116,7 @@ pub(super) fn feed<A: Serialize, I: Iterator<Item = A>>(
     });
     if let Err(panic) = fiber_core::panics::catch(|| std::panic::catch_unwind(all)) {
         panic.print_backtrace();
-        exchange.deliver_found();
+        exchange.deliver_waiting();
         let problem = format!("the iterator panicked: {panic}");
         pool.cancel(exchange.id, Cancellation::LetFinish);
         return exchange.end(Error::invalid("Pool::map", problem));
@@ -126,7 +126,7 @@ pub(super) fn feed<A: Serialize, I: Iterator<Item = A>>(
         return pool.finish_feeding(exchange.id, None);
     }
     feeder.submit_open();
-    exchange.deliver_found();
+    exchange.deliver_waiting();
     exchange.set_total(feeder.fed);
     pool.finish_feeding(exchange.id, Some(feeder.for_workers));
 }
@@ -262,7 +262,7 @@ impl Feeder<'_> {
         let least = self.pool.min_ahead();
         if self.exchange.is_full(self.fed, least) {
             self.submit_open();
-            self.exchange.deliver_found();
+            self.exchange.deliver_waiting();
             if self.exchange.durable.is_some() {
                 self.pool.report(self.exchange);
             }

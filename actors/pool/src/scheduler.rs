@@ -2,9 +2,9 @@
 //! queued, pending at one worker, or completed.
 //!
 //! The scheduler is a plain data structure without I/O, clock and threads. It makes no calls to
-//! other parts: its methods are events, and the actions to perform are [`Effects`]. A caller answers
-//! some of them with events: it submits tasks that it has prepared, and reports its room for
-//! outcomes.
+//! other parts: its methods are events, and the actions to perform are [`Effects`]. A caller
+//! answers some of them with events: it submits tasks that it has prepared, and reports its room
+//! for outcomes.
 //!
 //! - Assigning a task moves it from the queue to the pending table of a worker, where it stays
 //!   until its outcome arrives. The scheduler accepts an outcome only from the worker at which the
@@ -31,8 +31,8 @@ mod call;
 mod deaths;
 mod dispatch;
 mod effects;
-mod figures;
 mod room;
+mod statistics;
 mod time_limit;
 mod worker;
 
@@ -45,15 +45,15 @@ use super::wire::Results;
 use call::{Call, run_size};
 use dispatch::Requeue;
 use fiber_runtime::runtime::HostNumber;
-use figures::{Counts, FunctionRecord};
+use statistics::{Counts, FunctionRecord};
 use worker::{Worker, find};
 
 pub(crate) use call::{CallOptions, NewCall};
 pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects};
-pub(crate) use figures::{WorkerFigures, function_name};
 pub(crate) use room::{Amount, Report};
-pub(crate) use worker::{Drain, Usage};
+pub(crate) use statistics::{WorkerStatistics, function_name};
+pub(crate) use worker::{Retirement, Usage};
 
 /// Identifies one incarnation of a worker.
 pub(crate) type WorkerId = u64;
@@ -77,7 +77,7 @@ pub(crate) struct Scheduler<W, C> {
     /// Workers without pending tasks.
     idle: usize,
     /// Workers that drain.
-    draining: usize,
+    retiring: usize,
     /// Threads of all workers.
     threads: u64,
     /// Whether no task is handed out any more, because the program is about to end.
@@ -99,7 +99,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             functions: HashMap::new(),
             counts: Counts::default(),
             idle: 0,
-            draining: 0,
+            retiring: 0,
             threads: 0,
             halted: false,
             nanos_left: f64::INFINITY,
@@ -114,7 +114,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Returns how many workers take tasks.
     pub(crate) fn workers(&self) -> usize {
-        self.workers.len() - self.draining
+        self.workers.len() - self.retiring
     }
 
     /// Returns how many tasks were submitted and are not completed.
@@ -322,8 +322,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Removes `count` workers, each once it has completed its pending tasks: all of the host with
     /// the fewest workers first, so that whole hosts may end, and there those with the fewest
     /// tasks. Returns their handles.
-    pub(crate) fn drain_some(&mut self, count: usize, effects: &mut Effects<W, C>) -> Vec<W> {
-        let working = || self.workers.iter().filter(|(_, worker)| worker.draining.is_none());
+    pub(crate) fn retire_some(&mut self, count: usize, effects: &mut Effects<W, C>) -> Vec<W> {
+        let working = || self.workers.iter().filter(|(_, worker)| worker.retiring.is_none());
         // The number of workers, and the fewest tasks of one.
         let mut hosts: HashMap<HostNumber, (usize, u64)> = HashMap::new();
         for (_, worker) in working() {
@@ -343,7 +343,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let mut drained = Vec::with_capacity(ranked.len());
         for (_, _, id) in ranked {
             drained.extend(self.workers.get(&id).map(|worker| worker.handle.clone()));
-            self.drain(id, Drain::Superfluous, effects);
+            self.drain(id, Retirement::Superfluous, effects);
         }
         drained
     }
@@ -367,18 +367,18 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Gives a worker no more tasks, and retires it once it has completed or returned its pending
     /// ones. A worker that is superfluous remains so.
-    pub(crate) fn drain(&mut self, id: WorkerId, cause: Drain, effects: &mut Effects<W, C>) {
+    pub(crate) fn drain(&mut self, id: WorkerId, cause: Retirement, effects: &mut Effects<W, C>) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        if worker.draining.is_some() {
+        if worker.retiring.is_some() {
             return;
         }
-        worker.draining = Some(cause);
-        self.draining += 1;
+        worker.retiring = Some(cause);
+        self.retiring += 1;
         if worker.pending_tasks == 0 {
             self.idle -= 1;
         }
         // The workers of a host that has ended are about to be lost.
-        if cause != Drain::HostEnded {
+        if cause != Retirement::HostEnded {
             self.retire_if_done(id, effects);
         }
     }
@@ -404,7 +404,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         if left == 0 {
             worker.isolated = false;
             worker.long_running.clear();
-            self.idle += usize::from(was_busy && worker.draining.is_none());
+            self.idle += usize::from(was_busy && worker.retiring.is_none());
         } else if !worker.long_running.is_empty() {
             let pending = &worker.pending;
             worker.long_running.retain(|task| find(pending, task.call, task.index).is_some());
@@ -413,9 +413,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     fn retire_if_done(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
         let Some(worker) = self.workers.get(&id) else { return };
-        let takes_none = worker.draining.is_some() || worker.quota == Some(0);
+        let takes_none = worker.retiring.is_some() || worker.quota == Some(0);
         if worker.pending_tasks == 0 && takes_none {
-            let superfluous = worker.draining == Some(Drain::Superfluous);
+            let superfluous = worker.retiring == Some(Retirement::Superfluous);
             effects.retired.push((worker.handle.clone(), superfluous));
         }
     }

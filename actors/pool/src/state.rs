@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::controller::ControllerRequest;
 use super::run::CallId;
-use super::scheduler::{Drain, MIN_PENDING, Scheduler, Usage, WorkerId};
+use super::scheduler::{MIN_PENDING, Retirement, Scheduler, Usage, WorkerId};
 use super::scheduling::PoolScheduler;
 use super::stats::History;
 use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
@@ -221,7 +221,7 @@ impl PoolState {
         let (count, usage, was_asked, died_unused) = self.with_scheduler(|scheduler, effects| {
             let usage = scheduler.lost(worker.id, exit, effects);
             let was_asked = effects.losses.iter().any(|(_, _, loss)| {
-                matches!(loss.draining, Some(Drain::Superfluous | Drain::Terminating))
+                matches!(loss.retiring, Some(Retirement::Superfluous | Retirement::Terminating))
             });
             let died_unused = usage == Usage::Unused
                 && !was_asked
@@ -230,8 +230,8 @@ impl PoolState {
             (scheduler.workers(), usage, was_asked, died_unused)
         });
         self.readiness.send_modify(|readiness| readiness.ready = count);
-        if exit.reason.is_displacement() {
-            self.controller.do_send(ControllerRequest::Displaced(exit.reason.clone()));
+        if exit.reason.is_disruption() {
+            self.controller.do_send(ControllerRequest::Disrupted(exit.reason.clone()));
         } else if died_unused {
             self.controller.do_send(ControllerRequest::DiedUnused(exit.to_string()));
         } else if usage == Usage::Used || !was_asked {
@@ -264,7 +264,7 @@ impl PoolState {
                 WorkerEvent::RunsCancelled => scheduler.runs_cancelled(id, effects),
                 WorkerEvent::Terminating => {
                     worker.set_terminating();
-                    scheduler.drain(id, Drain::Terminating, effects);
+                    scheduler.drain(id, Retirement::Terminating, effects);
                     let ready = scheduler.workers();
                     self.readiness.send_modify(|readiness| readiness.ready = ready);
                 }
@@ -323,7 +323,7 @@ impl PoolState {
             tokio::time::sleep(LINGER).await;
             if let Some(pool) = pool.upgrade() {
                 let workers = pool.scheduler.lock().handles();
-                workers.iter().for_each(|worker| worker.send_held_back());
+                workers.iter().for_each(|worker| worker.send_unsent());
             }
         });
     }

@@ -1,4 +1,4 @@
-//! The figures and events of a pool.
+//! The statistics and events of a pool.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use fiber_core::stats::{Event, EventKind, PoolPhase, PoolStats, Report, TaskName
 use fiber_core::{Exit, ExitReason, ProcessId};
 
 use super::Pool;
-use super::scheduler::{Drain, Loss, WorkerFigures, function_name};
+use super::scheduler::{Loss, Retirement, WorkerStatistics, function_name};
 use super::state::{Phase, PoolState};
 use super::wire::Results;
 use super::worker_handle::Worker;
@@ -146,14 +146,14 @@ impl PoolState {
         let readiness = *self.readiness.borrow();
         (stats.wanted, stats.ready) = (readiness.wanted, readiness.ready);
         let now = Instant::now();
-        let figures = self.scheduler.lock().figures(now);
-        stats.idle = figures.idle;
-        stats.tasks = figures.tasks;
+        let counted = self.scheduler.lock().statistics(now);
+        stats.idle = counted.idle;
+        stats.tasks = counted.tasks;
         stats.tasks.recorded = self.recorded.load(std::sync::atomic::Ordering::Relaxed);
-        (stats.bytes_out, stats.bytes_in) = (figures.bytes_out, figures.bytes_in);
-        stats.functions = figures.functions;
-        stats.workers = figures.workers.into_iter().map(worker_stats).collect();
-        for (exchange, mut call) in figures.calls {
+        (stats.bytes_out, stats.bytes_in) = (counted.bytes_out, counted.bytes_in);
+        stats.functions = counted.functions;
+        stats.workers = counted.workers.into_iter().map(worker_stats).collect();
+        for (exchange, mut call) in counted.calls {
             call.total = exchange.total();
             call.done += exchange.recorded();
             stats.calls.push(call);
@@ -211,8 +211,8 @@ impl PoolState {
     pub(super) fn worker_ended(&self, worker: &Worker, exit: Exit, loss: Loss) {
         let is_requested = exit.reason.is_normal() || exit.reason == ExitReason::TaskCancelled;
         let expected = is_requested
-            || exit.reason.is_displacement()
-            || loss.draining == Some(Drain::Superfluous);
+            || exit.reason.is_disruption()
+            || loss.retiring == Some(Retirement::Superfluous);
         if !expected {
             self.deaths.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -237,15 +237,15 @@ impl PoolState {
     }
 }
 
-fn worker_stats(figures: WorkerFigures<Arc<Worker>>) -> WorkerStats {
-    let worker = &figures.handle;
-    let mut stats = WorkerStats::new(worker.process, worker.child.clone(), figures.threads);
-    stats.pending = figures.pending;
-    stats.function = figures.function;
-    stats.running = figures.running;
-    (stats.done, stats.failed) = (figures.counts.done, figures.counts.failed);
-    stats.busy = Duration::from_nanos(figures.counts.busy);
-    stats.draining = figures.draining;
+fn worker_stats(counted: WorkerStatistics<Arc<Worker>>) -> WorkerStats {
+    let worker = &counted.handle;
+    let mut stats = WorkerStats::new(worker.process, worker.child.clone(), counted.threads);
+    stats.pending = counted.pending;
+    stats.function = counted.function;
+    stats.running = counted.running;
+    (stats.done, stats.failed) = (counted.counts.done, counted.counts.failed);
+    stats.busy = Duration::from_nanos(counted.counts.busy);
+    stats.retiring = counted.retiring;
     stats
 }
 

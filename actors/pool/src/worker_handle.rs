@@ -36,7 +36,7 @@ pub(crate) struct Worker {
     terminating: AtomicBool,
     /// Changes of broadcast values that go ahead of the worker's next tasks. A message for each
     /// change would wake each of many workers one time more.
-    held_back: Mutex<Vec<ToWorker>>,
+    unsent: Mutex<Vec<ToWorker>>,
 }
 
 impl fmt::Debug for Worker {
@@ -55,20 +55,9 @@ impl Worker {
         link: Arc<dyn Link>,
         commands: mpsc::UnboundedSender<ProcessCommand>,
     ) -> Worker {
-        let (ready_since, held_back) = (Instant::now(), Mutex::default());
+        let (ready_since, unsent) = (Instant::now(), Mutex::default());
         let terminating = AtomicBool::new(false);
-        Worker {
-            id,
-            child,
-            process,
-            place,
-            host,
-            link,
-            commands,
-            ready_since,
-            terminating,
-            held_back,
-        }
+        Worker { id, child, process, place, host, link, commands, ready_since, terminating, unsent }
     }
 
     pub(super) fn is_young(&self) -> bool {
@@ -88,49 +77,49 @@ impl Worker {
     /// Sends tasks, behind what was held back.
     pub(super) fn assign(&self, assignment: Assignment) {
         // The lock keeps the order: another thread may be sending what was held back.
-        let mut held_back = self.held_back.lock();
-        self.queue_all(&mut held_back);
+        let mut unsent = self.unsent.lock();
+        self.queue_all(&mut unsent);
         let _ = self.link.send(ToWorker::Assignment(assignment).message());
     }
 
     /// Sends a broadcast value, at the latest before tasks that may read it.
     pub(super) fn broadcast(&self, id: u64, value: Received) {
-        let mut held_back = self.held_back.lock();
+        let mut unsent = self.unsent.lock();
         let is_large = value.len() + value.blobs.private_len() >= LARGE;
-        held_back.push(ToWorker::Broadcast { id, value });
+        unsent.push(ToWorker::Broadcast { id, value });
         if is_large {
-            self.queue_all(&mut held_back);
+            self.queue_all(&mut unsent);
             self.link.flush();
         }
     }
 
     /// Lets the worker drop a broadcast value, at the latest with the next
-    /// [`send_held_back`](Worker::send_held_back).
+    /// [`send_unsent`](Worker::send_unsent).
     pub(super) fn drop_broadcast(&self, id: u64) {
         let is_it =
             |held: &ToWorker| matches!(held, ToWorker::Broadcast { id: held, .. } if *held == id);
-        let mut held_back = self.held_back.lock();
-        match held_back.iter().position(is_it) {
-            Some(unsent) => drop(held_back.remove(unsent)),
+        let mut unsent = self.unsent.lock();
+        match unsent.iter().position(is_it) {
+            Some(place) => drop(unsent.remove(place)),
             None => {
-                held_back.push(ToWorker::Command(PoolCommand::DropBroadcast { id }));
+                unsent.push(ToWorker::Command(PoolCommand::DropBroadcast { id }));
                 self.link.drop_shared(id);
             }
         }
     }
 
-    pub(super) fn send_held_back(&self) {
-        let mut held_back = self.held_back.lock();
-        if !held_back.is_empty() {
-            self.queue_all(&mut held_back);
+    pub(super) fn send_unsent(&self) {
+        let mut unsent = self.unsent.lock();
+        if !unsent.is_empty() {
+            self.queue_all(&mut unsent);
             self.link.flush();
         }
     }
 
     /// Queues messages for the link's next write. That fails if the worker is gone: its tasks are
     /// queued again when `lost` reports it.
-    fn queue_all(&self, held_back: &mut Vec<ToWorker>) {
-        for message in held_back.drain(..) {
+    fn queue_all(&self, unsent: &mut Vec<ToWorker>) {
+        for message in unsent.drain(..) {
             let shared = match &message {
                 ToWorker::Broadcast { id, .. } => Some(*id),
                 ToWorker::Assignment(_) | ToWorker::Command(_) => None,
@@ -224,9 +213,9 @@ mod tests {
         worker.broadcast(2, Bytes::new().into());
         worker.drop_broadcast(2);
         worker.broadcast(3, Bytes::new().into());
-        worker.send_held_back();
+        worker.send_unsent();
         worker.drop_broadcast(1);
-        worker.send_held_back();
+        worker.send_unsent();
         let asked = std::mem::take(&mut *link.0.lock());
         use Asked::{DropShared, Send, SendShared};
         assert_eq!(asked, [SendShared(1), SendShared(3), DropShared(1), Send]);

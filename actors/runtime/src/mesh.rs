@@ -12,7 +12,6 @@ mod alarm;
 mod channel;
 mod deadlines;
 mod flush;
-mod held_back;
 mod holders;
 mod inbox;
 mod owned;
@@ -24,6 +23,7 @@ mod reconnecting;
 mod registry;
 mod route;
 mod routing;
+mod unsent;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -40,7 +40,6 @@ pub(crate) use self::channel::Channel;
 pub(crate) use self::deadlines::Deadlines;
 pub use self::deadlines::{Answer, Unanswered, Waiter};
 pub(crate) use self::flush::flush;
-pub use self::held_back::HeldBack;
 pub(crate) use self::holders::{Change, Token};
 pub use self::inbox::{Inbox, IncomingMessage, Responder};
 pub use self::owned::OwnedActor;
@@ -51,6 +50,7 @@ use self::reconnecting::Reconnecting;
 pub(crate) use self::registry::Registry;
 pub use self::registry::set_transit_time;
 pub use self::route::Route;
+pub use self::unsent::Unsent;
 pub use self::wire::{
     ActorId, AnswerFrame, CallFailure, IncarnationEnd, Payload, PortId, ProcessRef, Query,
     answer_head,
@@ -79,7 +79,7 @@ pub struct Mesh {
     deadlines: Deadlines,
     /// Called after the loss of each connected process.
     after_loss: OnceLock<AfterLoss>,
-    held_back: HeldBack,
+    unsent: Unsent,
     /// The number of the next request that may be withdrawn.
     tickets: AtomicU64,
     reconnecting: Mutex<Reconnecting>,
@@ -96,7 +96,7 @@ impl Mesh {
             max_routes: AtomicUsize::new(ROUTES),
             deadlines: Deadlines::new(endpoint),
             after_loss: OnceLock::new(),
-            held_back: HeldBack::default(),
+            unsent: Unsent::default(),
             tickets: AtomicU64::new(0),
             reconnecting: Mutex::default(),
         }
@@ -110,8 +110,8 @@ impl Mesh {
     }
 
     /// Returns the frames that are held back to be sent with others.
-    pub fn held_back(&self) -> &HeldBack {
-        &self.held_back
+    pub fn unsent(&self) -> &Unsent {
+        &self.unsent
     }
 
     /// Returns a number that no other request of this process has.

@@ -1,4 +1,5 @@
-//! Metrics for Prometheus: the head serves the session's figures over HTTP, on a thread of its own.
+//! Metrics for Prometheus: the head serves the session's statistics over HTTP, on a thread of its
+//! own.
 //!
 //! - `table`: all metrics, with their types and meanings.
 //! - `samples`: the values of the metrics in a [`SessionStats`].
@@ -28,7 +29,7 @@ pub use self::table::page;
 use self::text::Format;
 use self::totals::Totals;
 
-/// Renders a session's figures, scrape after scrape.
+/// Renders a session's statistics, scrape after scrape.
 #[derive(Debug, Default)]
 struct Renderer {
     totals: Totals,
@@ -38,7 +39,7 @@ struct Renderer {
 }
 
 impl Renderer {
-    /// Notes the last figures of a pool.
+    /// Notes the last statistics of a pool.
     fn end(&mut self, pool: &PoolStats) {
         samples::count_pool(&mut self.ended, pool);
     }

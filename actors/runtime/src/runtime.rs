@@ -16,7 +16,6 @@ mod child_main;
 mod children;
 mod drain;
 mod exit;
-mod figures;
 mod hosts;
 mod inspector;
 mod launch;
@@ -31,6 +30,7 @@ pub mod simulation;
 pub mod telemetry;
 mod thread;
 mod time_limit;
+mod usage;
 
 use std::fmt;
 use std::future::Future;

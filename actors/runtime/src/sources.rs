@@ -1,4 +1,4 @@
-//! What has figures in this process: pools, queues, inboxes, rings and the trees of supervisors.
+//! What has statistics in this process: pools, queues, inboxes, rings and the trees of supervisors.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,12 +8,12 @@ use fiber_core::ProcessId;
 use fiber_core::stats::{PoolStats, Report};
 use parking_lot::Mutex;
 
-/// Something that has figures.
+/// Something that has statistics.
 pub trait Source: Send + Sync {
     /// Returns the field by which it is registered.
     fn registration(&self) -> &Registration;
 
-    /// Adds its figures to the report of the process `process`.
+    /// Adds its statistics to the report of the process `process`.
     fn report(&self, process: ProcessId, report: &mut Report);
 }
 
@@ -23,7 +23,7 @@ pub struct Sources {
     /// By their numbers, in the order of their registration.
     registered: Mutex<BTreeMap<u64, Weak<dyn Source>>>,
     last: AtomicU64,
-    /// The last figures of pools that have ended, if a reader of totals wants them.
+    /// The last statistics of pools that have ended, if a reader of totals wants them.
     ended: Mutex<Option<Vec<PoolStats>>>,
 }
 
@@ -50,7 +50,7 @@ impl Sources {
         self.registered.lock().insert(number, source);
     }
 
-    /// Returns the figures of all sources, without those of children.
+    /// Returns the statistics of all sources, without those of children.
     pub(crate) fn report(&self, process: ProcessId) -> Report {
         let mut report = Report::default();
         self.all().iter().for_each(|source| source.report(process, &mut report));
@@ -69,21 +69,21 @@ impl Sources {
         self.registered.lock().is_empty()
     }
 
-    /// Keeps the last figures of pools from now on, until [`take_ended`](Sources::take_ended) takes
-    /// them.
+    /// Keeps the last statistics of pools from now on, until [`take_ended`](Sources::take_ended)
+    /// takes them.
     #[cfg(feature = "metrics")]
     pub(crate) fn keep_ended(&self) {
         self.ended.lock().get_or_insert_default();
     }
 
-    /// Takes the last figures of the pools that have ended. [`report`](Sources::report) does not
+    /// Takes the last statistics of the pools that have ended. [`report`](Sources::report) does not
     /// list these pools any more.
     #[cfg(feature = "metrics")]
     pub(crate) fn take_ended(&self) -> Vec<PoolStats> {
         self.ended.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Notes the last figures of a pool, if they are wanted.
+    /// Notes the last statistics of a pool, if they are wanted.
     pub fn note_ended(&self, last: impl FnOnce() -> PoolStats) {
         if self.ended.lock().is_some() {
             let last = last();

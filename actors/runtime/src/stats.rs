@@ -1,6 +1,6 @@
 //! Statistics of this process and the processes below it, and the events of its pools.
 //!
-//! [`stats()`](crate::runtime::stats()) returns the figures. Pools, queues, actors and rings count anyway;
+//! [`stats()`](crate::runtime::stats()) returns the statistics. Pools, queues, actors and rings count anyway;
 //! asking them takes about 1 µs for each worker, and nothing while nobody asks.
 //!
 //! # Examples

@@ -17,7 +17,7 @@ pub(crate) enum ControllerRequest {
     /// A worker could not be started: child and problem.
     StartFailed(String, String),
     /// A worker, or one that was starting, was evicted, preempted or asked to end by SIGTERM.
-    Displaced(ExitReason),
+    Disrupted(ExitReason),
     /// A worker is ready: child.
     WorkerReady(String),
     /// A worker waits for room, with the cluster's reason, or does not wait any more: child and

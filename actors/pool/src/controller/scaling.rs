@@ -57,7 +57,7 @@ impl Controller {
         let superfluous = self.children.len().saturating_sub(self.wanted);
         if superfluous > 0 {
             let drained = pool
-                .with_scheduler(|scheduler, effects| scheduler.drain_some(superfluous, effects));
+                .with_scheduler(|scheduler, effects| scheduler.retire_some(superfluous, effects));
             for worker in &drained {
                 self.children.remove(&worker.child);
             }

@@ -114,8 +114,8 @@ impl Owner for WorkerOwner {
             return exit.reason;
         }
         let reason = displacement(exit.reason.clone(), false);
-        let (reason, request) = if reason.is_displacement() {
-            (reason.clone(), ControllerRequest::Displaced(reason))
+        let (reason, request) = if reason.is_disruption() {
+            (reason.clone(), ControllerRequest::Disrupted(reason))
         } else {
             let reason = exit.start_failure();
             let problem = reason.start_problem();

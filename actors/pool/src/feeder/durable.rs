@@ -55,8 +55,8 @@ pub(crate) fn feed_one_durable<A: Serialize>(
     let key = call.key(&scratch[PREFIX..], &blobs);
     if let Some(outcome) = call.find(key)? {
         exchange.set_total(1);
-        exchange.add_found(call, 0, outcome);
-        exchange.deliver_found();
+        exchange.add_recorded(call, 0, outcome);
+        exchange.deliver_waiting();
         pool.finish_feeding(exchange.id, Some(0));
         return Ok(());
     }
@@ -87,7 +87,7 @@ impl Feeder<'_> {
             Ok(None) => {}
             Ok(Some(outcome)) => {
                 self.leave_out();
-                if self.exchange.add_found(call, index, outcome) {
+                if self.exchange.add_recorded(call, index, outcome) {
                     self.check_at = self.fed;
                 }
                 return;

@@ -8,9 +8,9 @@ use fiber_core::stats::TaskName;
 use fiber_core::{Exit, ExitReason};
 
 use super::dispatch::Requeue;
-use super::figures::LongRunning;
+use super::statistics::LongRunning;
 use super::worker::{Blame, FailureCause, Worker, find};
-use super::{Completion, Drain, Effects, Scheduler, Usage, WorkerId, function_name};
+use super::{Completion, Effects, Retirement, Scheduler, Usage, WorkerId, function_name};
 use crate::run::{CallId, Run};
 
 /// How many deaths of hosts abandon a task, for each death of a worker that may. A host dies with
@@ -20,7 +20,7 @@ const HOST_DEATHS_PER_DEATH: u32 = 3;
 /// The end of a worker.
 #[derive(Debug)]
 pub(crate) struct Loss {
-    pub(crate) draining: Option<Drain>,
+    pub(crate) retiring: Option<Retirement>,
     /// The tasks against which it counts.
     pub(crate) blamed: Vec<TaskName>,
     /// How many tasks run again.
@@ -83,8 +83,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let before = self.counts.redelivered;
         let usage = worker.usage;
         self.threads -= worker.threads;
-        self.draining -= usize::from(worker.draining.is_some());
-        if worker.pending_tasks == 0 && worker.draining.is_none() {
+        self.retiring -= usize::from(worker.retiring.is_some());
+        if worker.pending_tasks == 0 && worker.retiring.is_none() {
             self.idle -= 1;
         }
         let blame = worker.blame(&exit.reason);
@@ -100,21 +100,21 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         calls.into_iter().for_each(|call| self.remove_if_done(call));
         self.dispatch(effects);
         let redelivered = self.counts.redelivered - before;
-        let loss = Loss { draining: worker.draining, blamed, redelivered, running };
+        let loss = Loss { retiring: worker.retiring, blamed, redelivered, running };
         effects.losses.push((worker.handle, exit.clone(), loss));
         usage
     }
 
     /// Gives no more tasks to the other workers of a host that has ended. They are lost next.
     fn note_end_of_host(&mut self, lost: &Worker<W>, exit: &Exit, effects: &mut Effects<W, C>) {
-        let is_first = lost.draining != Some(Drain::HostEnded);
+        let is_first = lost.retiring != Some(Retirement::HostEnded);
         let (ExitReason::HostEnded { .. }, Some(_), true) = (&exit.reason, lost.host, is_first)
         else {
             return;
         };
         let others = self.workers.iter().filter(|(_, worker)| worker.host == lost.host);
         let others: Vec<_> = others.map(|(id, _)| *id).collect();
-        others.into_iter().for_each(|id| self.drain(id, Drain::HostEnded, effects));
+        others.into_iter().for_each(|id| self.drain(id, Retirement::HostEnded, effects));
     }
 
     /// Returns the tasks that a worker has reported to be running.

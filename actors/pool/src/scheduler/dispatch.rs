@@ -67,7 +67,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         loop {
             let Some(worker) = self.workers.get_mut(&id) else { return };
             let blocked = worker.blocked && worker.pending_tasks >= worker.threads;
-            let takes_none = self.halted || worker.draining.is_some() || worker.quota == Some(0);
+            let takes_none = self.halted || worker.retiring.is_some() || worker.quota == Some(0);
             if takes_none || worker.isolated || blocked {
                 return;
             }

@@ -131,13 +131,13 @@ fn timeouts_and_deaths_have_separate_limits() {
 #[test]
 fn evictions_preemptions_and_sigterm_never_count_against_a_task() {
     let limited = CallOptions { max_deaths: 1, ..options() };
-    let displaced = |worker| match worker % 3 {
+    let disrupted = |worker| match worker % 3 {
         _ if worker == 90 => ExitReason::Signal(11),
         0 => ExitReason::Evicted(String::new()),
         1 => ExitReason::Preempted(String::new()),
         _ => ExitReason::Terminated,
     };
-    assert_eq!(workers_until_abandoned(limited, displaced), 1, "only the crash counts");
+    assert_eq!(workers_until_abandoned(limited, disrupted), 1, "only the crash counts");
 }
 
 #[test]
@@ -185,12 +185,12 @@ fn a_worker_that_sigterm_asks_to_end_is_retired_and_replaced() {
     scheduler.join(1, 1, 2, None, None, &mut Effects::default());
     scheduler.submit(Run::new(1, 0, 2, arguments(2)), &mut Effects::default());
     let mut effects = Effects::default();
-    scheduler.drain(1, Drain::Terminating, &mut effects);
+    scheduler.drain(1, Retirement::Terminating, &mut effects);
     assert!(effects.retired.is_empty(), "it runs two tasks");
     scheduler.returned(1, 1, 1, 1, &mut effects);
     assert!(effects.assignments.is_empty(), "it gets no task back");
     // The pool may be scaled down meanwhile. Then another worker goes, and this one is replaced.
-    assert!(scheduler.drain_some(1, &mut effects).is_empty());
+    assert!(scheduler.retire_some(1, &mut effects).is_empty());
     scheduler.complete(1, results(1, 0, 1, false), &mut effects);
     assert_eq!(effects.retired, [(1, false)]);
     assert_eq!(scheduler.idle(), 0);
@@ -204,7 +204,7 @@ fn a_task_that_fails_in_a_worker_that_takes_no_more_runs_again_in_an_idle_one() 
     scheduler.begin(1, new_call(caller(1), 1, retried));
     scheduler.join(1, 1, 1, None, None, &mut effects);
     scheduler.submit(Run::new(1, 0, 1, arguments(1)), &mut effects);
-    assert_eq!(scheduler.drain_some(1, &mut effects), [1]);
+    assert_eq!(scheduler.retire_some(1, &mut effects), [1]);
     scheduler.join(2, 2, 1, None, None, &mut effects);
     let mut effects = Effects::default();
     scheduler.complete(1, results(1, 0, 1, true), &mut effects);
@@ -223,12 +223,12 @@ fn a_pool_that_shrinks_gives_up_whole_hosts() {
     scheduler.submit(Run::new(1, 0, 8, arguments(8)), &mut effects);
     let busy: Vec<_> = effects.assignments.iter().map(|(worker, _)| *worker).collect();
     let is_idle = |worker: &u64| !busy.contains(worker);
-    assert!(scheduler.drain_some(0, &mut effects).is_empty());
-    let first = scheduler.drain_some(3, &mut effects);
+    assert!(scheduler.retire_some(0, &mut effects).is_empty());
+    let first = scheduler.retire_some(3, &mut effects);
     let hosts: Vec<_> = first.iter().filter_map(host).collect();
     assert_eq!(hosts, [2, 2, 1]);
     assert_eq!(scheduler.workers(), 6);
-    let rest = scheduler.drain_some(100, &mut effects);
+    let rest = scheduler.retire_some(100, &mut effects);
     assert_eq!((rest.len(), scheduler.workers()), (6, 0));
     assert!(rest[..2].iter().all(|worker| host(worker) == Some(1)), "it has lost a worker");
     let idle = [&first[..2], &first[2..], &rest[2..]].map(|some| some.iter().position(is_idle));

@@ -6,7 +6,7 @@ use fiber_core::ExitReason;
 use fiber_core::stacks::ThreadStack;
 
 use super::WorkerId;
-use super::figures::{LongRunning, WorkerCounts};
+use super::statistics::{LongRunning, WorkerCounts};
 use crate::run::{CallId, Run};
 use fiber_runtime::runtime::HostNumber;
 
@@ -27,7 +27,7 @@ pub(super) struct Worker<W> {
     /// The worker returned tasks, and has sent no outcome since.
     pub(super) blocked: bool,
     /// Why the worker gets no more tasks, and stops when it has completed those that are pending.
-    pub(super) draining: Option<Drain>,
+    pub(super) retiring: Option<Retirement>,
     /// How many more tasks the worker may be given.
     pub(super) quota: Option<u64>,
     /// Tasks that the worker has reported to be running for a while.
@@ -44,7 +44,7 @@ pub(super) struct Worker<W> {
 
 /// Why a worker gets no more tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Drain {
+pub(crate) enum Retirement {
     /// The pool needs fewer workers.
     Superfluous,
     /// SIGTERM asked the worker to end. Another one takes its place.
@@ -96,7 +96,7 @@ impl<W> Worker<W> {
             pending_bytes: 0,
             isolated: false,
             blocked: false,
-            draining: None,
+            retiring: None,
             quota,
             long_running: Vec::new(),
             overdue: Vec::new(),
@@ -150,7 +150,7 @@ impl<W> Worker<W> {
         if !self.overdue.is_empty() {
             return Blame::Tasks(FailureCause::Timeout, self.overdue.clone());
         }
-        if reason.is_displacement() {
+        if reason.is_disruption() {
             return Blame::NoTask;
         }
         let cause = match reason {

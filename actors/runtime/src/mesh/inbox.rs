@@ -109,7 +109,7 @@ impl Inbox {
         state.failed += u64::from(failed);
     }
 
-    /// Makes the figures of this inbox visible as those of an actor of type `reader`.
+    /// Makes the statistics of this inbox visible as those of an actor of type `reader`.
     pub fn read_by(self: &Arc<Inbox>, reader: &'static str, sources: &'static Sources) {
         if self.reader.set(reader).is_ok() {
             sources.register(self);

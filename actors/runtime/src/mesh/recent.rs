@@ -22,9 +22,9 @@ impl<T: Copy + Eq + Hash> Recent<T> {
             return None;
         }
         self.order.push_back(value);
-        let displaced = if self.order.len() > self.most { self.order.pop_front() } else { None };
-        displaced.inspect(|displaced| {
-            self.known.remove(displaced);
+        let disrupted = if self.order.len() > self.most { self.order.pop_front() } else { None };
+        disrupted.inspect(|disrupted| {
+            self.known.remove(disrupted);
         })
     }
 }

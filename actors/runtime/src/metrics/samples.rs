@@ -101,13 +101,13 @@ pub(super) fn gauges(stats: &SessionStats, queues: &[(&QueueStats, &str)]) -> Sa
             _ => "running",
         };
         samples.count(Id::Processes, &[role, state], 1);
-        if let Some(figures) = &process.figures {
-            samples.count(Id::ProcessMemory, &[role], figures.memory);
-            samples.count(Id::ProcessThreads, &[role], figures.threads.into());
-            samples.count(Id::ValuesStored, &[role], figures.stored);
-            samples.count(Id::ValuesShared, &[role], figures.shared);
-            samples.count(Id::ValuesSpilled, &[role], figures.spilled);
-            samples.count(Id::ValuesLimit, &[role], figures.value_limit);
+        if let Some(usage) = &process.usage {
+            samples.count(Id::ProcessMemory, &[role], usage.memory);
+            samples.count(Id::ProcessThreads, &[role], usage.threads.into());
+            samples.count(Id::ValuesStored, &[role], usage.stored);
+            samples.count(Id::ValuesShared, &[role], usage.shared);
+            samples.count(Id::ValuesSpilled, &[role], usage.spilled);
+            samples.count(Id::ValuesLimit, &[role], usage.value_limit);
         }
     }
     samples.count(Id::Queues, &[], report.queues.len() as u64);
@@ -160,12 +160,12 @@ pub(super) fn counters(
     let mut sources: BTreeMap<Source, Samples> = BTreeMap::new();
     let report = &stats.report;
     for process in &report.processes {
-        let Some(figures) = &process.figures else { continue };
+        let Some(usage) = &process.usage else { continue };
         let samples = sources.entry(Source::Process(process.id)).or_default();
         let role = role(process.role);
-        samples.number(Id::ProcessCpu, &[role], figures.cpu.as_secs_f64());
-        samples.count(Id::LinkSent, &[role], figures.sent);
-        samples.count(Id::LinkReceived, &[role], figures.received);
+        samples.number(Id::ProcessCpu, &[role], usage.cpu.as_secs_f64());
+        samples.count(Id::LinkSent, &[role], usage.sent);
+        samples.count(Id::LinkReceived, &[role], usage.received);
     }
     for supervisors in &report.supervisors {
         let samples = sources.entry(Source::Supervisors(supervisors.process)).or_default();

@@ -1,7 +1,7 @@
 //! The HTTP server of the metrics.
 //!
 //! It has a thread of its own, one connection of which can't hold up others, and none of which can
-//! hold up the runtime: the figures are read at most ten times in a second.
+//! hold up the runtime: the statistics are read at most ten times in a second.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -42,19 +42,19 @@ const CACHED: Duration = Duration::from_millis(100);
 /// The pause after the system has refused a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The interval at which the server collects the last figures of ended pools between scrapes.
+/// The interval at which the server collects the last statistics of ended pools between scrapes.
 const COLLECT: Duration = Duration::from_secs(5);
 
 type StatsSource = Box<dyn Fn() -> SessionStats + Send>;
 
-/// A server that has an address and a thread, and waits for the source of its figures.
+/// A server that has an address and a thread, and waits for the source of its statistics.
 #[derive(Debug)]
 pub(crate) struct Server {
     source: mpsc::Sender<(&'static Parts, StatsSource)>,
 }
 
 impl Server {
-    /// Serves the figures that `source` returns, until the end of the process.
+    /// Serves the statistics that `source` returns, until the end of the process.
     pub(crate) fn serve(
         self,
         parts: &'static Parts,
@@ -171,7 +171,7 @@ fn answer(request: &Request<Incoming>, page: &Mutex<Page>) -> Response<Full<Byte
     }
 }
 
-/// Collects the last figures of ended pools: a program may end many between two scrapes.
+/// Collects the last statistics of ended pools: a program may end many between two scrapes.
 async fn collect_ended(page: Arc<Mutex<Page>>) {
     loop {
         tokio::time::sleep(COLLECT).await;
@@ -209,7 +209,7 @@ impl Page {
         if let Some((.., text)) = self.cache.iter().find(|(cached, ..)| *cached == format) {
             return text.clone();
         }
-        // Before the figures of those that live: a pool is in both only if it lives.
+        // Before the statistics of those that live: a pool is in both only if it lives.
         self.collect();
         let stats = (self.source)();
         let text = Bytes::from(self.renderer.render(&stats, &self.events.lock(), format));

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use fiber_core::ProcessId;
 use fiber_core::stats::{
-    ActorStats, FunctionStats, PoolPhase, PoolStats, ProcessFigures, ProcessRole, ProcessStats,
+    ActorStats, FunctionStats, PoolPhase, PoolStats, ProcessRole, ProcessStats, ProcessUsage,
     QueueStats, Report, RingStats, RunningTask, WorkerStats,
 };
 
@@ -14,11 +14,11 @@ use super::*;
 fn process(id: u64, role: ProcessRole, cpu: u64) -> ProcessStats {
     let mut process =
         ProcessStats::new(ProcessId(id), format!("p-{id}"), role, SystemTime::UNIX_EPOCH);
-    let mut figures = ProcessFigures::new(SystemTime::UNIX_EPOCH);
-    figures.cpu = Duration::from_secs(cpu);
-    figures.memory = 1 << 20;
-    (figures.spilled, figures.value_limit) = (4096, 1_000_000);
-    process.figures = Some(figures);
+    let mut usage = ProcessUsage::new(SystemTime::UNIX_EPOCH);
+    usage.cpu = Duration::from_secs(cpu);
+    usage.memory = 1 << 20;
+    (usage.spilled, usage.value_limit) = (4096, 1_000_000);
+    process.usage = Some(usage);
     process
 }
 
@@ -231,7 +231,7 @@ fn pools_of_the_head_leave_exact_totals() {
         value(&text, &done)
     };
     assert_eq!(render(&mut renderer, vec![pool("squares", 2, 10)]), 10.0);
-    // It is gone before its last figures arrive, and another one has its name.
+    // It is gone before its last statistics arrive, and another one has its name.
     assert_eq!(render(&mut renderer, vec![]), 10.0);
     renderer.end(&pool("squares", 2, 15));
     assert_eq!(render(&mut renderer, vec![pool("squares", 3, 1)]), 16.0);

@@ -148,8 +148,8 @@ pub(super) async fn join(info: &ParentInfo, key: &SessionKey) -> Result<Joined, 
     connection.link.set_peer_timeout(EARLY_LINK_TIMEOUT);
     let link = Arc::clone(&connection.link);
     let early = tokio::task::spawn_local(send_heartbeats(link, EARLY_HEARTBEAT, || {
-        let (figures, below, events) = (None, None, None);
-        ControlMessage::Heartbeat { figures, below, events }.message()
+        let (usage, below, events) = (None, None, None);
+        ControlMessage::Heartbeat { usage, below, events }.message()
     }));
     let first = first_message(&mut connection).await;
     early.abort();

@@ -9,7 +9,7 @@ use dashmap::DashMap;
 use fiber_backends::{Job, JobState, WaitReason};
 use fiber_core::ProcessId;
 use fiber_core::inspect::Request;
-use fiber_core::stats::{Event, ProcessFigures, ProcessRole, ProcessState, ProcessStats, Report};
+use fiber_core::stats::{Event, ProcessRole, ProcessState, ProcessStats, ProcessUsage, Report};
 use fiber_transport::{Link, PeerInfo};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -39,7 +39,7 @@ struct ChildRecord {
     job: Arc<dyn Job>,
     /// Its pid, host and link, once it has connected.
     connected: Option<(u32, String, Arc<dyn Link>)>,
-    figures: Option<ProcessFigures>,
+    usage: Option<ProcessUsage>,
     /// Its last report about its own objects and children.
     below: Option<Box<Report>>,
 }
@@ -53,9 +53,9 @@ impl Children {
         restarts: u64,
         job: Arc<dyn Job>,
     ) {
-        let (since, figures, below) = (SystemTime::now(), None, None);
+        let (since, usage, below) = (SystemTime::now(), None, None);
         let record =
-            ChildRecord { name, role, restarts, since, job, connected: None, figures, below };
+            ChildRecord { name, role, restarts, since, job, connected: None, usage, below };
         self.records.insert(id, record);
     }
 
@@ -79,12 +79,12 @@ impl Children {
         self.records.is_empty()
     }
 
-    /// Notes the figures of a heartbeat and publishes its events, or passes an answer on.
+    /// Notes the statistics of a heartbeat and publishes its events, or passes an answer on.
     pub(super) fn receive(&self, events: &Events, id: ProcessId, message: ControlMessage) {
         match message {
-            ControlMessage::Heartbeat { figures, below, events: new } => {
+            ControlMessage::Heartbeat { usage, below, events: new } => {
                 let Some(mut record) = self.records.get_mut(&id) else { return };
-                record.figures = figures.or(record.figures.take());
+                record.usage = usage.or(record.usage.take());
                 record.below = below;
                 let Some(new) = new else { return };
                 let name = record.name.clone();
@@ -240,7 +240,7 @@ impl ChildRecord {
         if let Some((pid, host, _)) = &self.connected {
             (stats.pid, stats.host) = (Some(*pid), host.clone());
         }
-        stats.figures = self.figures.clone();
+        stats.usage = self.usage.clone();
         stats.tail = self.job.tail();
         stats
     }

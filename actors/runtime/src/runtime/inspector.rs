@@ -21,9 +21,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
 use super::Runtime;
-use super::figures::own_figures;
 use super::names::set_names;
 use super::protocol::ControlMessage;
+use super::usage::own_usage;
 use crate::events::Events;
 use crate::sources::Sources;
 use crate::timeline::Timeline;
@@ -45,7 +45,7 @@ const NAMES_LIMIT: Duration = Duration::from_secs(20);
 /// Returns what this process and all processes below it are doing: its pools, workers and calls,
 /// queues, actors and rings.
 ///
-/// In the head, this is the whole session. Figures of other processes are those of their last
+/// In the head, this is the whole session. Statistics of other processes are those of their last
 /// heartbeat. It takes about 1 µs for each worker.
 ///
 /// # Errors
@@ -83,13 +83,13 @@ impl Runtime {
         own.pid = Some(std::process::id());
         own.set_job(JobPlace::Process { pid: std::process::id() });
         own.host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        own.figures = Some(own_figures());
+        own.usage = Some(own_usage());
         let restarts = std::env::var(variables::RESTARTS).ok();
         own.restarts = restarts.and_then(|count| count.parse().ok()).unwrap_or(0);
         own
     }
 
-    /// Returns the figures of this process's objects, and of all processes below it.
+    /// Returns the statistics of this process's objects, and of all processes below it.
     pub(super) fn report_below(&self) -> Report {
         let mut report = self.part::<Sources>().report(self.id());
         self.children.report(self.id(), &mut report);
@@ -104,7 +104,7 @@ impl Runtime {
         let (events, count) = self.part::<Events>().later_than(seen);
         self.events_sent.store(count, Ordering::Relaxed);
         let events = if events.is_empty() { None } else { serde_json::to_string(&events).ok() };
-        ControlMessage::Heartbeat { figures: Some(own_figures()), below, events }
+        ControlMessage::Heartbeat { usage: Some(own_usage()), below, events }
     }
 
     /// Answers a request of the command, in JSON.

@@ -2,7 +2,7 @@
 
 use fiber_core::Config;
 use fiber_core::inspect::Request;
-use fiber_core::stats::{ProcessFigures, Report};
+use fiber_core::stats::{ProcessUsage, Report};
 use fiber_transport::{Message, Received};
 use fiber_values::codec;
 use serde::{Deserialize, Serialize};
@@ -30,8 +30,8 @@ pub enum ControlMessage {
     /// Child to parent: the process is alive.
     Heartbeat {
         /// The CPU time, memory and traffic of the child, or `None` before its work starts.
-        figures: Option<ProcessFigures>,
-        /// The figures of the child's objects and of its own children, or `None` before its work
+        usage: Option<ProcessUsage>,
+        /// The statistics of the child's objects and of its own children, or `None` before its work
         /// starts.
         below: Option<Box<Report>>,
         /// The events since the last heartbeat, in JSON, if there are any.

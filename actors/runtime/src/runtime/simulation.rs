@@ -71,7 +71,7 @@ impl Session {
         self.runtime.part::<Trace>().effects.lock().clone()
     }
 
-    /// Ends the session, and returns what of it is left: jobs, objects with figures, hooks.
+    /// Ends the session, and returns what of it is left: jobs, objects with statistics, hooks.
     pub fn end(self) -> Vec<String> {
         let Session { runtime, stop, thread } = self;
         let (done, ended) = std::sync::mpsc::channel();
@@ -88,7 +88,7 @@ impl Session {
             runtime.jobs.iter().map(|job| format!("job: {}", job.place())).collect();
         let report = runtime.report_below();
         if !report.is_empty() {
-            left.push(format!("figures: {report:?}"));
+            left.push(format!("statistics: {report:?}"));
         }
         if !runtime.drain_hooks().is_empty() {
             left.push("drain hooks".into());

@@ -177,7 +177,7 @@ impl TimelineFile {
             }
             EventKind::WorkerEnded { pool, worker, place, exit, expected, blamed, redelivered } => {
                 let name = match *expected {
-                    true if exit.reason.is_displacement() => "drained",
+                    true if exit.reason.is_disruption() => "drained",
                     true => "stopped",
                     false => "died",
                 };

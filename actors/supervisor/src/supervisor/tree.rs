@@ -35,7 +35,7 @@ impl EntryData {
     }
 }
 
-/// The supervisors of a session in this process, as a source of figures.
+/// The supervisors of a session in this process, as a source of statistics.
 #[derive(Default)]
 struct Supervised {
     entries: DashMap<u64, EntryData>,

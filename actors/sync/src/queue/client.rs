@@ -22,7 +22,7 @@ use self::receiving::Receiving;
 use self::sending::Sending;
 use super::handle::operation_payload;
 use super::wire::{Closing, DELIVER, ENDED, Operation, PREFETCH, RECALL};
-use fiber_runtime::mesh::{HeldBack, Payload, PeerId, Port, PortId, Request};
+use fiber_runtime::mesh::{Payload, PeerId, Port, PortId, Request, Unsent};
 use fiber_runtime::objects::{Handle, PortConnection, Response};
 use fiber_runtime::runtime::Runtime;
 
@@ -62,7 +62,7 @@ impl Clients {
         let clients: &'static Clients = runtime.part();
         clients.has_hooks.get_or_init(|| {
             at_exit(|waiting_allowed| clients.finish(waiting_allowed));
-            runtime.mesh().held_back().set_send_all(|| clients.send_all());
+            runtime.mesh().unsent().set_send_all(|| clients.send_all());
         });
         clients
     }
@@ -130,8 +130,8 @@ impl Client {
         Ok(client)
     }
 
-    fn held_back(&self) -> &'static HeldBack {
-        self.runtime.mesh().held_back()
+    fn unsent(&self) -> &'static Unsent {
+        self.runtime.mesh().unsent()
     }
 
     fn payload(&self, operation: &Operation) -> Payload {
@@ -203,7 +203,7 @@ impl Client {
         let mut state = self.state.lock();
         state.failed.get_or_insert(error);
         state.receiving.clear();
-        state.sending.clear(self.held_back());
+        state.sending.clear(self.unsent());
         drop(state);
         self.unregister();
     }

@@ -10,7 +10,7 @@ use fiber_runtime::objects::made_at;
 pub(super) struct QueueName {
     /// The name in errors.
     pub(super) text: String,
-    /// The name in figures: the one that the program gave, else the place that made the queue.
+    /// The name in statistics: the one that the program gave, else the place that made the queue.
     pub(super) label: String,
 }
 

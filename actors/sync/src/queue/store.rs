@@ -65,7 +65,7 @@ pub(super) enum Capacity {
 /// A queue of this process.
 pub(super) struct Store {
     pub(super) port: PortId,
-    /// The name in figures.
+    /// The name in statistics.
     label: String,
     runtime: &'static Runtime,
     state: Mutex<QueueState>,

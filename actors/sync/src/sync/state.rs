@@ -85,7 +85,7 @@ impl<S: ObjectState> StateHandle<S> {
         let mut frame = self.handle.payload();
         let blobs = codec::append_apart(&mut frame, operation);
         if let Ok(runtime) = self.handle.runtime() {
-            runtime.mesh().held_back().send();
+            runtime.mesh().unsent().send();
         }
         Payload::to_port(frame, blobs.expect("operations can be serialized"))
     }

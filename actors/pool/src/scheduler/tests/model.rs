@@ -36,7 +36,7 @@ struct Model {
     /// Workers without a quota.
     unlimited: BTreeSet<WorkerId>,
     /// Workers that get no more tasks.
-    draining: BTreeSet<WorkerId>,
+    retiring: BTreeSet<WorkerId>,
     next_worker: WorkerId,
     next_call: CallId,
 }
@@ -230,10 +230,10 @@ impl Simulation {
             }
             Step::Terminate { worker } => {
                 let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
-                self.scheduler.drain(worker, Drain::Terminating, &mut effects);
+                self.scheduler.drain(worker, Retirement::Terminating, &mut effects);
                 self.model.unlimited.remove(&worker);
                 let idle = self.model.workers[&worker].is_empty();
-                let is_new = self.model.draining.insert(worker);
+                let is_new = self.model.retiring.insert(worker);
                 assert_eq!(effects.retired.len(), usize::from(is_new && idle));
             }
             Step::TimeOut { worker, task } => {
@@ -282,10 +282,10 @@ impl Simulation {
                     "the workers with tasks of the call are returned"
                 );
             }
-            Step::Drain => {
-                if let Some(drained) = self.scheduler.drain_some(1, &mut effects).pop() {
+            Step::Retirement => {
+                if let Some(drained) = self.scheduler.retire_some(1, &mut effects).pop() {
                     self.model.unlimited.remove(&drained);
-                    assert!(self.model.draining.insert(drained), "no worker is drained twice");
+                    assert!(self.model.retiring.insert(drained), "no worker is drained twice");
                 }
             }
         }
@@ -364,7 +364,7 @@ impl Simulation {
         for (worker, assignment) in effects.assignments {
             let pending =
                 self.model.workers.get_mut(&worker).expect("only existing workers get tasks");
-            assert!(!self.model.draining.contains(&worker), "a draining worker gets no tasks");
+            assert!(!self.model.retiring.contains(&worker), "a retiring worker gets no tasks");
             let end = assignment.first + u64::from(assignment.count);
             assert!(Items::new(&assignment.arguments).count() >= assignment.count as usize);
             let first = Items::new(&assignment.arguments).next().expect("a run has a task").0;

@@ -11,21 +11,21 @@ use std::time::{Duration, Instant};
 
 use bytes::Buf;
 use fiber_backends::{Job, JobPlace, JobState};
-use fiber_core::stats::ProcessFigures;
+use fiber_core::stats::ProcessUsage;
 use fiber_core::{BuildId, Exit, ExitReason, ProcessId};
 use fiber_transport::{Connection, Link, Peer, PeerInfo, Role, memory};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::endpoint::{MAIN, send_heartbeats};
-use crate::runtime::figures::own_figures;
 use crate::runtime::listen::hand_over;
+use crate::runtime::usage::own_usage;
 use crate::runtime::{ControlMessage, ParentMessage, Runtime};
 
 const SIGKILL: i32 = 9;
 /// Enough for the tasks of tests and benchmarks.
 const STACK: usize = 256 << 10;
-const FIGURES_AGE: Duration = Duration::from_millis(500);
+const USAGE_AGE: Duration = Duration::from_millis(500);
 
 /// Starts a simulated process, which is connected at once.
 pub(super) fn start(runtime: &'static Runtime, id: ProcessId) -> Arc<dyn Job> {
@@ -68,8 +68,8 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
         Err(error) => return ExitReason::NotStarted(error.to_string()),
     };
     tokio::task::spawn_local(send_heartbeats(Arc::clone(&to_parent), config.heartbeat, || {
-        let (figures, below, events) = (Some(host_figures()), None, None);
-        ControlMessage::Heartbeat { figures, below, events }.message()
+        let (usage, below, events) = (Some(host_usage()), None, None);
+        ControlMessage::Heartbeat { usage, below, events }.message()
     }));
     let mut receive = StopOnDrop(started.receive);
     let (ended, mut end) = oneshot::channel();
@@ -107,19 +107,19 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
     }
 }
 
-/// Returns the figures of the host, at most `FIGURES_AGE` old. Each simulated process sends them
+/// Returns the statistics of the host, at most `USAGE_AGE` old. Each simulated process sends them
 /// with its heartbeats, and the kernel needs longer for a process of many threads than for a
 /// worker's.
-fn host_figures() -> ProcessFigures {
-    // The figures are those of the process.
-    static LAST: Mutex<Option<(Instant, ProcessFigures)>> = Mutex::new(None);
+fn host_usage() -> ProcessUsage {
+    // The statistics are those of the process.
+    static LAST: Mutex<Option<(Instant, ProcessUsage)>> = Mutex::new(None);
     let mut last = LAST.lock();
     match &*last {
-        Some((at, figures)) if at.elapsed() < FIGURES_AGE => figures.clone(),
+        Some((at, usage)) if at.elapsed() < USAGE_AGE => usage.clone(),
         _ => {
-            let figures = own_figures();
-            *last = Some((Instant::now(), figures.clone()));
-            figures
+            let usage = own_usage();
+            *last = Some((Instant::now(), usage.clone()));
+            usage
         }
     }
 }

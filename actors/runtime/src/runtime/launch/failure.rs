@@ -25,7 +25,7 @@ pub(super) fn explain_early_end(exit: Exit, accept_failure: Option<String>) -> E
     let problem = match (&exit.reason, accept_failure) {
         (ExitReason::NotStarted(_), _) => return exit,
         // Not this process's fault, nor that of its program.
-        (reason, _) if reason.is_displacement() || *reason == ExitReason::Signal(SIGTERM) => {
+        (reason, _) if reason.is_disruption() || *reason == ExitReason::Signal(SIGTERM) => {
             return exit;
         }
         (_, Some(problem)) => not_accepted(&problem),

@@ -164,7 +164,7 @@ enum Stage {
         until: Option<Instant>,
     },
     /// Its process has ended. Messages from before the end may still arrive.
-    Draining {
+    LastMessages {
         verdict: Option<ExitReason>,
         exit: Exit,
         until: Option<Instant>,
@@ -249,7 +249,7 @@ impl ChildLife {
             Stage::Failing { until, .. }
             | Stage::Unlinked { until, .. }
             | Stage::Killed { until, .. }
-            | Stage::Draining { until, .. } => *until,
+            | Stage::LastMessages { until, .. } => *until,
             Stage::Working | Stage::Ended => None,
         }
     }
@@ -293,7 +293,9 @@ impl ChildLife {
             Stage::Killed { verdict, is_linked, until } => {
                 step.killed(verdict, is_linked, until, event)
             }
-            Stage::Draining { verdict, exit, until } => step.draining(verdict, exit, until, event),
+            Stage::LastMessages { verdict, exit, until } => {
+                step.last_messages(verdict, exit, until, event)
+            }
             Stage::Ended => Stage::Ended,
         };
     }
@@ -454,7 +456,7 @@ impl Step<'_> {
                 }
                 match starting.phase {
                     Phase::Exited { exit, .. } => {
-                        Stage::Draining { verdict: None, exit, until: self.after(MAX_LAG) }
+                        Stage::LastMessages { verdict: None, exit, until: self.after(MAX_LAG) }
                     }
                     _ => Stage::Working,
                 }
@@ -541,7 +543,7 @@ impl Step<'_> {
                 return Stage::Unlinked { problem: end.problem(), until };
             }
             Event::Job(JobState::Ended(exit)) => {
-                return Stage::Draining { verdict: None, exit, until: self.after(MAX_LAG) };
+                return Stage::LastMessages { verdict: None, exit, until: self.after(MAX_LAG) };
             }
             _ => {}
         }
@@ -581,7 +583,7 @@ impl Step<'_> {
             }
             Event::Job(JobState::Ended(exit)) if is_linked => {
                 let until = self.after(MAX_LAG);
-                return Stage::Draining { verdict: Some(verdict), exit, until };
+                return Stage::LastMessages { verdict: Some(verdict), exit, until };
             }
             Event::Job(JobState::Ended(exit)) => {
                 return self.end(explain_end(Some(verdict), exit));
@@ -597,7 +599,7 @@ impl Step<'_> {
         Stage::Killed { verdict, is_linked, until }
     }
 
-    fn draining(
+    fn last_messages(
         &mut self,
         verdict: Option<ExitReason>,
         exit: Exit,
@@ -618,7 +620,7 @@ impl Step<'_> {
             }
             _ => {}
         }
-        Stage::Draining { verdict, exit, until }
+        Stage::LastMessages { verdict, exit, until }
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{Answer, Client, State};
 use crate::queue::encoded::{Encoded, HEAD};
 use crate::queue::wire::{ADMITTED, Closing, PUT};
-use fiber_runtime::mesh::{HeldBack, Payload};
+use fiber_runtime::mesh::{Payload, Unsent};
 use fiber_runtime::objects::PortRef;
 
 /// The largest number of frames of elements that are in flight. Elements that are put meanwhile
@@ -35,19 +35,19 @@ impl Sending {
         room
     }
 
-    fn drop_frame(&mut self, held_back: &HeldBack) {
+    fn drop_frame(&mut self, unsent: &Unsent) {
         self.frame.clear();
         if std::mem::take(&mut self.in_frame) > 0 {
-            held_back.release();
+            unsent.release();
         }
     }
 
     /// Forgets all elements, and wakes everything that waits for them.
-    pub(super) fn clear(&mut self, held_back: &HeldBack) {
+    pub(super) fn clear(&mut self, unsent: &Unsent) {
         self.waiting_for_room.clear();
         self.flushing.clear();
         self.in_flight = 0;
-        self.drop_frame(held_back);
+        self.drop_frame(unsent);
     }
 }
 
@@ -76,7 +76,7 @@ impl Client {
             self.queue.begin(&mut sending.frame);
             sending.frame.push(PUT);
             sending.frame.extend_from_slice(&[0; 4]);
-            self.held_back().hold();
+            self.unsent().hold();
         }
         sending.frame.extend_from_slice(element.as_block());
         sending.in_frame += 1;
@@ -99,7 +99,7 @@ impl Client {
         let count = PortRef::HEAD + 1;
         frame[count..count + 4].copy_from_slice(&sending.in_frame.to_le_bytes());
         sending.in_frame = 0;
-        self.held_back().release();
+        self.unsent().release();
         self.send_elements(state, frame.into());
     }
 
@@ -123,7 +123,7 @@ impl Client {
         state.sending.in_flight -= 1;
         if outcome != ADMITTED {
             state.closing = Some(Closing::from_byte(outcome));
-            state.sending.drop_frame(self.held_back());
+            state.sending.drop_frame(self.unsent());
             state.sending.waiting_for_room.clear();
         }
         self.send_frame(&mut state);

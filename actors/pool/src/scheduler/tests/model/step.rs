@@ -80,7 +80,7 @@ pub(super) enum Step {
     Cancel {
         call: usize,
     },
-    Drain,
+    Retirement,
 }
 
 pub(super) fn step() -> impl Strategy<Value = Step> {
@@ -113,7 +113,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(worker, task)| Step::TimeOut { worker, task }),
         3 => (any::<usize>(), 1usize..8).prop_map(|(call, tasks)| Step::Take { call, tasks }),
         1 => any::<usize>().prop_map(|call| Step::Cancel { call }),
-        1 => Just(Step::Drain),
+        1 => Just(Step::Retirement),
     ]
 }
 

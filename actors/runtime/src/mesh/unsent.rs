@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The frames that are held back, which leave before the next request.
 #[derive(Default)]
-pub struct HeldBack {
+pub struct Unsent {
     /// The number of clients that hold a frame back.
     clients: AtomicUsize,
     send_all: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl HeldBack {
+impl Unsent {
     /// Sets the function that sends all frames that are held back. The first one stays.
     pub fn set_send_all(&self, send_all: impl Fn() + Send + Sync + 'static) {
         self.send_all.get_or_init(|| Box::new(send_all));

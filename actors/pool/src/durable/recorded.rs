@@ -17,13 +17,13 @@ const BATCH_BYTES: usize = 64 << 10;
 
 /// Recorded outcomes of consecutive tasks.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct Recorded {
     first: u64,
     count: u64,
     bytes: Vec<u8>,
 }
 
-impl Found {
+impl Recorded {
     /// Adds the outcome of a task. Returns the outcomes so far if the task does not follow them.
     fn add(&mut self, call: CallId, index: u64, outcome: &Outcome) -> Option<ResultBatch> {
         let earlier = if self.first + self.count == index { None } else { self.take(call) };
@@ -49,7 +49,7 @@ impl Found {
 
 impl Exchange {
     /// Delivers a recorded outcome, now or with others. Returns whether any was delivered now.
-    pub(crate) fn add_found(&self, call: &DurableCall, index: u64, outcome: Outcome) -> bool {
+    pub(crate) fn add_recorded(&self, call: &DurableCall, index: u64, outcome: Outcome) -> bool {
         if outcome.kind == OutcomeKind::Abandoned {
             let error = decode_abandoned(&outcome.bytes, self.function, index);
             self.deliver_recorded(call, ResultBatch::Failed(index, error));
@@ -63,18 +63,18 @@ impl Exchange {
             self.deliver_recorded(call, ResultBatch::of(run));
             return true;
         }
-        let mut found = call.found.lock();
-        let earlier = found.add(self.id, index, &outcome);
-        let full = if found.is_full() { found.take(self.id) } else { None };
-        drop(found);
+        let mut recorded = call.recorded.lock();
+        let earlier = recorded.add(self.id, index, &outcome);
+        let full = if recorded.is_full() { recorded.take(self.id) } else { None };
+        drop(recorded);
         let batches = earlier.into_iter().chain(full);
         batches.map(|batch| self.deliver_recorded(call, batch)).count() > 0
     }
 
     /// Delivers the recorded outcomes that wait for others.
-    pub(crate) fn deliver_found(&self) {
+    pub(crate) fn deliver_waiting(&self) {
         let Some(call) = &self.durable else { return };
-        let batch = call.found.lock().take(self.id);
+        let batch = call.recorded.lock().take(self.id);
         if let Some(batch) = batch {
             self.deliver_recorded(call, batch);
         }
@@ -98,15 +98,15 @@ mod tests {
 
     #[test]
     fn outcomes_of_consecutive_tasks_go_together() {
-        let mut found = Found::default();
+        let mut recorded = Recorded::default();
         let mut batches = Vec::new();
         for index in [0, 1, 2, 5, 6, 9] {
             let bytes = Bytes::from(vec![index as u8]);
             let outcome = Outcome { kind: OutcomeKind::Returned, bytes, blobs: Vec::new() };
-            batches.extend(found.add(1, index, &outcome));
+            batches.extend(recorded.add(1, index, &outcome));
         }
-        batches.extend(found.take(1));
-        assert!(found.take(1).is_none());
+        batches.extend(recorded.take(1));
+        assert!(recorded.take(1).is_none());
         let tasks: Vec<_> = batches.iter().map(|batch| batch.start()..batch.end()).collect();
         assert_eq!(tasks, [0..3, 5..7, 9..10]);
         let size = (PREFIX + 1) as u64;

@@ -1,21 +1,21 @@
-//! The figures of this process: CPU time, memory, traffic.
+//! The statistics of this process: CPU time, memory, traffic.
 
 use std::time::{Duration, SystemTime};
 
-use fiber_core::stats::ProcessFigures;
+use fiber_core::stats::ProcessUsage;
 use fiber_core::value_memory;
 use fiber_transport::traffic;
 
-/// Returns the figures of this process. It takes about 10 µs.
-pub(super) fn own_figures() -> ProcessFigures {
-    let mut figures = ProcessFigures::new(SystemTime::now());
-    figures.cpu = cpu_time();
-    (figures.memory, figures.threads) = memory_and_threads().unwrap_or_default();
-    (figures.sent, figures.received) = traffic();
+/// Returns the statistics of this process. It takes about 10 µs.
+pub(super) fn own_usage() -> ProcessUsage {
+    let mut usage = ProcessUsage::new(SystemTime::now());
+    usage.cpu = cpu_time();
+    (usage.memory, usage.threads) = memory_and_threads().unwrap_or_default();
+    (usage.sent, usage.received) = traffic();
     let values = value_memory();
-    (figures.stored, figures.shared) = (values.stored, values.shared);
-    (figures.spilled, figures.value_limit) = (values.spilled, values.limit);
-    figures
+    (usage.stored, usage.shared) = (values.stored, values.shared);
+    (usage.spilled, usage.value_limit) = (values.spilled, values.limit);
+    usage
 }
 
 /// Returns the CPU time of all threads of this process.
@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn a_process_knows_its_memory_and_threads() {
-        let figures = own_figures();
-        assert!(figures.memory > 100_000 && figures.threads >= 2, "{figures:?}");
-        assert!(figures.cpu > Duration::ZERO);
+        let usage = own_usage();
+        assert!(usage.memory > 100_000 && usage.threads >= 2, "{usage:?}");
+        assert!(usage.cpu > Duration::ZERO);
     }
 }

@@ -70,8 +70,8 @@ pub(crate) struct Straggler<W> {
     pub(crate) usual: Duration,
 }
 
-/// The figures of one worker.
-pub(crate) struct WorkerFigures<W> {
+/// The statistics of one worker.
+pub(crate) struct WorkerStatistics<W> {
     pub(crate) handle: W,
     pub(crate) threads: u64,
     pub(crate) pending: u64,
@@ -79,7 +79,7 @@ pub(crate) struct WorkerFigures<W> {
     pub(crate) function: Option<String>,
     pub(crate) running: Vec<RunningTask>,
     pub(crate) counts: WorkerCounts,
-    pub(crate) draining: bool,
+    pub(crate) retiring: bool,
 }
 
 /// The work of a worker so far.
@@ -91,15 +91,15 @@ pub(crate) struct WorkerCounts {
     pub(crate) busy: u64,
 }
 
-/// The figures of a pool's tasks and workers.
-pub(crate) struct Figures<W, C> {
+/// The statistics of a pool's tasks and workers.
+pub(crate) struct Statistics<W, C> {
     pub(crate) tasks: TaskCounts,
     pub(crate) bytes_out: u64,
     pub(crate) bytes_in: u64,
     pub(crate) idle: usize,
     pub(crate) calls: Vec<(C, CallStats)>,
     pub(crate) functions: Vec<FunctionStats>,
-    pub(crate) workers: Vec<WorkerFigures<W>>,
+    pub(crate) workers: Vec<WorkerStatistics<W>>,
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
@@ -131,8 +131,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         found
     }
 
-    /// Returns the figures at the time `now`.
-    pub(crate) fn figures(&self, now: Instant) -> Figures<W, C> {
+    /// Returns the statistics at the time `now`.
+    pub(crate) fn statistics(&self, now: Instant) -> Statistics<W, C> {
         let names = Names::of(self);
         let waiting =
             |call: &Call<C>| call.ready_tasks + call.suspects.iter().map(Run::len).sum::<u64>();
@@ -158,7 +158,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         tasks.failed = self.functions.values().map(|function| function.failed).sum();
         (tasks.retried, tasks.redelivered) = (counts.retried, counts.redelivered);
         tasks.abandoned = counts.abandoned;
-        Figures {
+        Statistics {
             tasks,
             bytes_out: counts.bytes_out,
             bytes_in: counts.bytes_in,
@@ -167,7 +167,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             functions: self.function_stats(&names),
             workers: workers
                 .into_iter()
-                .map(|(_, worker)| self.worker_figures(worker, &names, now))
+                .map(|(_, worker)| self.worker_statistics(worker, &names, now))
                 .collect(),
         }
     }
@@ -184,7 +184,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         functions
     }
 
-    fn worker_figures(&self, worker: &Worker<W>, names: &Names, now: Instant) -> WorkerFigures<W> {
+    fn worker_statistics(
+        &self,
+        worker: &Worker<W>,
+        names: &Names,
+        now: Instant,
+    ) -> WorkerStatistics<W> {
         let function = |call: CallId| self.calls.get(&call).map(|call| names.function(call.entry));
         let running = |task: &LongRunning| {
             let ran = now.saturating_duration_since(task.since);
@@ -193,14 +198,14 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             running.straggler = task.straggler;
             Some(running)
         };
-        WorkerFigures {
+        WorkerStatistics {
             handle: worker.handle.clone(),
             threads: worker.threads,
             pending: worker.pending_tasks,
             function: worker.pending.keys().next().and_then(|(call, _)| function(*call)),
             running: worker.long_running.iter().filter_map(running).collect(),
             counts: worker.counts,
-            draining: worker.draining.is_some(),
+            retiring: worker.retiring.is_some(),
         }
     }
 }
