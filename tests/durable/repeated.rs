@@ -29,7 +29,8 @@ fn every_form_gives_its_outcomes_again_without_a_worker() {
         let (again, ran) = sweep.run("forms", &[]);
         assert_eq!((line(&again, "recorded"), line(&again, "workers")), ("26", "0"));
         let results = |output: &str| -> Vec<String> {
-            let is_count = |line: &&str| line.starts_with("recorded") || line.starts_with("workers");
+            let is_count =
+                |line: &&str| line.starts_with("recorded") || line.starts_with("workers");
             output.lines().filter(|line| !is_count(line)).map(String::from).collect()
         };
         assert_eq!(results(&again), results(&first));

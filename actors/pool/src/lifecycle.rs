@@ -5,9 +5,10 @@ use std::sync::Arc;
 use fiber_core::{Error, Meta, PoolEndReason};
 use tokio::sync::oneshot;
 
+use super::Pool;
 use super::controller::ControllerRequest;
+use super::pool::kill;
 use super::state::Phase;
-use super::{Pool, kill};
 use fiber_runtime::reply::Reply;
 
 impl Pool {
