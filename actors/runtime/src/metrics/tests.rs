@@ -333,14 +333,14 @@ fn promtool_accepts_the_text() {
 
 #[test]
 fn the_page_about_the_metrics_is_up_to_date() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
     let written = std::fs::read_to_string(path).unwrap();
     assert!(written == page(), "{path} is stale: `make reference` writes it");
 }
 
 /// Returns the path of a file below `deploy`.
 fn deployed(path: &str) -> String {
-    format!("{}/../deploy/{path}", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../../deploy/{path}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Returns the names of metrics in a text.
