@@ -2,11 +2,15 @@
 
 CARGO ?= cargo
 ARGS ?=
+# Those that need an engine. Each has a suite and a script of its name: tests/NAME,
+# tests/cluster/NAME-up.sh.
 BACKENDS ?= docker,kubernetes,slurm,gridengine,ssh
 RUNTIME ?= docker
+comma := ,
+NAMES := $(subst $(comma), ,$(BACKENDS))
 # The suites whose processes may share a job: modules of tests/suites.
 SHARED ?= managers pipe process queue supervisor sync
-SUITES ?= conformance docker kubernetes slurm gridengine engines ssh
+SUITES ?= conformance engines $(NAMES)
 FUZZ_SECONDS ?= 60
 SOAK ?= 5000
 
@@ -45,7 +49,7 @@ reference: setup
 	$(CARGO) run --quiet -p fiber-backends --features k8s-latest --example configuration_page \
 		>docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
-	$(CARGO) run --quiet -p fiber-actors --features metrics --example metrics_page >docs/metrics.md.new
+	$(CARGO) run --quiet -p fiber-runtime --features metrics --example metrics_page >docs/metrics.md.new
 	mv docs/metrics.md.new docs/metrics.md
 
 ## test: all tests and the examples in the documentation; ARGS="name" picks some
@@ -64,7 +68,7 @@ test-nng: setup
 
 ## test-features: fiber with default features: crates, errors that name a missing feature, size of a program
 test-features: setup-local
-	@scripts/test-features.sh
+	@BACKENDS="$(NAMES)" scripts/test-features.sh
 
 ## test-docs: the printed programs, each in a crate outside, with the features that its page names
 test-docs: setup
@@ -74,18 +78,11 @@ test-docs: setup
 cluster-up:
 	@tests/cluster/docker-up.sh
 	@tests/cluster/registry.sh
-	@if echo "$(BACKENDS)" | grep -q kubernetes; then RUNTIME="$(RUNTIME)" tests/cluster/k8s-up.sh; fi
-	@if echo "$(BACKENDS)" | grep -q slurm; then tests/cluster/slurm-up.sh; fi
-	@if echo "$(BACKENDS)" | grep -q gridengine; then tests/cluster/gridengine-up.sh; fi
-	@if echo "$(BACKENDS)" | grep -q ssh; then tests/cluster/sshd-up.sh; fi
+	@set -e; for name in $(NAMES); do RUNTIME="$(RUNTIME)" tests/cluster/$$name-up.sh; done
 
 ## cluster-down: stop what cluster-up started
 cluster-down:
-	@tests/cluster/slurm-down.sh
-	@tests/cluster/gridengine-down.sh
-	@tests/cluster/sshd-down.sh
-	@tests/cluster/k8s-down.sh
-	@tests/cluster/docker-down.sh
+	@set -e; for name in $(filter-out docker,$(NAMES)) docker; do tests/cluster/$$name-down.sh; done
 
 ## slurm-up: start a Slurm cluster for the tests, if none answers; as root it installs Slurm
 slurm-up:

@@ -4,6 +4,8 @@
 #   - a backend or a link that the program lacks is an error that names the feature;
 #   - a build that lacks cmake is an error that names fiber, the feature and the remedy;
 #   - a release build of a program is small without its debug sections.
+#
+# BACKENDS are the names of all backends that a feature adds.
 
 set -eu
 
@@ -37,7 +39,7 @@ echo "crates with default features: $crates"
 
 CMAKE=/does/not/exist cargo build --quiet --release --locked -p fiber-examples --example pi_estimation
 pi=${CARGO_TARGET_DIR:-target}/release/examples/pi_estimation
-for backend in docker kubernetes slurm gridengine ssh; do
+for backend in $BACKENDS; do
     expect "cargo add fiber --features $backend" env FIBER_BACKEND="$backend" "$pi" --samples 10
 done
 expect "cargo add fiber --features nng" env FIBER_LINK=nng "$pi" --samples 10

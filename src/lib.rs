@@ -47,6 +47,7 @@
 //! | `slurm` | processes as steps of Slurm jobs; includes `nng` |
 //! | `gridengine` | processes as tasks of Grid Engine jobs; includes `nng` |
 //! | `ssh` | processes on machines with sshd; includes `nng` |
+//! | `all-backends` | all of these |
 //! | `nng` | links over TCP, also on one host (`FIBER_LINK=nng`); takes cmake to build |
 //! | `progress` | progress bars: `progress` of `map` and `imap` |
 //! | `metrics` | metrics for Prometheus: `FIBER_METRICS` |
@@ -54,7 +55,7 @@
 //! | `stacks` | stacks and profiles of running processes, and where a task hung; on by default |
 //! | `opentelemetry` | spans of calls and tasks, exported by OTLP: `fiber::opentelemetry` |
 //! | `conformance` | tests for backends outside of fiber: `fiber::backend::conformance` |
-//! | `full` | all of these but `conformance` |
+//! | `full` | all features but `conformance` |
 //!
 //! Each of them builds alone, also without default features. `kubernetes` enables the latest
 //! version of Kubernetes' API that k8s-openapi knows. A program that needs another one, because it
@@ -64,10 +65,7 @@
 // docs.rs shows the feature that each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "simulation")]
-#[doc(hidden)]
-pub use fiber_actors::simulation;
-pub use fiber_actors::{actix, init, stats, supervisor, sync};
+pub use actix;
 pub use fiber_core::Meta;
 /// The journal of a program: where it records the outcomes of tasks and the states of actors.
 ///
@@ -85,12 +83,19 @@ pub use fiber_core::Meta;
 /// ```
 #[doc(inline)]
 pub use fiber_journal::Journal;
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use fiber_runtime::runtime::simulation;
+pub use fiber_runtime::runtime::{init, stats};
+pub use fiber_runtime::stats;
+pub use fiber_supervisor::supervisor;
+pub use fiber_sync::sync;
 
 /// Export of spans by OpenTelemetry's protocol OTLP.
 ///
 /// See [`init`](opentelemetry::init).
 #[cfg(feature = "opentelemetry")]
-pub use fiber_actors::opentelemetry;
+pub use fiber_runtime::opentelemetry;
 
 /// Makes an `async fn main`, or a plain one, the entry of a program that uses fiber.
 ///
@@ -159,10 +164,11 @@ pub use self::{
 /// ```
 pub mod pool {
     #[cfg(feature = "progress")]
-    pub use fiber_actors::suspend_progress;
-    pub use fiber_actors::{
-        ApplyCall, Blocking, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder,
+    pub use fiber_pool::suspend_progress;
+    pub use fiber_pool::{
+        ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder,
     };
+    pub use fiber_runtime::blocking::Blocking;
 }
 
 /// Single functions in processes of their own.
@@ -177,7 +183,7 @@ pub mod pool {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod process {
-    pub use fiber_actors::{Process, ProcessBuilder, ProcessHandle, active_children};
+    pub use fiber_supervisor::process::{Process, ProcessBuilder, ProcessHandle, active_children};
 }
 
 /// Rings: ranked processes that work together, with collectives.
@@ -197,7 +203,7 @@ pub mod process {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod ring {
-    pub use fiber_actors::{
+    pub use fiber_ring::{
         Number, Reduction, Rendezvous, Ring, RingBuilder, RingFunction, RingNode, RingRun,
     };
 }
@@ -235,7 +241,7 @@ pub mod ring {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod manager {
-    pub use fiber_actors::{
+    pub use fiber_remote::manager::{
         AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots,
     };
 }
@@ -273,7 +279,7 @@ pub mod manager {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod actor_pool {
-    pub use fiber_actors::{ActorPool, ActorPoolAddr, ActorPoolBuilder, Routing};
+    pub use fiber_remote::actor_pool::{ActorPool, ActorPoolAddr, ActorPoolBuilder, Routing};
 }
 
 /// Queues between processes.
@@ -291,7 +297,7 @@ pub mod actor_pool {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod queue {
-    pub use fiber_actors::{Delivery, Get, Put, Queue, QueueBuilder, QueueStream};
+    pub use fiber_sync::queue::{Delivery, Get, Put, Queue, QueueBuilder, QueueStream};
 }
 
 /// Pipes between two processes, in one direction or in both.
@@ -315,7 +321,7 @@ pub mod queue {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod pipe {
-    pub use fiber_actors::{Pipe, PipeReceiver, PipeSender};
+    pub use fiber_sync::pipe::{Pipe, PipeReceiver, PipeSender};
 }
 
 /// Addresses of actors, which work in every process of the program.
@@ -360,7 +366,7 @@ pub mod pipe {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod remote {
-    pub use fiber_actors::{RemoteAddr, RemoteMessage, RemoteRecipient, SendError};
+    pub use fiber_remote::remote::{RemoteAddr, RemoteMessage, RemoteRecipient, SendError};
 }
 
 /// The future of an answer.
@@ -374,7 +380,7 @@ pub mod remote {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod reply {
-    pub use fiber_actors::Reply;
+    pub use fiber_runtime::reply::Reply;
 }
 
 /// Errors, and the reasons for which processes end.
@@ -475,12 +481,12 @@ pub mod config {
 /// }
 /// ```
 pub mod backend {
-    #[cfg(feature = "conformance")]
-    pub use fiber_backends::conformance;
     pub use fiber_backends::{
         Backend, BackendEntry, BackendError, ChildOutput, Job, JobPlace, JobSpec, JobState,
         ListenAddress, Local, LocalBoxFuture, Locality, Machine, Parent, Room, WaitReason,
     };
+    #[cfg(feature = "conformance")]
+    pub use fiber_conformance as conformance;
     pub use fiber_core::{Address, Exit, ExitReason, LinkKind, Meta, SectionEntry};
 
     /// Adds a backend to those that the configuration of this program can name.
@@ -521,7 +527,7 @@ macro_rules! __register_backend {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod array {
-    pub use fiber_core::{Array, Element};
+    pub use fiber_values::{Array, Element};
 }
 
 /// Task functions: the traits that bound their arguments and results.
@@ -545,10 +551,10 @@ pub mod array {
 /// function, and no program names them.
 pub mod task {
     #[doc(hidden)]
-    pub use fiber_actors::NoArguments;
-    pub use fiber_core::{Arguments, Function, Output, Portable, Termination};
+    pub use fiber_ring::NoArguments;
+    pub use fiber_values::{Arguments, Function, Output, Portable, Termination};
     #[doc(hidden)]
-    pub use fiber_core::{
+    pub use fiber_values::{
         AsResult, AsTermination, AsValue, Diverging, Fallible, FutureOf, OneArgument, OutputKind,
         OwnedLikeStringNotStr, Plain, TryOutput, TupleArguments,
     };
@@ -626,9 +632,11 @@ macro_rules! test_harness {
 #[doc(hidden)]
 pub mod __private {
     pub use ctor;
-    pub use fiber_actors::{block_on_main, capture_in_tests, set_transit_time};
     pub use fiber_backends::register as register_backend;
     pub use fiber_core::{Meta, MetaOf, inventory};
+    pub use fiber_runtime::blocking::block_on_main;
+    pub use fiber_runtime::capture_in_tests;
+    pub use fiber_runtime::mesh::set_transit_time;
 }
 
 /// The programs of README and documents run with the other tests.

@@ -1,4 +1,4 @@
-//! The inspector, and the figures that a program reads itself.
+//! The inspector, and the statistics that a program reads itself.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -128,16 +128,16 @@ fn what_workers_run_is_recorded_from_the_first_request_on() {
 
 #[test]
 fn workers_report_their_own_figures() {
-    let pool = pool_called("figures", 1);
+    let pool = pool_called("usage", 1);
     pool.apply(|| std::hint::black_box(vec![1_u8; 50 << 20].len()), ()).wait().unwrap();
     let worker = wait_for(|session| {
         let mut processes = session.report.processes.iter();
-        let worker = processes.find(|process| process.name == "figures/worker-1")?;
-        worker.figures.as_ref().is_some_and(|figures| figures.received > 0).then(|| worker.clone())
+        let worker = processes.find(|process| process.name == "usage/worker-1")?;
+        worker.usage.as_ref().is_some_and(|usage| usage.received > 0).then(|| worker.clone())
     });
-    let figures = worker.figures.unwrap();
-    assert!(figures.memory > 1 << 20 && figures.threads >= 2, "{figures:?}");
-    assert!(figures.sent > 0 && figures.cpu > Duration::ZERO);
+    let usage = worker.usage.unwrap();
+    assert!(usage.memory > 1 << 20 && usage.threads >= 2, "{usage:?}");
+    assert!(usage.sent > 0 && usage.cpu > Duration::ZERO);
     assert_eq!(worker.role, ProcessRole::Worker);
     assert_eq!(worker.place, format!("pid {}", worker.pid.unwrap()));
     let head = &fiber::stats().unwrap().report.processes[0];
@@ -435,7 +435,7 @@ fn idle_threads_of_runtimes_are_counted_and_shown_if_asked() {
     assert!(folded.contains("spins_in_here") && !folded.contains("`fiber-runtime`"), "{folded}");
     let all = stack(true);
     assert!(all.contains("`fiber-runtime`: ") && !all.contains("idle threads"), "{all}");
-    assert!(all.contains("fiber_actors::"), "{all}");
+    assert!(all.contains("fiber_runtime::"), "{all}");
     drop(call);
 }
 

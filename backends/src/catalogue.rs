@@ -6,35 +6,44 @@ use std::sync::Arc;
 use fiber_core::{Config, ConfigProblem, Error, Result, SectionEntry, SectionTable, inventory};
 use parking_lot::Mutex;
 
-use crate::Backend;
 #[cfg(feature = "cluster")]
 use crate::cluster::SessionBackend;
+use crate::{BUILT_IN, Backend};
 
-/// All backends of fiber. Each has a folder with its row, and a Cargo feature of its name.
-const BUILT_IN: &[BackendEntry] = &[
-    crate::local::ENTRY,
-    #[cfg(feature = "docker")]
-    crate::docker::ENTRY,
-    #[cfg(not(feature = "docker"))]
-    BackendEntry::missing("docker", "the backend `docker`").section(crate::sections::DOCKER),
-    #[cfg(feature = "kubernetes")]
-    crate::kubernetes::ENTRY,
-    #[cfg(not(feature = "kubernetes"))]
-    BackendEntry::missing("kubernetes", "the backend `kubernetes`")
-        .section(crate::sections::KUBERNETES),
-    #[cfg(feature = "slurm")]
-    crate::slurm::ENTRY,
-    #[cfg(not(feature = "slurm"))]
-    BackendEntry::missing("slurm", "the backend `slurm`").section(crate::sections::SLURM),
-    #[cfg(feature = "gridengine")]
-    crate::gridengine::ENTRY,
-    #[cfg(not(feature = "gridengine"))]
-    BackendEntry::missing("gridengine", "the backend `gridengine`"),
-    #[cfg(feature = "ssh")]
-    crate::ssh::ENTRY,
-    #[cfg(not(feature = "ssh"))]
-    BackendEntry::missing("ssh", "the backend `ssh`").section(crate::sections::SSH),
-];
+/// Declares fiber's backends: of each its module, its row of the table, and the options of its
+/// section of the configuration, if it has one. Each has a folder, and a Cargo feature of its name.
+///
+/// A build that lacks a backend has its section, so that programs with different features can share
+/// a file.
+macro_rules! backends {
+    ($($name:ident $feature:literal $($section:ident)?;)*) => {
+        $(#[cfg(feature = $feature)] mod $name;)*
+
+        // Modules without a file have their folder's path in place of `sections`.
+        #[path = "."]
+        mod sections {
+            $($(
+                pub(crate) mod $name {
+                    mod section;
+                    pub use section::$section;
+                }
+            )?)*
+        }
+        $($(pub use sections::$name::$section;)?)*
+
+        /// All backends of fiber.
+        const BUILT_IN: &[BackendEntry] = &[
+            local::ENTRY,
+            $(
+                #[cfg(feature = $feature)]
+                $name::ENTRY$(.section($section::ENTRY))?,
+                #[cfg(not(feature = $feature))]
+                BackendEntry::missing($feature, concat!("the backend `", $feature, "`"))
+                    $(.section($section::ENTRY))?,
+            )*
+        ];
+    };
+}
 
 type Make = fn(&Config) -> Result<Arc<dyn Backend>>;
 
@@ -79,7 +88,7 @@ impl BackendEntry {
 
     /// Makes the entry of a backend that this build lacks. Its Cargo feature has its name.
     #[allow(dead_code, reason = "a build may have all backends")]
-    const fn missing(name: &'static str, part: &'static str) -> BackendEntry {
+    pub(crate) const fn missing(name: &'static str, part: &'static str) -> BackendEntry {
         BackendEntry {
             name,
             make: Err(part),

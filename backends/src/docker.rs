@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
 
-pub use self::cluster::DockerCluster;
+pub(crate) use self::cluster::DockerCluster;
 use self::context::DockerContext;
 #[cfg(feature = "kubernetes")]
 use self::engine::Engine;
@@ -40,7 +40,7 @@ use crate::output::Log;
 use crate::owner::new_session;
 use crate::progress::StderrProgress;
 use crate::single_flight::SingleFlightCell;
-use crate::{Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, sections};
+use crate::{Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress};
 
 /// Builds an image of this program, and pushes it if a registry is configured.
 ///
@@ -81,7 +81,6 @@ pub(crate) async fn image_of(
 
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("docker", |config| Ok(Arc::new(Docker::new(config)?)))
-        .section(sections::DOCKER)
         .sessions(&cluster::SESSIONS);
 
 /// Runs jobs as containers of a Docker engine.

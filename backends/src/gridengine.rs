@@ -15,7 +15,7 @@ mod task;
 
 use std::sync::Arc;
 
-pub use self::backend::GridEngine;
+pub(crate) use self::backend::GridEngine;
 use crate::BackendEntry;
 
 pub(crate) const ENTRY: BackendEntry = {

@@ -33,23 +33,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
 
-pub use self::api_server::ApiServer;
-pub use self::cluster::KubernetesCluster;
-pub use self::image::PodImage;
-pub use self::names::{CONTAINER, GPU, NAME, OWNER, RESTARTS, SESSION, labels};
-pub use self::pod_template::{PodRequest, PodTemplate, variable};
+pub(crate) use self::names::labels;
+pub(crate) use self::pod_template::{PodRequest, variable};
 
 use self::context::{ClusterAccess, PodContext};
 use crate::output::Log;
 use crate::owner::new_session;
 use crate::single_flight::SingleFlightCell;
 use crate::{
-    Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END, sections,
+    Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END,
 };
 
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("kubernetes", |config| Ok(Arc::new(Kubernetes::new(config)?)))
-        .section(sections::KUBERNETES)
         .sessions(&cluster::SESSIONS);
 
 /// Runs jobs as pods of a Kubernetes cluster.

@@ -2,7 +2,7 @@
 //! jobs of Slurm and Grid Engine, or on machines that ssh reaches.
 //!
 //! A [`Backend`] creates jobs. A [`Job`] is one process of the program, together with the container
-//! or pod that it runs in. All backends keep these promises, which the feature `conformance` tests
+//! or pod that it runs in. All backends keep these promises, which `fiber-conformance` tests
 //! for each:
 //! - A job reports its states in order. The last one is [`JobState::Ended`], sent once, after fiber
 //!   has forwarded all output of the process.
@@ -17,28 +17,21 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[macro_use]
+mod catalogue;
+#[macro_use]
 mod error;
 
 #[cfg(any(feature = "gridengine", feature = "slurm"))]
 mod batch;
-mod catalogue;
 #[cfg(feature = "cluster")]
 pub mod cluster;
-#[cfg(feature = "conformance")]
-pub mod conformance;
-#[cfg(feature = "docker")]
-mod docker;
 #[cfg(feature = "docker")]
 mod error_chain;
 mod gpus;
-#[cfg(feature = "gridengine")]
-mod gridengine;
-#[cfg(any(feature = "slurm", feature = "shell"))]
+#[cfg_attr(not(any(feature = "slurm", feature = "shell")), path = "interface/none.rs")]
 mod interface;
 #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
 mod job_handle;
-#[cfg(feature = "kubernetes")]
-pub mod kubernetes;
 #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
 mod listen;
 mod local;
@@ -52,15 +45,18 @@ mod owner;
 mod progress;
 #[cfg(any(feature = "kubernetes", feature = "slurm", feature = "shell"))]
 mod route;
-mod sections;
 #[cfg(feature = "shell")]
 mod shell;
 #[cfg(any(feature = "docker", feature = "slurm"))]
 mod single_flight;
-#[cfg(feature = "slurm")]
-mod slurm;
-#[cfg(feature = "ssh")]
-mod ssh;
+
+backends! {
+    docker "docker" DockerSection;
+    kubernetes "kubernetes" KubernetesSection;
+    slurm "slurm" SlurmSection;
+    gridengine "gridengine";
+    ssh "ssh" SshSection;
+}
 
 use std::ffi::OsString;
 use std::fmt::{self, Debug};
@@ -79,11 +75,8 @@ use tokio::sync::watch;
 
 pub use catalogue::{BackendEntry, backend, register, run_if_helper};
 #[cfg(feature = "docker")]
-pub use docker::{Docker, DockerCluster};
+pub use docker::Docker;
 pub use error::BackendError;
-#[cfg(feature = "gridengine")]
-pub use gridengine::GridEngine;
-#[cfg(any(feature = "slurm", feature = "shell"))]
 pub use interface::configured_interface;
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;
@@ -93,11 +86,6 @@ pub use output::{
 };
 #[cfg(feature = "cluster")]
 pub use progress::{Progress, Step};
-pub use sections::{DockerSection, KubernetesSection, SlurmSection, SshSection};
-#[cfg(feature = "slurm")]
-pub use slurm::{Slurm, SlurmCluster};
-#[cfg(feature = "ssh")]
-pub use ssh::Ssh;
 
 /// Time for the end of a process after `grace`, before its engine kills it.
 #[cfg(feature = "docker")]

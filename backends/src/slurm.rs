@@ -21,13 +21,11 @@ mod step;
 
 use std::sync::Arc;
 
-pub use self::backend::Slurm;
-pub use self::cluster::SlurmCluster;
-use crate::{BackendEntry, sections};
+pub(crate) use self::backend::Slurm;
+use crate::BackendEntry;
 
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("slurm", |config| Ok(Arc::new(Slurm::new(config))))
-        .section(sections::SLURM)
         .sessions(&cluster::SESSIONS)
         .helper(|| {
             launcher::run_if_launcher();

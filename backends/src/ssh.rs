@@ -25,12 +25,12 @@ use self::machines::SshMachine;
 use self::program::Program;
 use crate::{
     Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, Machine, Room, SshSection,
-    sections, shell,
+    shell,
 };
 
 pub(crate) const ENTRY: BackendEntry = {
     let entry =
-        BackendEntry::new("ssh", |config| Ok(Arc::new(Ssh::new(config)?))).section(sections::SSH);
+        BackendEntry::new("ssh", |config| Ok(Arc::new(Ssh::new(config)?)));
     #[cfg(feature = "cluster")]
     let entry = entry.sessions(&sessions::SESSIONS);
     entry
@@ -38,7 +38,7 @@ pub(crate) const ENTRY: BackendEntry = {
 
 /// Runs jobs on machines that ssh reaches.
 #[derive(Debug)]
-pub struct Ssh {
+pub(crate) struct Ssh {
     config: Config,
     section: SshSection,
     machines: Vec<SshMachine>,
@@ -51,7 +51,7 @@ impl Ssh {
     ///
     /// # Errors
     /// [`Error::Config`] for machines that can't be read, and without any.
-    pub fn new(config: &Config) -> Result<Ssh> {
+    pub(crate) fn new(config: &Config) -> Result<Ssh> {
         let section: SshSection = config.section();
         let machines = machines::of(&section)?;
         if let Some(path) = section.config.as_ref().filter(|path| !path.is_file()) {

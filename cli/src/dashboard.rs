@@ -1,9 +1,9 @@
 //! `fiber dashboard`: a web page that shows what sessions do.
 //!
 //! - `access`: only browsers with the token of the link see anything.
-//! - `answers`: the pages, and the figures behind them.
+//! - `answers`: the pages, and the statistics behind them.
 //! - `connections`: how many there are at most.
-//! - `view`: a session's figures in the form that the page reads.
+//! - `view`: a session's statistics in the form that the page reads.
 
 mod access;
 mod answers;

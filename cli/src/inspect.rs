@@ -51,7 +51,7 @@ impl Inspector {
         Inspector { head, stream: BufStream::new(stream) }
     }
 
-    /// Returns the session's figures.
+    /// Returns the session's statistics.
     pub(crate) async fn stats(&mut self) -> Result<SessionStats, InspectError> {
         self.request(&Request::Stats, ANSWER).await
     }

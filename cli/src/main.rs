@@ -39,8 +39,7 @@ use self::args::{Args, ClusterArgs, Command};
 
 /// Warnings of libraries come with the errors that they return. The workers of a map that has ended
 /// are refused if they connect only then.
-const WARNINGS: &str =
-    "off,fiber_actors=warn,fiber_actors::runtime::listen=error,fiber_backends=warn";
+const WARNINGS: &str = "off,fiber=warn,fiber_runtime::runtime::listen=error";
 
 fn main() -> ExitCode {
     // The arguments of a helper of `fiber map` may be those of another command.

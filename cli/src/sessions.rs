@@ -20,7 +20,7 @@ pub(crate) struct Session {
     pub(crate) head: SessionProcess,
     /// Each worker, with the number of processes between it and the head.
     pub(crate) workers: Vec<(usize, SessionProcess)>,
-    /// Its figures, with which it was listed, where no engine lists its processes.
+    /// Its statistics, with which it was listed, where no engine lists its processes.
     observed: Option<(Head, Arc<SessionStats>)>,
 }
 
@@ -165,7 +165,7 @@ fn entries(sessions: &[Session]) -> Vec<Entry<Meant>> {
     entries
 }
 
-/// Returns the entries of a session that is known by its figures.
+/// Returns the entries of a session that is known by its statistics.
 fn observed_entries<'a>(
     place: usize,
     head: &'a Head,

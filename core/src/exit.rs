@@ -76,7 +76,7 @@ impl ExitReason {
     /// Returns whether something outside of the program ended the process, for reasons that are not
     /// the process's own.
     #[doc(hidden)]
-    pub fn is_displacement(&self) -> bool {
+    pub fn is_disruption(&self) -> bool {
         match self {
             ExitReason::Evicted(_)
             | ExitReason::Preempted(_)
@@ -85,7 +85,7 @@ impl ExitReason {
             // Its machine or the network failed, which is not the work of a process.
             ExitReason::HostEnded { reason, .. } => {
                 matches!(**reason, ExitReason::LinkLost(_) | ExitReason::HeartbeatLost(_))
-                    || reason.is_displacement()
+                    || reason.is_disruption()
             }
             _ => false,
         }
@@ -272,9 +272,9 @@ mod tests {
             ExitReason::Cancelled("by scancel".into()),
             ExitReason::Terminated,
         ] {
-            assert!(lost(reason.clone()).is_displacement(), "{reason}");
+            assert!(lost(reason.clone()).is_disruption(), "{reason}");
         }
-        assert!(!lost(ExitReason::Signal(9)).is_displacement());
+        assert!(!lost(ExitReason::Signal(9)).is_disruption());
         let cancelled = ExitReason::Cancelled("STEP 2.3 ON n2 CANCELLED".into()).to_string();
         assert_eq!(cancelled, "was cancelled: STEP 2.3 ON n2 CANCELLED");
         assert_eq!(

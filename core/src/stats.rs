@@ -23,7 +23,7 @@ pub use self::place::JobPlace;
 pub use self::pool::{
     CallStats, FunctionStats, PoolPhase, PoolStats, RunningTask, TaskCounts, WorkerStats,
 };
-pub use self::process::{ProcessFigures, ProcessRole, ProcessState, ProcessStats};
+pub use self::process::{ProcessRole, ProcessState, ProcessStats, ProcessUsage};
 pub use self::slice::{Slice, SliceKind};
 pub use self::tree::{Branch, ChildKind, ChildState, Strategy, Tree};
 use crate::id::ProcessId;
@@ -38,12 +38,12 @@ pub struct SessionStats {
     pub program: String,
     /// The backend that starts the head's children.
     pub backend: String,
-    /// When the head took these figures.
+    /// When the head took these statistics.
     #[serde(with = "units::time")]
     pub taken_at: SystemTime,
     /// The last events, oldest first: at most 256.
     pub events: Vec<Event>,
-    /// The figures.
+    /// The statistics.
     #[serde(flatten)]
     pub report: Report,
 }

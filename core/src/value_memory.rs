@@ -5,7 +5,7 @@
 //! once, by the process that has to free it: an array that another process lends counts there.
 //!
 //! Nothing fails at the limit. Pools hand out no more tasks than they have workers, elements of
-//! queues go to a [file](crate::spill), and new arrays stay outside of shared memory, until values
+//! queues go to a file, and new arrays stay outside of shared memory, until values
 //! are gone.
 
 use std::fmt;
@@ -100,11 +100,12 @@ pub fn room() -> u64 {
 }
 
 /// Counts bytes of shared memory.
-pub(crate) fn share(bytes: usize) {
+pub fn share(bytes: usize) {
     SHARED.fetch_add(bytes as u64, Relaxed);
 }
 
-pub(crate) fn unshare(bytes: usize) {
+/// Counts bytes of shared memory that are free again.
+pub fn unshare(bytes: usize) {
     SHARED.fetch_sub(bytes as u64, SeqCst);
     wake();
 }
@@ -167,10 +168,12 @@ impl Drop for Stored {
 
 /// Counts bytes in a file until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Spilled(u64);
+pub struct Spilled(u64);
 
 impl Spilled {
-    pub(crate) fn new(bytes: usize) -> Spilled {
+    /// Counts `bytes`.
+    #[must_use]
+    pub fn new(bytes: usize) -> Spilled {
         SPILLED.fetch_add(bytes as u64, Relaxed);
         Spilled(bytes as u64)
     }

@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
-use fiber_core::blob::{Blob, arena};
+use fiber_values::blob::{Blob, arena};
 use fiber_core::{LinkKind, SessionKey};
 use fiber_transport::{Connection, ListenAt, Message, listen};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};

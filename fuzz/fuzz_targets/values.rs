@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use fiber_core::codec;
+use fiber_values::codec;
 use libfuzzer_sys::fuzz_target;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

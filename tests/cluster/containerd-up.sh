@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Starts containerd for a node that does not share this host's Docker engine, and a registry for its
-# images, unless they answer already. k8s-up.sh calls this with RUNTIME=containerd; k8s-down.sh stops
+# images, unless they answer already. kubernetes-up.sh calls this with RUNTIME=containerd; kubernetes-down.sh stops
 # both. Needs root, and the Docker engine that docker-up.sh starts, which has the image of the pods'
 # first process.
 

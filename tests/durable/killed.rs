@@ -6,10 +6,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use fiber_core::codec;
 use fiber_journal::{CallLabel, Journal, Store};
 use fiber_test_support::program::Program;
 use fiber_test_support::trial;
+use fiber_values::codec;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rustix::process::Signal;

@@ -29,8 +29,9 @@ fn every_form_gives_its_outcomes_again_without_a_worker() {
         let (again, ran) = sweep.run("forms", &[]);
         assert_eq!((line(&again, "recorded"), line(&again, "workers")), ("26", "0"));
         let results = |output: &str| -> Vec<String> {
-            let figures = |line: &&str| line.starts_with("recorded") || line.starts_with("workers");
-            output.lines().filter(|line| !figures(line)).map(String::from).collect()
+            let is_count =
+                |line: &&str| line.starts_with("recorded") || line.starts_with("workers");
+            output.lines().filter(|line| !is_count(line)).map(String::from).collect()
         };
         assert_eq!(results(&again), results(&first));
         assert!(ran.is_empty(), "{ran:?}");
@@ -114,8 +115,8 @@ fn small_and_large_values_come_back() {
 #[trial]
 fn figures_count_what_was_recorded() {
     let sweep = Sweep::new();
-    let (out, _) = sweep.run("figures", &[("ITEMS", "0,1,2,3,4,5,6,7,8,9")]);
+    let (out, _) = sweep.run("counts", &[("ITEMS", "0,1,2,3,4,5,6,7,8,9")]);
     assert!(out.ends_with("recorded 0"), "{out}");
-    let (out, ran) = sweep.run("figures", &[("ITEMS", "0,1,2,3,4,5,6,7,8,9,10")]);
+    let (out, ran) = sweep.run("counts", &[("ITEMS", "0,1,2,3,4,5,6,7,8,9,10")]);
     assert_eq!((out.as_str(), ran), ("calls [(10, Some(11))] recorded 10", vec![]));
 }

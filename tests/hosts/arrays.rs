@@ -37,7 +37,7 @@ fn read_everywhere(pool: &Pool, value: &Broadcast<Array<u64>>) -> Seen {
 fn kept_by_host() -> Option<u64> {
     let processes = fiber::stats().unwrap().report.processes;
     let host = processes.iter().find(|process| process.role == fiber::stats::ProcessRole::Host)?;
-    Some(host.figures.as_ref()?.shared)
+    Some(host.usage.as_ref()?.shared)
 }
 
 /// Runs in a process of its own, because the counted bytes are those of all pools.

@@ -146,7 +146,7 @@ impl Outage {
     /// Stops the API server. Skips the test if the server does not run on this host.
     pub(crate) fn begin() -> Outage {
         let Ok(number) = std::fs::read_to_string(run("kube-apiserver.pid")) else {
-            crate::skip("the API server can be stopped only where k8s-up.sh has started it")
+            crate::skip("the API server can be stopped only where kubernetes-up.sh has started it")
         };
         kill_process(pid(number.trim().parse().expect("a pid")), Signal::KILL).expect("it runs");
         wait_until("it is away", || try_kubectl(&["get", "--raw", "/readyz"]).is_err());
@@ -163,12 +163,12 @@ impl Drop for Outage {
     }
 }
 
-/// Returns whether this host is the cluster's only node, as k8s-up.sh sets it up.
+/// Returns whether this host is the cluster's only node, as kubernetes-up.sh sets it up.
 pub(crate) fn is_of_this_host() -> bool {
     run("kubelet.pid").exists()
 }
 
-/// Returns the path of a file that k8s-up.sh has written.
+/// Returns the path of a file that kubernetes-up.sh has written.
 fn run(file: &str) -> PathBuf {
     let kubeconfig = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap_or_default());
     kubeconfig.parent().map(|directory| directory.join("run").join(file)).unwrap_or_default()

@@ -107,7 +107,7 @@ impl Drop for NoSshd {
     fn drop(&mut self) {
         let config = PathBuf::from(ssh_config());
         let start = config.with_file_name("run").join(self.0);
-        let started = Command::new(Path::new(&start)).status().expect("sshd-up.sh has written it");
+        let started = Command::new(Path::new(&start)).status().expect("ssh-up.sh has written it");
         assert!(started.success());
         wait_until("the machine answers again", || ssh(self.0, "true").is_some());
     }

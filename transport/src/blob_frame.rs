@@ -18,7 +18,7 @@
 use std::io;
 
 use bytes::{Buf, Bytes};
-use fiber_core::blob::{Blob, MappingId};
+use fiber_values::blob::{Blob, MappingId};
 
 use crate::frame::EXTENDED_HEADER_LEN;
 

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
-use fiber_core::blob::Mapping;
+use fiber_values::blob::Mapping;
 
 use crate::Message;
 use crate::blob_frame::{self, SharedPlace};

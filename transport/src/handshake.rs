@@ -14,7 +14,8 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fiber_core::{BuildId, ProcessId, SessionKey, codec, random};
+use fiber_core::{BuildId, ProcessId, SessionKey, random};
+use fiber_values::codec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

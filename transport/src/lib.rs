@@ -40,9 +40,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fiber_core::blob::Blobs;
-use fiber_core::codec::EncodedValue;
 use fiber_core::{Address, LinkKind, SessionKey};
+use fiber_values::blob::Blobs;
+use fiber_values::codec::EncodedValue;
 
 pub use busy_poll::BusyPoll;
 pub use frame::{Chunk, Decoder, Encoder, Frame, FrameError, HEADER_LEN};

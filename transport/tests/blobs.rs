@@ -13,9 +13,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fiber_core::blob::{Blob, Blobs, arena};
 use fiber_core::{LinkKind, SessionKey};
 use fiber_transport::{Connection, ListenAt, Message, connect, listen};
+use fiber_values::blob::{Blob, Blobs, arena};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use support::{child, run, spawn_child};
 

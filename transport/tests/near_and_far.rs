@@ -6,10 +6,10 @@ use std::future::poll_fn;
 use std::process::Command;
 
 use fiber_core::SessionKey;
-use fiber_core::blob::{Blobs, arena};
 use fiber_transport::{
     Connection, ListenAt, Listener, Message, connect, is_near, listen_near_and_far,
 };
+use fiber_values::blob::{Blobs, arena};
 use support::{child, run, spawn_child_by};
 
 const LARGE: usize = 1 << 20;

@@ -45,7 +45,7 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend::new(
 
 /// The sessions of a Docker engine.
 #[derive(Debug)]
-pub struct DockerCluster {
+pub(crate) struct DockerCluster {
     config: Config,
     engine: Engine,
     current: Option<CurrentContainer>,
@@ -56,7 +56,7 @@ impl DockerCluster {
     ///
     /// # Errors
     /// [`Error::Config`] for invalid mounts, [`Error::System`] if no engine answers.
-    pub async fn connect(config: &Config) -> Result<DockerCluster> {
+    pub(crate) async fn connect(config: &Config) -> Result<DockerCluster> {
         request::check(config)?;
         let connect = async {
             let engine = Engine::connect().await?;

@@ -1,5 +1,7 @@
 //! The section `[docker]` of the configuration.
 
+use fiber_core::SectionEntry;
+
 fiber_core::section! {
     /// Options of the backend `docker`.
     pub struct DockerSection in "docker" {
@@ -8,4 +10,9 @@ fiber_core::section! {
         #[earlier(network)]
         network: Option<String> = None,
     }
+}
+
+impl DockerSection {
+    // `fiber run` starts programs there already.
+    pub(crate) const ENTRY: SectionEntry = SectionEntry::of::<DockerSection>().not_forwarded();
 }

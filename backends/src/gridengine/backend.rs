@@ -13,14 +13,14 @@ use crate::{Backend, BackendError, Job, JobSpec, ListenAddress, Machine, Room, s
 
 /// Runs jobs as tasks of this process's job of Grid Engine.
 #[derive(Debug)]
-pub struct GridEngine {
+pub(crate) struct GridEngine {
     config: Config,
     allocation: OnceCell<Allocation>,
 }
 
 impl GridEngine {
     /// Creates the backend as configured. It looks for its job on first use.
-    pub fn new(config: &Config) -> GridEngine {
+    pub(crate) fn new(config: &Config) -> GridEngine {
         GridEngine { config: config.clone(), allocation: OnceCell::new() }
     }
 

@@ -32,7 +32,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a cluster's API server, with a namespace.
 #[derive(Clone)]
-pub struct ApiServer {
+pub(crate) struct ApiServer {
     client: Client,
     /// The client without a read timeout, for [streams](ApiServer::streams). It is created on first
     /// use.
@@ -48,7 +48,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// The reason, with a remedy.
-    pub async fn connect(config: &Config) -> Result<ApiServer, BackendError> {
+    pub(crate) async fn connect(config: &Config) -> Result<ApiServer, BackendError> {
         let mut access = kube::Config::infer().await.map_err(|error| {
             if let Some(problem) = shortage_behind(&error) {
                 return BackendError::Shortage(format!(
@@ -101,13 +101,8 @@ impl ApiServer {
         }
     }
 
-    /// Returns the client for requests.
-    pub fn client(&self) -> &Client {
-        &self.client
-    }
-
     /// Returns the namespace of pods.
-    pub fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
@@ -122,7 +117,7 @@ impl ApiServer {
     }
 
     /// Returns the API for objects of a kind in the namespace.
-    pub fn api<K>(&self) -> Api<K>
+    pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope>,
         K::DynamicType: Default,
@@ -159,7 +154,7 @@ impl ApiServer {
     /// # Errors
     /// The API server's error; or it stays away for a minute, or until `keep_trying` returns
     /// `false`.
-    pub async fn create<K>(&self, object: &K, keep_trying: impl Fn() -> bool) -> Result<(), Error>
+    pub(crate) async fn create<K>(&self, object: &K, keep_trying: impl Fn() -> bool) -> Result<(), Error>
     where
         K: Resource<Scope = NamespaceResourceScope> + Serialize + Clone + DeserializeOwned + Debug,
         K::DynamicType: Default,
@@ -195,7 +190,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// The API server's error; or it stays away for a minute.
-    pub async fn remove<K>(&self, name: &str) -> Result<bool, Error>
+    pub(crate) async fn remove<K>(&self, name: &str) -> Result<bool, Error>
     where
         K: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
         K::DynamicType: Default,
@@ -208,7 +203,7 @@ impl ApiServer {
     }
 
     /// Formats an error, with a remedy.
-    pub fn explain(&self, error: &Error) -> BackendError {
+    pub(crate) fn explain(&self, error: &Error) -> BackendError {
         let status = match error {
             Error::Api(status) => status,
             Error::Auth(error) => {

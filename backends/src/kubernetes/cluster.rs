@@ -63,7 +63,7 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
 
 /// The sessions of a namespace.
 #[derive(Debug)]
-pub struct KubernetesCluster {
+pub(crate) struct KubernetesCluster {
     config: Config,
     server: ApiServer,
     own: Option<CurrentPod>,
@@ -74,7 +74,7 @@ impl KubernetesCluster {
     ///
     /// # Errors
     /// [`Error::Config`] for invalid entries, [`Error::System`] if the cluster can't be reached.
-    pub async fn connect(config: &Config) -> Result<KubernetesCluster> {
+    pub(crate) async fn connect(config: &Config) -> Result<KubernetesCluster> {
         check(config)?;
         let connected = current_pod::connect(config).await;
         let (server, own) =

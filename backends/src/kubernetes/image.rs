@@ -11,7 +11,7 @@ use crate::progress::Progress;
 /// The image of pods, with what a pod needs to run the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct PodImage {
+pub(crate) struct PodImage {
     /// Its name, by which nodes pull it.
     pub name: String,
     /// The program's path in the image, if not the image's entry point.
@@ -26,7 +26,7 @@ pub struct PodImage {
 
 impl PodImage {
     /// Returns an image of the program, or of a `program` in it.
-    pub fn named(name: impl Into<String>, program: Option<String>) -> PodImage {
+    pub(crate) fn named(name: impl Into<String>, program: Option<String>) -> PodImage {
         PodImage { name: name.into(), program, ..Default::default() }
     }
 }

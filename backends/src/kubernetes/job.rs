@@ -246,7 +246,7 @@ impl PodTask {
                             self.start_log_task();
                         }
                         let reason = self.end_reason(reason, &pod).await;
-                        return match displaced(&reason, ran) {
+                        return match disrupted(&reason, ran) {
                             Some(message) if !self.terminate_requested => {
                                 PodOutcome::NeverRan { message, deleted }
                             }
@@ -440,7 +440,7 @@ impl PodTask {
 
 /// Returns Kubernetes' message if a pod was evicted or preempted before it ran. Such a pod waits
 /// for resources again, like one that its node rejects.
-fn displaced(reason: &ExitReason, ran: bool) -> Option<String> {
+fn disrupted(reason: &ExitReason, ran: bool) -> Option<String> {
     match reason {
         ExitReason::Evicted(message) if !ran => Some(format!("evicted from its node: {message}")),
         ExitReason::Preempted(message) if !ran => Some(format!("preempted: {message}")),
@@ -475,9 +475,9 @@ mod tests {
     #[test]
     fn a_pod_that_is_evicted_or_preempted_before_it_ran_is_created_again() {
         let evicted = ExitReason::Evicted("The node was low on resource: memory".into());
-        assert!(displaced(&evicted, false).expect("another may run").contains("low on resource"));
-        assert!(displaced(&ExitReason::Preempted("by pod x".into()), false).is_some());
-        assert_eq!(displaced(&evicted, true), None);
-        assert_eq!(displaced(&ExitReason::LinkLost(DELETED.into()), false), None);
+        assert!(disrupted(&evicted, false).expect("another may run").contains("low on resource"));
+        assert!(disrupted(&ExitReason::Preempted("by pod x".into()), false).is_some());
+        assert_eq!(disrupted(&evicted, true), None);
+        assert_eq!(disrupted(&ExitReason::LinkLost(DELETED.into()), false), None);
     }
 }

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use crate::owner::JobOwner;
 
 /// The label with the session's id.
-pub const SESSION: &str = "fiber.session";
+pub(crate) const SESSION: &str = "fiber.session";
 /// The annotation with the process that created a pod.
-pub const OWNER: &str = "fiber.owner";
+pub(crate) const OWNER: &str = "fiber.owner";
 /// The annotation with the job's name.
-pub const NAME: &str = "fiber.name";
+pub(crate) const NAME: &str = "fiber.name";
 /// The annotation with the number of the job's earlier restarts.
-pub const RESTARTS: &str = "fiber.restarts";
+pub(crate) const RESTARTS: &str = "fiber.restarts";
 
 /// The name of the program's container in its pod.
-pub const CONTAINER: &str = "fiber";
+pub(crate) const CONTAINER: &str = "fiber";
 /// The resource name of GPUs.
-pub const GPU: &str = "nvidia.com/gpu";
+pub(crate) const GPU: &str = "nvidia.com/gpu";
 
 /// The maximal length of a label's value, and of a host name.
 const LONGEST: usize = 63;
 
 /// Returns Kubernetes' recommended labels, and the session's.
-pub fn labels(session: &str, program: &str, component: &str) -> BTreeMap<String, String> {
+pub(crate) fn labels(session: &str, program: &str, component: &str) -> BTreeMap<String, String> {
     let label = |key: &str, value: String| (key.to_string(), value);
     BTreeMap::from([
         label("app.kubernetes.io/name", label_value(program)),

@@ -21,7 +21,7 @@ use crate::{KubernetesSection, configured_environment};
 
 /// The part of a pod that all pods of a program share.
 #[derive(Clone, Debug)]
-pub struct PodTemplate {
+pub(crate) struct PodTemplate {
     image: PodImage,
     owner: Option<OwnerReference>,
     environment: Vec<EnvVar>,
@@ -34,7 +34,7 @@ pub struct PodTemplate {
 
 /// The part of a pod that is its own.
 #[derive(Clone, Debug, Default)]
-pub struct PodRequest {
+pub(crate) struct PodRequest {
     /// Its name.
     pub name: String,
     /// Its labels.
@@ -65,7 +65,7 @@ impl PodTemplate {
     ///
     /// # Errors
     /// The entry that is invalid, and the right form.
-    pub fn new(config: &Config, image: PodImage) -> Result<PodTemplate, ConfigProblem> {
+    pub(crate) fn new(config: &Config, image: PodImage) -> Result<PodTemplate, ConfigProblem> {
         PodTemplate::inheriting(config, image, None)
     }
 
@@ -129,19 +129,19 @@ impl PodTemplate {
     }
 
     /// Returns the image of the pods.
-    pub fn image(&self) -> &PodImage {
+    pub(crate) fn image(&self) -> &PodImage {
         &self.image
     }
 
     /// Gives the pods a token for the API server, so that they can start pods themselves.
     #[must_use]
-    pub fn with_token(mut self) -> PodTemplate {
+    pub(crate) fn with_token(mut self) -> PodTemplate {
         self.spec.automount_service_account_token = Some(true);
         self
     }
 
     /// Creates a pod.
-    pub fn pod(&self, request: PodRequest) -> Pod {
+    pub(crate) fn pod(&self, request: PodRequest) -> Pod {
         let amounts = amounts(&request.meta);
         let ports = some(metrics_port(&request.environment).into_iter().collect());
         let container = Container {
@@ -186,7 +186,7 @@ impl PodTemplate {
 }
 
 /// Returns a variable with a literal value.
-pub fn variable(name: impl Into<String>, value: &str) -> EnvVar {
+pub(crate) fn variable(name: impl Into<String>, value: &str) -> EnvVar {
     EnvVar { name: name.into(), value: Some(literal(value)), value_from: None }
 }
 

@@ -1,5 +1,6 @@
 //! The section `[kubernetes]` of the configuration.
 
+use fiber_core::SectionEntry;
 use fiber_core::values::lenient;
 
 fiber_core::section! {
@@ -28,4 +29,9 @@ fiber_core::section! {
         #[serde(deserialize_with = "lenient::list")]
         tolerations: Vec<String> = Vec::new(),
     }
+}
+
+impl KubernetesSection {
+    // `fiber run` starts programs there already.
+    pub(crate) const ENTRY: SectionEntry = SectionEntry::of::<KubernetesSection>().not_forwarded();
 }

@@ -24,7 +24,7 @@ const PILOT: &str = "pilot-";
 
 /// Runs jobs as steps of this process's allocation, and as pilots.
 #[derive(Debug)]
-pub struct Slurm {
+pub(crate) struct Slurm {
     config: Config,
     section: SlurmSection,
     /// Names this process's steps.
@@ -38,7 +38,7 @@ pub struct Slurm {
 
 impl Slurm {
     /// Creates the backend as configured. It runs Slurm's commands on first use.
-    pub fn new(config: &Config) -> Slurm {
+    pub(crate) fn new(config: &Config) -> Slurm {
         Slurm {
             config: config.clone(),
             section: config.section(),

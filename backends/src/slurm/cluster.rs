@@ -64,7 +64,7 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
 
 /// The sessions of this user on a Slurm cluster.
 #[derive(Debug)]
-pub struct SlurmCluster {
+pub(crate) struct SlurmCluster {
     records: Records,
     /// The files of pilots.
     pilots: PathBuf,
@@ -75,7 +75,7 @@ impl SlurmCluster {
     ///
     /// # Errors
     /// [`Error::System`] if Slurm's commands are missing or its controller does not answer.
-    pub async fn connect(config: &Config) -> Result<SlurmCluster> {
+    pub(crate) async fn connect(config: &Config) -> Result<SlurmCluster> {
         let connect = async {
             let cluster = jobs::cluster_name().await?;
             Records::open(&cluster)

@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(ended("CANCELLED", true), ExitReason::Signal(9));
         assert_eq!(ended("OUT_OF_MEMORY", false), ExitReason::OutOfMemory);
         for state in ["CANCELLED", "PREEMPTED", "NODE_FAIL", "LAUNCH_FAILED"] {
-            assert!(ended(state, false).is_displacement(), "{state}");
+            assert!(ended(state, false).is_disruption(), "{state}");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fiber_core::SectionEntry;
 use fiber_core::values::{duration, lenient};
 
 fiber_core::section! {
@@ -44,4 +45,8 @@ fiber_core::section! {
         #[earlier(slurm_dir)]
         dir: PathBuf = "fiber-slurm".into(),
     }
+}
+
+impl SlurmSection {
+    pub(crate) const ENTRY: SectionEntry = SectionEntry::of::<SlurmSection>();
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
+use fiber_core::SectionEntry;
 use fiber_core::values::{lenient, size};
 
 fiber_core::section! {
@@ -34,4 +35,8 @@ fiber_core::section! {
         #[serde(with = "size")]
         cache_size: ByteSize = ByteSize::gib(2),
     }
+}
+
+impl SshSection {
+    pub(crate) const ENTRY: SectionEntry = SectionEntry::of::<SshSection>();
 }

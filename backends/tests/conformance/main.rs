@@ -12,7 +12,8 @@ mod gridengine;
 
 use std::process::{Command, ExitCode};
 
-use fiber_backends::{SshSection, conformance};
+use fiber_backends::SshSection;
+use fiber_conformance as conformance;
 use fiber_core::Config;
 use libtest_mimic::{Arguments, Trial};
 

@@ -1,4 +1,4 @@
-//! A session's figures in the form that the page reads.
+//! A session's statistics in the form that the page reads.
 
 use fiber_core::ProcessId;
 use fiber_core::stats::{Distribution, Event, EventKind, SessionStats};
@@ -9,14 +9,14 @@ use crate::inspect::sessions::Observed;
 /// Returns a session. Only the process `open` has its last output, which is long.
 pub(super) fn session(observed: &Observed, open: Option<ProcessId>) -> Value {
     let mut session = match &observed.stats {
-        Ok(stats) => figures(stats, open),
+        Ok(stats) => statistics(stats, open),
         Err(problem) => json!({ "problem": problem.to_string() }),
     };
     session["head"] = observed.head.name().into();
     session
 }
 
-fn figures(stats: &SessionStats, open: Option<ProcessId>) -> Value {
+fn statistics(stats: &SessionStats, open: Option<ProcessId>) -> Value {
     let Ok(mut session) = serde_json::to_value(stats) else { return json!({}) };
     let report = &stats.report;
     let processes = list(&mut session, "processes").iter_mut();
@@ -85,10 +85,10 @@ mod tests {
 
     #[test]
     fn ids_are_exact_and_times_are_quantiles() {
-        let mut figures = stats("squares", 2);
-        figures.report.processes[1].id = ProcessId(u64::MAX - 1);
+        let mut stats = stats("squares", 2);
+        stats.report.processes[1].id = ProcessId(u64::MAX - 1);
         let head = Head::elsewhere("fiber-1");
-        let observed = Observed { head, stats: Ok(Arc::new(figures)) };
+        let observed = Observed { head, stats: Ok(Arc::new(stats)) };
         let shown = session(&observed, Some(ProcessId(3)));
         assert_eq!(shown["head"], "fiber-1");
         assert_eq!(shown["processes"][1]["id"], "fffffffffffffffe");

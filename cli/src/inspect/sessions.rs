@@ -62,7 +62,7 @@ impl Head {
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) head: Head,
-    /// Its figures, or the reason why there are none.
+    /// Its statistics, or the reason why there are none.
     pub(crate) stats: Result<Arc<SessionStats>, InspectError>,
 }
 
@@ -113,7 +113,7 @@ impl Sessions {
         }
     }
 
-    /// Asks all heads for their figures.
+    /// Asks all heads for their statistics.
     pub(crate) async fn look(&mut self) -> anyhow::Result<Vec<Observed>> {
         let (mut heads, mut unnamed) = self.heads().await?;
         if let Some(only) = &self.only {
@@ -183,7 +183,7 @@ impl Sessions {
         open(&**cluster, &head.0).await
     }
 
-    /// Asks a head for its figures. Returns the connection unless it is broken.
+    /// Asks a head for its statistics. Returns the connection unless it is broken.
     async fn ask(
         &self,
         head: &Head,

@@ -1,4 +1,4 @@
-//! Stand-ins for tests: the figures of a session, and a head that serves them.
+//! Stand-ins for tests: the statistics of a session, and a head that serves them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fiber_core::ProcessId;
 use fiber_core::inspect::{Answer, PREFIX, ProfileText, Request};
 use fiber_core::stats::{
-    CallStats, Event, EventKind, FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessFigures,
-    ProcessRole, ProcessStats, Report, RunningTask, SessionStats, TaskName, WorkerStats,
+    CallStats, Event, EventKind, FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessRole,
+    ProcessStats, ProcessUsage, Report, RunningTask, SessionStats, TaskName, WorkerStats,
 };
 use fiber_core::{Exit, ExitReason};
 
-/// The time at which the figures were taken.
+/// The time at which the statistics were taken.
 pub(crate) fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
@@ -32,11 +32,11 @@ pub(crate) fn stats(program: &str, workers: u64) -> SessionStats {
         process.pid = Some(4000 + id.0 as u32);
         process.set_job(JobPlace::Process { pid: 4000 + id.0 as u32 });
         process.host = "host".into();
-        let mut figures = ProcessFigures::new(now());
-        figures.cpu = Duration::from_secs(60 + id.0);
-        figures.memory = (30 + id.0) << 20;
-        figures.threads = 3;
-        process.figures = Some(figures);
+        let mut usage = ProcessUsage::new(now());
+        usage.cpu = Duration::from_secs(60 + id.0);
+        usage.memory = (30 + id.0) << 20;
+        usage.threads = 3;
+        process.usage = Some(usage);
         process
     };
     let mut report = Report::default();

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use bytes::Bytes;
-use fiber_core::blob::{Blob, Blobs};
-use fiber_core::codec;
+use fiber_values::blob::{Blob, Blobs};
+use fiber_values::codec;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
@@ -119,7 +119,7 @@ fn number(value: f64) -> Value {
 mod tests {
     use std::collections::BTreeMap;
 
-    use fiber_core::Array;
+    use fiber_values::Array;
 
     use super::*;
 

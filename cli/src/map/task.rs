@@ -92,7 +92,7 @@ impl Outcome {
     /// Returns the failure of a task: a line for readers, and the outcome. A pool knows a task as
     /// failed by its `Err`, of which only the text travels.
     pub(super) fn to_failure(&self) -> Failure {
-        let encoded = fiber_core::codec::encode(self).expect("an outcome has no special values");
+        let encoded = fiber_values::codec::encode(self).expect("an outcome has no special values");
         let mut failure = Failure::new(FailureKind::Returned, format_args!("{}\n", self.end));
         // Each byte is the character of its number: a text can't have bytes as they are.
         failure.message.extend(encoded.iter().map(|byte| char::from(*byte)));
@@ -103,7 +103,7 @@ impl Outcome {
     pub(super) fn of_failure(text: &str) -> Option<Outcome> {
         let (_, encoded) = text.split_once('\n')?;
         let bytes: Option<Vec<u8>> = encoded.chars().map(|c| u8::try_from(c).ok()).collect();
-        fiber_core::codec::decode(&bytes?).ok()
+        fiber_values::codec::decode(&bytes?).ok()
     }
 }
 

@@ -80,10 +80,7 @@ fn listed(stats: &SessionStats, head: &str, process: &ProcessStats) -> SessionPr
         restarts: process.restarts,
         meta: Meta::new(),
         started_at: Some(process.since),
-        usage: process
-            .figures
-            .as_ref()
-            .map(|figures| Usage { cpu: figures.cpu, memory: figures.memory }),
+        usage: process.usage.as_ref().map(|usage| Usage { cpu: usage.cpu, memory: usage.memory }),
     }
 }
 

@@ -197,7 +197,7 @@ impl App {
         (self.screen, self.scroll, self.text_filter) = (screen, 0, Filter::default());
     }
 
-    /// Returns the figures of the session that is shown.
+    /// Returns the statistics of the session that is shown.
     pub(crate) fn stats(&self) -> Option<Arc<SessionStats>> {
         let session = self.session.as_ref()?;
         let found = self.sessions().find(|(_, stats)| stats.session == *session);

@@ -1,4 +1,4 @@
-//! Figures as people read them: at most six characters where columns are narrow.
+//! Statistics as people read them: at most six characters where columns are narrow.
 
 use std::time::{Duration, SystemTime};
 

@@ -103,14 +103,14 @@ pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
     text += &table(&columns, queues);
     let processes = rows::processes(stats, &all, Order::Natural);
     let processes = processes.iter().map(|(depth, process)| {
-        let figures = process.figures.as_ref();
+        let usage = process.usage.as_ref();
         vec![
             format!("{}{}", "  ".repeat(*depth), process.name),
             process.state.to_string(),
             process.place.clone(),
             process.restarts.to_string(),
-            figures.map_or("-".into(), |figures| span(figures.cpu)),
-            figures.map_or("-".into(), |figures| bytes(figures.memory)),
+            usage.map_or("-".into(), |usage| span(usage.cpu)),
+            usage.map_or("-".into(), |usage| bytes(usage.memory)),
             span(age(process.since, stats.taken_at)),
         ]
     });

@@ -1,4 +1,4 @@
-//! The rows of the panes: what of a session's figures they list, filtered and sorted.
+//! The rows of the panes: what of a session's statistics they list, filtered and sorted.
 
 use std::cmp::Reverse;
 
@@ -160,14 +160,14 @@ pub(crate) fn processes<'a>(
     rows.extend(
         all.iter().filter(|process| filter.passes(&process.name)).map(|process| (0, process)),
     );
-    let figures = |process: &ProcessStats| process.figures.clone();
+    let usage = |process: &ProcessStats| process.usage.clone();
     match order {
         Order::Natural => {}
         Order::Time => {
-            rows.sort_by_key(|(_, process)| Reverse(figures(process).map(|figures| figures.cpu)))
+            rows.sort_by_key(|(_, process)| Reverse(usage(process).map(|usage| usage.cpu)))
         }
         Order::Amount => {
-            rows.sort_by_key(|(_, process)| Reverse(figures(process).map(|figures| figures.memory)))
+            rows.sort_by_key(|(_, process)| Reverse(usage(process).map(|usage| usage.memory)))
         }
         Order::Failures => rows.sort_by_key(|(_, process)| Reverse(process.restarts)),
     }
@@ -198,8 +198,8 @@ pub(crate) fn rate(stats: &SessionStats) -> f64 {
 
 /// Returns the resident memory of all processes, in bytes.
 pub(crate) fn memory(stats: &SessionStats) -> u64 {
-    let figures = stats.report.processes.iter().filter_map(|process| process.figures.as_ref());
-    figures.map(|figures| figures.memory).sum()
+    let usage = stats.report.processes.iter().filter_map(|process| process.usage.as_ref());
+    usage.map(|usage| usage.memory).sum()
 }
 
 #[cfg(test)]

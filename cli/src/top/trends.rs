@@ -27,12 +27,12 @@ struct Share {
 }
 
 impl Trends {
-    /// Takes the figures of a look.
+    /// Takes the statistics of a look.
     pub(crate) fn update(&mut self, stats: &SessionStats) {
         let processes = &stats.report.processes;
-        let figures =
-            || processes.iter().filter_map(|process| Some((process, process.figures.as_ref()?)));
-        self.memory.push(figures().map(|(_, figures)| figures.memory).sum());
+        let usage =
+            || processes.iter().filter_map(|process| Some((process, process.usage.as_ref()?)));
+        self.memory.push(usage().map(|(_, usage)| usage.memory).sum());
         if self.memory.len() > LOOKS {
             self.memory.remove(0);
         }
@@ -41,8 +41,8 @@ impl Trends {
             self.cpu.retain(|id, _| known(id));
             self.busy.retain(|id, _| known(id));
         }
-        for (process, figures) in figures() {
-            note(&mut self.cpu, process.id, figures.taken_at, figures.cpu);
+        for (process, usage) in usage() {
+            note(&mut self.cpu, process.id, usage.taken_at, usage.cpu);
         }
         for worker in stats.report.pools.iter().flat_map(|pool| &pool.workers) {
             let busy = worker.busy / u32::try_from(worker.threads.max(1)).unwrap_or(u32::MAX);
@@ -63,7 +63,7 @@ impl Trends {
 
 fn note(shares: &mut HashMap<ProcessId, Share>, id: ProcessId, at: SystemTime, used: Duration) {
     let share = shares.entry(id).or_insert(Share { at, used, share: None });
-    // The figures of a process come with its heartbeats: there may be no new ones.
+    // The statistics of a process come with its heartbeats: there may be no new ones.
     if let Ok(passed) = at.duration_since(share.at)
         && !passed.is_zero()
     {
@@ -86,12 +86,12 @@ mod tests {
         assert_eq!((trends.cpu(id), trends.busy(id)), (None, None));
         stats.taken_at += Duration::from_secs(2);
         stats.report.pools[0].workers[0].busy += Duration::from_secs(1);
-        let figures = stats.report.processes[1].figures.as_mut().unwrap();
-        figures.taken_at += Duration::from_secs(2);
-        figures.cpu += Duration::from_secs(3);
+        let usage = stats.report.processes[1].usage.as_mut().unwrap();
+        usage.taken_at += Duration::from_secs(2);
+        usage.cpu += Duration::from_secs(3);
         trends.update(&stats);
         assert_eq!((trends.cpu(id), trends.busy(id)), (Some(1.5), Some(0.5)));
-        // Without new figures, the last shares stay.
+        // Without new statistics, the last shares stay.
         trends.update(&stats);
         assert_eq!(trends.cpu(id), Some(1.5));
         assert_eq!(trends.memory, [(31 + 32 + 33) << 20; 3]);

@@ -1,22 +1,21 @@
 //! The memory of values: which process has none left.
 
-use fiber_core::stats::{ProcessFigures, ProcessStats, QueueStats, Report};
+use fiber_core::stats::{ProcessStats, ProcessUsage, QueueStats, Report};
 
 use super::format::bytes;
 
 /// Returns a line about the process whose values need most more memory than they may have: calls
 /// and pipes wait for room, or elements of queues are in a file. `None` if all have room.
 pub(crate) fn warning(report: &Report) -> Option<String> {
-    let figures = report.processes.iter().filter_map(|one| Some((one, one.figures.as_ref()?)));
-    let lacking: Vec<(&ProcessStats, &ProcessFigures)> =
-        figures.filter(|(_, figures)| figures.spilled > 0 || figures.has_full_values()).collect();
-    let used = |figures: &ProcessFigures| figures.stored.saturating_add(figures.shared);
-    let (process, figures) =
-        lacking.iter().max_by_key(|(_, figures)| (figures.spilled, used(figures)))?;
-    let (used, limit) = (bytes(used(figures)), bytes(figures.value_limit));
+    let usage = report.processes.iter().filter_map(|one| Some((one, one.usage.as_ref()?)));
+    let lacking: Vec<(&ProcessStats, &ProcessUsage)> =
+        usage.filter(|(_, usage)| usage.spilled > 0 || usage.has_full_values()).collect();
+    let used = |usage: &ProcessUsage| usage.stored.saturating_add(usage.shared);
+    let (process, usage) = lacking.iter().max_by_key(|(_, usage)| (usage.spilled, used(usage)))?;
+    let (used, limit) = (bytes(used(usage)), bytes(usage.value_limit));
     let mut text = format!("values of {}: {used} of {limit}", process.name);
-    if figures.spilled > 0 {
-        text += &format!(", {} in a file", bytes(figures.spilled));
+    if usage.spilled > 0 {
+        text += &format!(", {} in a file", bytes(usage.spilled));
     } else {
         text += ", full";
     }
@@ -45,17 +44,17 @@ mod tests {
     fn a_process_without_room_for_values_is_named_with_its_largest_queue() {
         let mut report = stats("simulate", 2).report;
         assert_eq!(warning(&report), None);
-        let figures = |report: &mut Report, place: usize, stored, spilled| {
-            let figures = report.processes[place].figures.as_mut().unwrap();
-            (figures.stored, figures.shared, figures.value_limit) = (stored, 1 << 20, 4 << 20);
-            figures.spilled = spilled;
+        let usage = |report: &mut Report, place: usize, stored, spilled| {
+            let usage = report.processes[place].usage.as_mut().unwrap();
+            (usage.stored, usage.shared, usage.value_limit) = (stored, 1 << 20, 4 << 20);
+            usage.spilled = spilled;
         };
-        figures(&mut report, 1, 2 << 20, 0);
+        usage(&mut report, 1, 2 << 20, 0);
         assert_eq!(warning(&report), None, "there is room");
-        figures(&mut report, 1, 3 << 20, 0);
+        usage(&mut report, 1, 3 << 20, 0);
         let full = "values of squares/worker-1: 4.0M of 4.0M, full";
         assert_eq!(warning(&report).unwrap(), full);
-        figures(&mut report, 0, 0, 300 << 20);
+        usage(&mut report, 0, 0, 300 << 20);
         let head = report.processes[0].id;
         for (name, bytes) in [("small", 1 << 20), ("jobs", 299 << 20)] {
             let mut queue = QueueStats::new(head, bytes, name.into());

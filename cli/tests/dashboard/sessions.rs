@@ -11,7 +11,7 @@ use fiber::Pool;
 use fiber_core::ProcessId;
 use fiber_core::inspect::{PREFIX, Request};
 use fiber_core::stats::{
-    FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessFigures, ProcessRole, ProcessStats,
+    FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessRole, ProcessStats, ProcessUsage,
     QueueStats, Report, RunningTask, SessionStats, WorkerStats,
 };
 
@@ -147,7 +147,7 @@ impl FakeSession {
     pub(crate) fn start(workers: u64) -> FakeSession {
         // All tests of this process have its pid: the number of the session tells them apart.
         let number = 0xda5b_0000_0000_0000 + (u64::from(std::process::id()) << 16) + workers;
-        let stats = serde_json::to_string(&figures(number, workers)).expect("it serializes");
+        let stats = serde_json::to_string(&statistics(number, workers)).expect("it serializes");
         let socket = format!("{PREFIX}{number:016x}");
         let address = SocketAddr::from_abstract_name(&socket).expect("it is short");
         let listener = UnixListener::bind_addr(&address).expect("nobody has it");
@@ -203,24 +203,24 @@ fn answer(stats: &str, stream: &UnixStream) {
     }
 }
 
-/// Returns the figures of a session with a pool of so many workers: of each eight, five run tasks,
-/// and the first worker runs a straggler.
-fn figures(session: u64, workers: u64) -> SessionStats {
+/// Returns the statistics of a session with a pool of so many workers: of each eight, five run
+/// tasks, and the first worker runs a straggler.
+fn statistics(session: u64, workers: u64) -> SessionStats {
     let since = SystemTime::now() - Duration::from_secs(3_000);
     let process = |id: u64, name: String, role| {
         let mut process = ProcessStats::new(ProcessId(id), name, role, since);
         process.pid = Some(4_000 + id as u32);
         process.set_job(JobPlace::Process { pid: 4_000 + id as u32 });
-        let mut figures = ProcessFigures::new(SystemTime::now());
-        (figures.memory, figures.cpu) = ((30 + id % 9) << 20, Duration::from_secs(id));
-        process.figures = Some(figures);
+        let mut usage = ProcessUsage::new(SystemTime::now());
+        (usage.memory, usage.cpu) = ((30 + id % 9) << 20, Duration::from_secs(id));
+        process.usage = Some(usage);
         process
     };
     let mut report = Report::default();
     report.processes.push(process(1, "simulate".into(), ProcessRole::Head));
     report.processes[0].pid = Some(std::process::id());
-    if let Some(figures) = &mut report.processes[0].figures {
-        (figures.stored, figures.value_limit, figures.spilled) = (1 << 20, 1 << 20, 300 << 20);
+    if let Some(usage) = &mut report.processes[0].usage {
+        (usage.stored, usage.value_limit, usage.spilled) = (1 << 20, 1 << 20, 300 << 20);
     }
     let mut queue = QueueStats::new(ProcessId(1), 1, "jobs".into());
     (queue.length, queue.put, queue.taken) = (300, 399, 99);

@@ -264,7 +264,7 @@ struct Recorded {
 impl Entry for Recorded {
     fn record(&self, recorder: &mut Recorder<'_>) {
         let Recorded { calls, keys } = self;
-        let value = fiber_core::codec::encode(&("nine", 9)).expect("it can be encoded");
+        let value = fiber_values::codec::encode(&("nine", 9)).expect("it can be encoded");
         recorder.outcome(calls[0], keys[0], 3, OutcomeKind::Returned, &value, &[]);
         recorder.outcome(calls[0], keys[0], 4, OutcomeKind::Failed, &value, &[]);
         recorder.outcome(calls[1], keys[1], 0, OutcomeKind::Returned, &[0x92], &[]);

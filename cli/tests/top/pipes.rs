@@ -29,7 +29,7 @@ fn pid(program: &Program) -> String {
     program.pid().to_string()
 }
 
-/// Waits until the figures of the session have this property, and returns them.
+/// Waits until the statistics of the session have this property, and returns them.
 #[track_caller]
 fn look_until(program: &Program, what: &str, reached: impl Fn(&Value) -> bool) -> Value {
     let mut last = Value::Null;
@@ -100,7 +100,7 @@ fn a_program_whose_queue_spills_is_named() {
     let program = Setup::new("spilling").env("FIBER_VALUE_MEMORY", "1MiB").start();
     program.line("ready");
     let mut text = String::new();
-    // The head's figures may be as old as a heartbeat.
+    // The head's statistics may be as old as a heartbeat.
     program.wait_until("the file", || {
         text = out(&["top", "--once", &pid(&program)]);
         text.contains("in a file")
@@ -164,7 +164,7 @@ fn the_stack_of_a_busy_worker_names_its_function() {
     assert!(stack.contains("spin") && stack.contains("thread"), "{stack}");
     // Idle threads may be counted only: `--all` shows each.
     let all = out(&["stack", "--all", &spinner(&program)]);
-    assert!(all.contains("`fiber-runtime`: ") && all.contains("fiber_actors::"), "{all}");
+    assert!(all.contains("`fiber-runtime`: ") && all.contains("fiber_runtime::"), "{all}");
     // A session means its head.
     let head = out(&["stack", &pid(&program)]);
     assert!(head.contains(&format!("process {}", program.pid())), "{head}");

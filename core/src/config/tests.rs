@@ -93,6 +93,6 @@ fn the_configuration_travels_to_children() {
     let config =
         from_file("output = 'prefix'\nuser = 1\nbind_host = '127.0.0.1'\nmetrics = '[::1]:80'")
             .unwrap();
-    let bytes = crate::codec::encode(&config).unwrap();
-    assert_eq!(crate::codec::decode::<Config>(&bytes).unwrap(), config);
+    let bytes = fiber_values::codec::encode(&config).unwrap();
+    assert_eq!(fiber_values::codec::decode::<Config>(&bytes).unwrap(), config);
 }

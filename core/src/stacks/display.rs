@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::is_of_fiber;
 use super::types::{Frame, ProcessStack, Profile, Sample, ThreadStack, ThreadState};
-use crate::entry::short_file;
+use crate::short_file;
 
 /// `{:#}` shows all threads with all frames. `{}` counts idle threads of fiber and of async
 /// runtimes.
@@ -179,7 +179,7 @@ mod tests {
             "user::wait",
             "core::ops::function::FnOnce::call_once",
             "fiber_core::function::invoke",
-            "fiber_actors::pool::worker::executor::run",
+            "fiber_pool::worker::executor::run",
             "user::main",
         ];
         let stack = ThreadStack {

@@ -4,14 +4,25 @@ use super::TAKES_STACKS;
 use super::types::{ThreadStack, ThreadState};
 
 /// Returns whether a thread of this name is fiber's own. Others of fiber's run the user's code.
-pub(super) fn is_of_fiber(name: &str) -> bool {
+pub fn is_of_fiber(name: &str) -> bool {
     let runs_user_code = ["fiber-task", "fiber-feed"].iter().any(|own| name.starts_with(own));
     name.starts_with("fiber-") && !runs_user_code
 }
 
 /// The crates of async runtimes, with an executor or a wait of their own.
-const RUNTIMES: [&str; 6] =
-    ["actix_rt", "fiber_actors", "fiber_core", "fiber_transport", "mio", "tokio"];
+const RUNTIMES: [&str; 11] = [
+    "actix_rt",
+    "fiber_core",
+    "fiber_pool",
+    "fiber_remote",
+    "fiber_ring",
+    "fiber_runtime",
+    "fiber_supervisor",
+    "fiber_sync",
+    "fiber_transport",
+    "mio",
+    "tokio",
+];
 /// The crates that they call, and that call them.
 const OTHERS: [&str; 6] = ["alloc", "core", "parking_lot", "parking_lot_core", "rustix", "std"];
 
@@ -77,7 +88,11 @@ mod tests {
         let closure = ["std::thread::park", "user::main::{{closure}}"];
         let of_user = ["<user::Actor as actix_rt::Handler>::handle", "tokio::task::poll"];
         for (name, functions, is_idle) in [
-            ("fiber-runtime", &["mio::poll::Poll::poll", "fiber_actors::runtime::start"][..], true),
+            (
+                "fiber-runtime",
+                &["mio::poll::Poll::poll", "fiber_runtime::runtime::start"][..],
+                true,
+            ),
             ("tokio-rt-worker", &waits, true),
             ("fiber-runtime", &[""], true),
             ("tokio-rt-worker", &of_user, false),

@@ -15,6 +15,14 @@ pub struct ProcessStack {
     pub threads: Vec<ThreadStack>,
 }
 
+impl ProcessStack {
+    /// Returns the stacks of these threads.
+    #[doc(hidden)]
+    pub fn new(pid: u32, threads: Vec<ThreadStack>) -> ProcessStack {
+        ProcessStack { pid, threads }
+    }
+}
+
 /// The state of one thread in the kernel, and its stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -35,6 +43,23 @@ pub struct ThreadStack {
     pub truncated: bool,
     /// Why there are no frames.
     pub problem: Option<String>,
+}
+
+impl ThreadStack {
+    /// Returns a thread without frames, which has not run and waits in nothing that is known.
+    #[doc(hidden)]
+    pub fn new(tid: u32, name: String, state: ThreadState) -> ThreadStack {
+        ThreadStack {
+            tid,
+            name,
+            state,
+            waits_in: None,
+            cpu: Duration::ZERO,
+            frames: Vec::new(),
+            truncated: false,
+            problem: None,
+        }
+    }
 }
 
 /// A thread's state in the kernel.
@@ -75,6 +100,14 @@ pub struct Frame {
     pub inlined: bool,
 }
 
+impl Frame {
+    /// Returns a call without names.
+    #[doc(hidden)]
+    pub fn unnamed(module: String, offset: u64, in_program: bool) -> Frame {
+        Frame { function: None, file: None, line: None, module, offset, in_program, inlined: false }
+    }
+}
+
 /// Where the threads of a process spent their time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -100,6 +133,24 @@ pub struct Profile {
     pub missed: u64,
 }
 
+impl Profile {
+    /// Returns a profile without samples, of threads that have not run.
+    #[doc(hidden)]
+    pub fn new(duration: Duration, hertz: u32, idle: bool) -> Profile {
+        Profile {
+            duration,
+            hertz,
+            idle,
+            cpu: Duration::ZERO,
+            fiber_cpu: Duration::ZERO,
+            running: Vec::new(),
+            waiting: Vec::new(),
+            frames: Vec::new(),
+            missed: 0,
+        }
+    }
+}
+
 /// A stack that a profile found, and how often.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -112,12 +163,20 @@ pub struct Sample {
     pub count: u64,
 }
 
+impl Sample {
+    /// Returns a stack that was found `count` times.
+    #[doc(hidden)]
+    pub fn new(thread: String, calls: Vec<u32>, count: u64) -> Sample {
+        Sample { thread, calls, count }
+    }
+}
+
 /// The names of the program's functions: the frames at each offset, the innermost first.
 pub type ProgramNames = BTreeMap<u64, Vec<Frame>>;
 
 /// Stacks as a process takes them of itself. Functions of the program have no names yet: reading
-/// them takes much memory. A process that was started for it does so with
-/// [`program_names`](super::program_names).
+/// them takes much memory. A process that was started for it does so with `program_names` of
+/// `fiber-stacks`.
 pub trait Unnamed {
     /// Returns the lists of frames.
     #[doc(hidden)]
@@ -184,7 +243,7 @@ impl ThreadStack {
             "__rust_begin_short_backtrace",
             "fiber_core::function::",
             "fiber_core::output::",
-            "fiber_actors::pool::worker::executor::",
+            "fiber_pool::worker::executor::",
         ];
         let calls_user = |frame: &Frame| {
             let function = frame.function.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The figures of a pool.
+//! The statistics of a pool.
 
 use std::time::{Duration, SystemTime};
 
@@ -198,7 +198,8 @@ pub struct WorkerStats {
     #[serde(with = "units::duration")]
     pub busy: Duration,
     /// Whether it stops when its tasks are complete.
-    pub draining: bool,
+    #[serde(alias = "draining")]
+    pub retiring: bool,
 }
 
 impl WorkerStats {
@@ -214,7 +215,7 @@ impl WorkerStats {
             done: 0,
             failed: 0,
             busy: Duration::ZERO,
-            draining: false,
+            retiring: false,
         }
     }
 }

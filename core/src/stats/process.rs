@@ -1,4 +1,4 @@
-//! The figures of a process.
+//! The statistics of a process.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ pub struct ProcessStats {
     pub state: ProcessState,
     /// Where it runs, in words: `pid 4711`, `container fiber-…`.
     pub place: String,
-    /// Where it runs, as data. `None` in the figures of an older version of fiber.
+    /// Where it runs, as data. `None` in the statistics of an older version of fiber.
     #[serde(default)]
     pub job: Option<JobPlace>,
     /// The host name of its machine or container, once it has connected.
@@ -37,8 +37,9 @@ pub struct ProcessStats {
     pub since: SystemTime,
     /// How many processes of this name have ended before it.
     pub restarts: u64,
-    /// The figures of its last heartbeat.
-    pub figures: Option<ProcessFigures>,
+    /// The statistics of its last heartbeat.
+    #[serde(alias = "figures")]
+    pub usage: Option<ProcessUsage>,
     /// The last lines of its output, oldest first.
     pub tail: Vec<String>,
 }
@@ -58,7 +59,7 @@ impl ProcessStats {
             pid: None,
             since,
             restarts: 0,
-            figures: None,
+            usage: None,
             tail: Vec::new(),
         }
     }
@@ -126,10 +127,10 @@ impl fmt::Display for ProcessState {
     }
 }
 
-/// The figures of a process that only the process itself knows. They come with its heartbeats.
+/// The statistics of a process that only the process itself knows. They come with its heartbeats.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct ProcessFigures {
+pub struct ProcessUsage {
     /// When the process took them.
     #[serde(with = "units::time")]
     pub taken_at: SystemTime,
@@ -156,10 +157,10 @@ pub struct ProcessFigures {
     pub value_limit: u64,
 }
 
-impl ProcessFigures {
+impl ProcessUsage {
     #[doc(hidden)]
-    pub fn new(taken_at: SystemTime) -> ProcessFigures {
-        ProcessFigures {
+    pub fn new(taken_at: SystemTime) -> ProcessUsage {
+        ProcessUsage {
             taken_at,
             cpu: Duration::ZERO,
             memory: 0,

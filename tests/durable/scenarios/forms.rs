@@ -172,7 +172,7 @@ fn several_pools() -> Result<()> {
 }
 
 /// Shows what is known of a call that goes on where it was.
-#[scenario("figures")]
+#[scenario("counts")]
 fn figures() -> Result<()> {
     let pool = durable_pool()?;
     let last = |x: u64| {

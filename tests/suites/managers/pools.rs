@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use actix::prelude::*;
 use fiber::actor_pool::{ActorPoolAddr, Routing};
 use fiber::{ActorPool, AsyncManager, Process, RemoteAddr, error::ExitReason};
-use fiber_core::codec;
+use fiber_values::codec;
 
 use super::counter::{Add, Counter, Gate, WhichProcess};
 use super::{exists, stopped, watcher};

@@ -133,7 +133,7 @@ fn the_error_of_a_task_that_times_out_shows_where_it_hung() {
         }
         assert!(shown.contains(file!()), "{shown}");
         // Calls of fiber would only hide those of the task.
-        assert!(!shown.contains("fiber_actors"), "{shown}");
+        assert!(!shown.contains("fiber_pool"), "{shown}");
         let Error::TaskTimedOut { exit, .. } = error else { panic!("{error}") };
         assert!(!exit.stack.as_ref().unwrap().frames.is_empty());
     }

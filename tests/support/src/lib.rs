@@ -16,6 +16,7 @@ mod scenario;
 mod scenarios;
 mod suite;
 pub mod tasks;
+pub mod trace;
 pub mod tricky;
 pub mod wait;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use fiber_core::blob::Blob;
+use fiber_values::blob::Blob;
 use nng::{Aio, AioResult, Socket};
 use parking_lot::Mutex;
 use tokio::task::coop::poll_proceed;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fiber_core::blob::{Blob, Mapping, MappingId, RangeLock, Shared};
+use fiber_values::blob::{Blob, Mapping, MappingId, RangeLock, Shared};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use tokio::time::sleep;
@@ -235,7 +235,7 @@ impl Borrower {
         } else {
             let Ok(lock) = mapping.lock(offset, len) else { return Ok(Err(place.loan)) };
             let lender = link.upgrade();
-            // The order matters: see `fiber_core::blob::Mapping`.
+            // The order matters: see `fiber_values::blob::Mapping`.
             if lender.as_ref().is_some_and(|link| link.is_peer_there()) {
                 Keep::Lock(lock)
             } else {

@@ -1,4 +1,4 @@
-// The dashboard: asks the command `fiber dashboard` for the sessions' figures each second.
+// The dashboard: asks the command `fiber dashboard` for the sessions' statistics each second.
 //
 // All text is set as text, never as HTML: names of functions and pools come from programs.
 "use strict";
@@ -83,7 +83,7 @@ async function poll() {
       notice("This page's link is no longer valid. Open the one that `fiber dashboard` printed last.");
     } else if (error instanceof TypeError) {
       online("no connection", true);
-      notice("The command `fiber dashboard` does not answer. The figures below are its last.");
+      notice("The command `fiber dashboard` does not answer. The numbers below are its last.");
     } else {
       online("error", true);
       notice(String(error.message || error));
@@ -106,8 +106,8 @@ function notice(text) {
 function noteCpu() {
   const now = new Map();
   for (const one of session()?.processes || []) {
-    if (!one.figures) continue;
-    const { cpu, taken_at: at } = one.figures;
+    if (!one.usage) continue;
+    const { cpu, taken_at: at } = one.usage;
     const before = lastCpu.get(one.id);
     now.set(one.id, before && before.at === at ? before : { cpu, at });
     if (before && at > before.at) cpuShare.set(one.id, (cpu - before.cpu) / (at - before.at));
@@ -146,8 +146,8 @@ function renderHead() {
   if (select.value !== chosen) select.value = chosen;
   const now = session();
   if (!now?.processes) return void ($("summary").textContent = "");
-  const figures = now.processes.map((one) => one.figures).filter(Boolean);
-  const memory = figures.reduce((sum, one) => sum + one.memory, 0);
+  const usages = now.processes.map((one) => one.usage).filter(Boolean);
+  const memory = usages.reduce((sum, one) => sum + one.memory, 0);
   // A share takes two looks.
   const shares = now.processes.map((one) => cpuShare.get(one.id)).filter((one) => one !== undefined);
   const cpu = shares.length ? shares.reduce((sum, one) => sum + one).toFixed(1) : "–";
@@ -155,8 +155,8 @@ function renderHead() {
     now.backend, plural(now.processes.length, "process").replace("processs", "processes"),
     plural(now.pools.length, "pool"), `${cpu} cores`, bytes(memory),
     `runs for ${time(now.taken_at - now.processes[0].since)}`,
-    ...now.processes.filter((one) => one.figures && hasNoRoom(one.figures)).slice(0, 1)
-      .map((one) => `values of ${one.name}: ${values(one.figures)}`),
+    ...now.processes.filter((one) => one.usage && hasNoRoom(one.usage)).slice(0, 1)
+      .map((one) => `values of ${one.name}: ${values(one.usage)}`),
   ].join(" · ");
 }
 
@@ -452,11 +452,11 @@ function renderDetail() {
     ["place", one.place], ["host", one.host], ["pid", one.pid],
     ["runs for", time(now.taken_at - one.since)], ["restarts", one.restarts],
   ];
-  if (one.figures)
-    terms.push(["CPU", `${cpuShare.has(one.id) ? percent(cpuShare.get(one.id)) : "–"} of a core, ${time(one.figures.cpu)} in all`],
-      ["memory", bytes(one.figures.memory)], ["values", values(one.figures)],
-      ["links", `${bytes(one.figures.sent)} sent, ${bytes(one.figures.received)} received`],
-      ["threads", one.figures.threads]);
+  if (one.usage)
+    terms.push(["CPU", `${cpuShare.has(one.id) ? percent(cpuShare.get(one.id)) : "–"} of a core, ${time(one.usage.cpu)} in all`],
+      ["memory", bytes(one.usage.memory)], ["values", values(one.usage)],
+      ["links", `${bytes(one.usage.sent)} sent, ${bytes(one.usage.received)} received`],
+      ["threads", one.usage.threads]);
   if (place)
     terms.push(["tasks", `${count(place.worker.done)} done, ${count(place.worker.failed)} failed, ` +
       `${count(place.worker.pending)} pending`], ["busy", time(place.worker.busy)]);
@@ -736,7 +736,7 @@ function tree(now) {
       : `${node.group[0].name} … ${node.group[node.group.length - 1].name}`;
     const name = node.one ? (node.depth ? node.one.name.split("/").slice(-2).join("/") : node.one.name)
       : `${plural(node.group.length, node.group[0].role)}`;
-    const memory = (node.one ? [node.one] : node.group).reduce((sum, one) => sum + (one.figures?.memory || 0), 0);
+    const memory = (node.one ? [node.one] : node.group).reduce((sum, one) => sum + (one.usage?.memory || 0), 0);
     const state = node.one ? (typeof node.one.state === "string" ? node.one.state : "waiting")
       : node.group.every((one) => one.state === "running") ? "running" : "starting";
     const sub = node.one ? `${node.one.role} · ${node.one.place}${memory ? " · " + bytes(memory) : ""}`

@@ -22,7 +22,7 @@ impl Column {
         Column { head, width: (least, most), is_figure: false, rank: 0 }
     }
 
-    /// Returns a column of figures, which are aligned to the right.
+    /// Returns a column of statistics, which are aligned to the right.
     pub(super) fn figure(head: &'static str, width: usize, rank: u8) -> Column {
         Column { head, width: (width, width), is_figure: true, rank }
     }

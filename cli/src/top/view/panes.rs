@@ -167,7 +167,7 @@ pub(super) fn processes(frame: &mut Frame, area: Rect, app: &App, stats: &Sessio
             // The supervisors' names are those of the parent's line, or the pool.
             let name = format!("{}{}", "  ".repeat(*depth), process.name);
             let cpu = app.trends().and_then(|trends| trends.cpu(process.id));
-            let memory = process.figures.as_ref().map(|figures| bytes(figures.memory));
+            let memory = process.usage.as_ref().map(|usage| bytes(usage.memory));
             let state = match &process.state {
                 ProcessState::Running => String::new(),
                 other => format!(" ({other})"),

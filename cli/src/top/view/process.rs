@@ -1,4 +1,4 @@
-//! One process: its figures, its tasks, its last output, its stacks.
+//! One process: its statistics, its tasks, its last output, its stacks.
 
 use fiber_core::ProcessId;
 use fiber_core::stats::SessionStats;
@@ -36,28 +36,25 @@ pub(super) fn draw(
             plural(usize::try_from(process.restarts).unwrap_or(usize::MAX), "restart")
         ),
     );
-    if let Some(figures) = &process.figures {
+    if let Some(usage) = &process.usage {
         let lately = app.trends().and_then(|trends| trends.cpu(id));
         let lately = lately.map(|share| format!(", now {}", percent(share))).unwrap_or_default();
-        figure("CPU", format!("{}{lately}, {} threads", span(figures.cpu), figures.threads));
+        figure("CPU", format!("{}{lately}, {} threads", span(usage.cpu), usage.threads));
         figure(
             "memory",
             format!(
                 "{}, values {}, in shared memory {}, in a file {}",
-                bytes(figures.memory),
-                bytes(figures.stored),
-                bytes(figures.shared),
-                bytes(figures.spilled)
+                bytes(usage.memory),
+                bytes(usage.stored),
+                bytes(usage.shared),
+                bytes(usage.spilled)
             ),
         );
-        if figures.value_limit > 0 {
-            let full = if figures.has_full_values() { ": full" } else { "" };
-            figure("limit", format!("{} for values{full}", bytes(figures.value_limit)));
+        if usage.value_limit > 0 {
+            let full = if usage.has_full_values() { ": full" } else { "" };
+            figure("limit", format!("{} for values{full}", bytes(usage.value_limit)));
         }
-        figure(
-            "links",
-            format!("{} sent, {} received", bytes(figures.sent), bytes(figures.received)),
-        );
+        figure("links", format!("{} sent, {} received", bytes(usage.sent), bytes(usage.received)));
     }
     let workers = stats.report.pools.iter().flat_map(|pool| &pool.workers);
     if let Some(worker) = workers.into_iter().find(|worker| worker.process == id) {

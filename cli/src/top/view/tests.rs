@@ -137,8 +137,8 @@ fn a_closure_is_shown_with_its_file_and_line() {
 #[test]
 fn a_process_without_room_for_values_shows_in_a_line_of_its_own() {
     let mut stats = stats("simulate", 8);
-    let figures = stats.report.processes[0].figures.as_mut().unwrap();
-    (figures.stored, figures.value_limit, figures.spilled) = (1 << 20, 1 << 20, 300 << 20);
+    let usage = stats.report.processes[0].usage.as_mut().unwrap();
+    (usage.stored, usage.value_limit, usage.spilled) = (1 << 20, 1 << 20, 300 << 20);
     let mut app = App::new(PLAIN, Some(format!("{:016x}", 4001)));
     app.update(vec![observed(4001, stats)]);
     for size in [SMALLEST, (80, 24)] {

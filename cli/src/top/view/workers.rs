@@ -25,7 +25,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &mut App, stats: &Session
     };
     let all = rows::workers(pool, &app.filter, app.order(Pane::Workers));
     let inner = block(app, "", false).inner(area);
-    // A line of figures is above the workers.
+    // A line of statistics is above the workers.
     let (width, height) = (usize::from(inner.width), usize::from(inner.height).saturating_sub(1));
     let counts = summary(app, &all, width);
     let (lines, title) = match app.zoom {
@@ -116,7 +116,7 @@ fn bars(app: &App, workers: &[&WorkerStats], width: usize, height: usize) -> Vec
                         _ => format!("{ran} {}", fit_path(function, room).trim_end()),
                     }
                 }
-                None if worker.draining => "stops after its tasks".into(),
+                None if worker.retiring => "stops after its tasks".into(),
                 None if worker.pending > 0 => {
                     fit_function(worker.function.as_deref().unwrap_or_default(), rest)
                 }

@@ -1,0 +1,93 @@
+//! Decoding of outcomes.
+
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use fiber_core::{Error, Failure, FailureKind, Result};
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
+use serde::de::DeserializeOwned;
+
+use crate::batch::ResultBatch;
+use crate::run::{Items, PREFIX, Run};
+
+/// An iterator that decodes the outcomes of consecutive tasks.
+pub(super) struct Decoder<T> {
+    function: &'static str,
+    index: u64,
+    end: u64,
+    bytes: Bytes,
+    blobs: Blobs,
+    position: usize,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Decoder<T> {
+    pub(super) fn new(function: &'static str, run: Run) -> Decoder<T> {
+        Decoder {
+            function,
+            index: run.start,
+            end: run.end,
+            bytes: run.arguments(),
+            blobs: run.blobs().clone(),
+            position: 0,
+            value: PhantomData,
+        }
+    }
+
+    /// Returns the index of the next task.
+    pub(super) fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// Returns whether all outcomes were taken.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.index == self.end
+    }
+}
+
+impl<T: DeserializeOwned> Iterator for Decoder<T> {
+    type Item = Result<T>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<T>> {
+        if self.is_empty() {
+            return None;
+        }
+        let index = self.index;
+        self.index += 1;
+        let Some((item, failed)) = Items::new(&self.bytes[self.position..]).next() else {
+            let failure =
+                Failure::new(FailureKind::Result, "the worker sent less than it announced");
+            return Some(Err(Error::Task { function: self.function, index, failure }));
+        };
+        self.position += PREFIX + item.len();
+        if !failed {
+            return Some(codec::decode_with(item, &self.blobs));
+        }
+        Some(Err(task_error(self.function, index, item)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.end - self.index) as usize;
+        (left, Some(left))
+    }
+}
+
+/// Returns the failures in a batch.
+pub(super) fn failures(function: &'static str, batch: ResultBatch) -> Vec<Error> {
+    let run = match batch {
+        ResultBatch::Outcomes(run, _) => run,
+        ResultBatch::Failed(_, error) => return vec![error],
+    };
+    let bytes = run.arguments();
+    let failed = Items::new(&bytes).zip(run.start..run.end).filter(|((_, failed), _)| *failed);
+    failed.map(|((item, _), index)| task_error(function, index, item)).collect()
+}
+
+fn task_error(function: &'static str, index: u64, item: &[u8]) -> Error {
+    let failure =
+        codec::decode(item).unwrap_or_else(|error| Failure::new(FailureKind::Result, error));
+    Error::Task { function, index, failure }
+}

@@ -1,0 +1,261 @@
+//! The controller of a pool: an actor that starts the pool's supervisor and adds, replaces and
+//! removes workers.
+
+mod disrupted;
+mod missing;
+mod request;
+mod scaling;
+mod starts;
+mod worker_start;
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use actix::{
+    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture,
+};
+use fiber_backends::ChildOutput;
+use fiber_core::{ExitReason, Meta, PoolEndReason};
+use tokio::sync::oneshot;
+
+use self::disrupted::DisruptedWorkers;
+use self::missing::MissingWorkers;
+use self::scaling::SCALE_INTERVAL;
+use super::state::PoolState;
+use super::worker::WorkerMain;
+use fiber_runtime::runtime::{HostGroup, ProcessCommand, Runtime};
+use fiber_supervisor::supervisor::{Backoff, Supervisor, SupervisorRef};
+
+pub(super) use self::request::ControllerRequest;
+
+/// A worker that had a task or lived this long is replaced at once when it dies. Otherwise there is
+/// a growing pause.
+const RESET_AFTER: Duration = Duration::from_millis(100);
+/// The first and the longest pause between starts.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
+
+/// The configuration of a pool's workers.
+#[derive(Clone)]
+pub(super) struct PoolSpec {
+    pub(super) meta: Meta,
+    pub(super) output: ChildOutput,
+    pub(super) worker_main: WorkerMain,
+    /// The number of tasks after which a worker is replaced.
+    pub(super) quota: Option<u64>,
+    /// The least and the largest number of workers.
+    pub(super) bounds: RangeInclusive<usize>,
+    pub(super) hosts: Arc<HostGroup>,
+}
+
+/// See the module's documentation.
+pub(super) struct Controller {
+    runtime: &'static Runtime,
+    name: String,
+    pool: Weak<PoolState>,
+    spec: PoolSpec,
+    phase: Phase,
+    wanted: usize,
+    /// The number of the next worker.
+    next: u64,
+    /// The names of the supervisor's children.
+    children: BTreeSet<String>,
+    /// Callers that wait for the end of all workers.
+    joining: Vec<oneshot::Sender<()>>,
+    /// Looks in a row at which fewer workers were enough.
+    looks_below: u32,
+    missing: MissingWorkers,
+    disrupted: DisruptedWorkers,
+}
+
+enum Phase {
+    New,
+    Starting,
+    Running(SupervisorRef),
+    Stopping,
+    Ended,
+}
+
+/// Starts a controller on the runtime's thread.
+pub(super) fn start(
+    runtime: &'static Runtime,
+    controller: Controller,
+) -> Recipient<ControllerRequest> {
+    Controller::start_in_arbiter(runtime.arbiter(), |_| controller).recipient()
+}
+
+impl Actor for Controller {
+    type Context = Context<Controller>;
+
+    fn started(&mut self, context: &mut Context<Controller>) {
+        // Requests are few, and none may be refused.
+        context.set_mailbox_capacity(0);
+    }
+}
+
+impl Controller {
+    pub(super) fn new(
+        runtime: &'static Runtime,
+        name: String,
+        pool: Weak<PoolState>,
+        spec: PoolSpec,
+    ) -> Controller {
+        let wanted = *spec.bounds.start();
+        Controller {
+            runtime,
+            name,
+            pool,
+            spec,
+            phase: Phase::New,
+            wanted,
+            next: 1,
+            children: BTreeSet::new(),
+            joining: Vec::new(),
+            looks_below: 0,
+            missing: MissingWorkers::default(),
+            disrupted: DisruptedWorkers::default(),
+        }
+    }
+
+    fn start_supervisor(&mut self, meta: Meta, context: &mut Context<Controller>) {
+        if !matches!(self.phase, Phase::New) {
+            return;
+        }
+        self.phase = Phase::Starting;
+        self.spec.meta = self.spec.meta.or(meta);
+        self.publish_wanted();
+        // Most workers die of their task, which is abandoned after some deaths, so the intensity
+        // has no limit. The pool itself gives up if no worker is left and none can be started: see
+        // `MissingWorkers`.
+        let supervisor = Supervisor::builder(&*self.name)
+            .quiet()
+            .intensity(u32::MAX, Duration::from_secs(1))
+            .backoff(Backoff::new(PAUSES.0, PAUSES.1).reset_after(RESET_AFTER));
+        let arbiter = self.runtime.arbiter().clone();
+        let started = async move { supervisor.start_on(&arbiter).await };
+        context.spawn(started.into_actor(self).map(|started, controller, context| match started {
+            Ok(supervisor) => controller.supervisor_started(supervisor, context),
+            Err(error) => controller.fail(error.to_string()),
+        }));
+        context.run_interval(super::stats::INTERVAL, |controller, context| {
+            if matches!(controller.phase, Phase::Ended) {
+                // The interval would keep the actor alive.
+                context.stop();
+            } else if let Some(pool) = controller.pool.upgrade() {
+                pool.note_progress();
+            }
+        });
+        if self.spec.bounds.start() < self.spec.bounds.end() {
+            context.run_interval(SCALE_INTERVAL, Controller::scale_with_tasks);
+        }
+    }
+
+    fn supervisor_started(&mut self, supervisor: SupervisorRef, context: &mut Context<Controller>) {
+        if !matches!(self.phase, Phase::Starting) {
+            context.spawn(async move { drop(supervisor.stop().await) }.into_actor(self));
+            return;
+        }
+        let watched = supervisor.clone();
+        self.phase = Phase::Running(supervisor);
+        let ended = async move { watched.join().await.unwrap_or(ExitReason::Shutdown) };
+        context.spawn(
+            ended
+                .into_actor(self)
+                .map(|reason, controller, _| controller.supervisor_ended(&reason)),
+        );
+        self.adjust(context);
+    }
+
+    fn supervisor_ended(&mut self, reason: &ExitReason) {
+        if !reason.is_normal() {
+            return self.fail(format!("it {reason}"));
+        }
+        self.phase = Phase::Ended;
+        self.answer_joining();
+    }
+
+    fn fail(&mut self, problem: String) {
+        self.phase = Phase::Ended;
+        if let Some(pool) = self.pool.upgrade() {
+            pool.end(PoolEndReason::Failed(problem));
+        }
+        self.answer_joining();
+    }
+
+    /// Lets those go on who wait for the end of the workers, and the workers' hosts end.
+    fn answer_joining(&mut self) {
+        self.spec.hosts.close(self.runtime);
+        for done in self.joining.drain(..) {
+            let _ = done.send(());
+        }
+    }
+
+    fn stop_workers(&mut self, context: &mut Context<Controller>) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Stopping);
+        match phase {
+            Phase::New | Phase::Starting => self.phase = Phase::Ended,
+            Phase::Running(supervisor) => {
+                let ended = async move { supervisor.stop().await };
+                context.spawn(ended.into_actor(self).map(|_, controller, _| {
+                    controller.phase = Phase::Ended;
+                    controller.answer_joining();
+                }));
+            }
+            other => self.phase = other,
+        }
+        if matches!(self.phase, Phase::Ended) {
+            self.answer_joining();
+        }
+    }
+
+    /// Ends the pool if it has no calls.
+    fn end_if_done(&mut self, context: &mut Context<Controller>) {
+        let done = self.pool.upgrade().is_none_or(|pool| pool.is_done());
+        if done {
+            // Before those who wait for the end can look at the pool.
+            if let Some(pool) = self.pool.upgrade() {
+                pool.end(PoolEndReason::Stopped);
+            }
+            self.stop_workers(context);
+        }
+    }
+}
+
+impl Handler<ControllerRequest> for Controller {
+    type Result = ();
+
+    fn handle(&mut self, request: ControllerRequest, context: &mut Context<Controller>) {
+        match request {
+            ControllerRequest::Start(meta) => self.start_supervisor(meta, context),
+            ControllerRequest::Scale(wanted, noted) => {
+                self.scale(wanted, context);
+                let _ = noted.send(());
+            }
+            ControllerRequest::Retire(child) => self.stop_worker(child),
+            ControllerRequest::StartFailed(child, problem) => {
+                self.start_failed(child, problem, context)
+            }
+            ControllerRequest::Disrupted(reason) => self.worker_displaced(&reason),
+            ControllerRequest::WorkerReady(child) => self.worker_ready(child, context),
+            ControllerRequest::SchedulingChanged(child, reason) => {
+                self.scheduling_changed(child, reason, context)
+            }
+            ControllerRequest::DiedUnused(exit) => self.died_unused(&exit, context),
+            ControllerRequest::Worked => self.missing.worked(),
+            ControllerRequest::Close => self.end_if_done(context),
+            ControllerRequest::Join(done) => {
+                self.joining.push(done);
+                if matches!(self.phase, Phase::Ended) {
+                    self.answer_joining();
+                }
+            }
+            ControllerRequest::Kill(pool) => {
+                for worker in pool.scheduler.lock().handles() {
+                    let _ = worker.commands.send(ProcessCommand::Kill(ExitReason::Shutdown));
+                }
+                self.stop_workers(context);
+            }
+        }
+    }
+}

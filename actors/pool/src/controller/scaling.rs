@@ -1,0 +1,110 @@
+//! The number of workers: by request, or with the number of tasks.
+
+use std::time::Duration;
+
+use actix::{ActorContext, ActorFutureExt, AsyncContext, Context, WrapFuture};
+use fiber_core::Result;
+use futures_util::future::join_all;
+
+use super::worker_start::WorkerStart;
+use super::{Controller, Phase};
+use fiber_supervisor::supervisor::{ChildSpec, Shutdown};
+
+/// How often a scaling pool looks at its tasks, and after how many looks in a row at which fewer
+/// workers were enough it removes workers.
+pub(super) const SCALE_INTERVAL: Duration = Duration::from_millis(100);
+const LOOKS_BEFORE_SHRINKING: u32 = 20;
+
+impl Controller {
+    /// Publishes the number of workers that callers wait for.
+    pub(super) fn publish_wanted(&self) {
+        if let Some(pool) = self.pool.upgrade() {
+            // At least one: a pool without workers is not ready.
+            let wanted = self.wanted.saturating_sub(self.missing.excused()).max(1);
+            pool.readiness.send_modify(|readiness| readiness.wanted = wanted);
+        }
+    }
+
+    /// Adds or removes workers until there are as many as wanted.
+    pub(super) fn adjust(&mut self, context: &mut Context<Controller>) {
+        let (Phase::Running(supervisor), Some(pool)) = (&self.phase, self.pool.upgrade()) else {
+            return;
+        };
+        let mut added = Vec::new();
+        while self.children.len() < self.wanted {
+            let child = format!("worker-{}", self.next);
+            self.next += 1;
+            self.children.insert(child.clone());
+            let start = WorkerStart::new(self.runtime, child.clone(), &pool, self.spec.clone());
+            let spec = ChildSpec::new(child, start)
+                .shutdown(Shutdown::After(self.runtime.config().shutdown_timeout));
+            let supervisor = supervisor.clone();
+            added.push(async move { supervisor.add_child_in_background(spec).await });
+        }
+        if !added.is_empty() {
+            // One future for all: an event polls each future of an actor.
+            context.spawn(join_all(added).into_actor(self).map(|all, controller, _| {
+                all.into_iter().for_each(|added| controller.child_added(added));
+            }));
+        }
+        // Missing workers go first.
+        while self.children.len() > self.wanted
+            && let Some(child) = self.missing.pop()
+        {
+            self.children.remove(&child);
+            self.stop_worker(child);
+        }
+        let superfluous = self.children.len().saturating_sub(self.wanted);
+        if superfluous > 0 {
+            let drained = pool
+                .with_scheduler(|scheduler, effects| scheduler.retire_some(superfluous, effects));
+            for worker in &drained {
+                self.children.remove(&worker.child);
+            }
+            pool.readiness.send_modify(|readiness| {
+                readiness.ready = readiness.ready.saturating_sub(drained.len());
+            });
+        }
+    }
+
+    pub(super) fn child_added(&mut self, added: Result<()>) {
+        if let (Err(error), Phase::Running(_)) = (added, &self.phase) {
+            self.fail(error.to_string());
+        }
+    }
+
+    /// Stops a worker, which may take as long as its tasks.
+    pub(super) fn stop_worker(&self, child: String) {
+        if let Phase::Running(supervisor) = &self.phase {
+            let supervisor = supervisor.clone();
+            // Not a future of this actor: there may be many, and an event polls each of those.
+            actix::spawn(async move { drop(supervisor.stop_child(&child).await) });
+        }
+    }
+
+    /// Sets the number of workers that the open tasks need.
+    pub(super) fn scale_with_tasks(&mut self, context: &mut Context<Controller>) {
+        if matches!(self.phase, Phase::Ended) {
+            // The interval would keep the actor alive.
+            return context.stop();
+        }
+        let (Phase::Running(_), Some(pool)) = (&self.phase, self.pool.upgrade()) else {
+            return;
+        };
+        let open = pool.scheduler.lock().open();
+        let needed =
+            usize::try_from(open.div_ceil(self.spec.worker_main.threads)).unwrap_or(usize::MAX);
+        let needed = needed.clamp(*self.spec.bounds.start(), *self.spec.bounds.end());
+        self.looks_below = if needed < self.wanted { self.looks_below + 1 } else { 0 };
+        if needed > self.wanted || self.looks_below > LOOKS_BEFORE_SHRINKING {
+            self.looks_below = 0;
+            self.scale(needed, context);
+        }
+    }
+
+    pub(super) fn scale(&mut self, wanted: usize, context: &mut Context<Controller>) {
+        self.wanted = wanted;
+        self.publish_wanted();
+        self.adjust(context);
+    }
+}

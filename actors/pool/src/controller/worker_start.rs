@@ -1,0 +1,156 @@
+//! The start of a worker's process, as a child of the pool's supervisor.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use fiber_core::stats::ProcessRole;
+use fiber_core::{Exit, ExitReason};
+use fiber_transport::Received;
+use futures_util::future::LocalBoxFuture;
+use tokio::sync::mpsc;
+
+use super::{ControllerRequest, PoolSpec};
+use crate::scheduler::Usage;
+use crate::state::PoolState;
+use crate::worker_handle::{Worker, displacement};
+use fiber_runtime::runtime::{
+    ChildProcess, Launch, Owner, Placement, ProcessCommand, ReadyChild, Runtime, SchedulingPolicy,
+    StartRequest,
+};
+use fiber_supervisor::process::{ProcessControl, running};
+use fiber_supervisor::supervisor::{ChildContext, Running, Start};
+
+/// Starts the incarnations of one worker.
+pub(super) struct WorkerStart {
+    runtime: &'static Runtime,
+    child: String,
+    pool: Weak<PoolState>,
+    spec: PoolSpec,
+}
+
+impl WorkerStart {
+    pub(super) fn new(
+        runtime: &'static Runtime,
+        child: String,
+        pool: &Arc<PoolState>,
+        mut spec: PoolSpec,
+    ) -> WorkerStart {
+        spec.worker_main.name.clone_from(&child);
+        WorkerStart { runtime, child, pool: Arc::downgrade(pool), spec }
+    }
+}
+
+impl Start for WorkerStart {
+    fn start(
+        &mut self,
+        context: ChildContext,
+    ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
+        let (child, pool, spec) = (self.child.clone(), self.pool.clone(), self.spec.clone());
+        let scheduling = WorkerScheduling { child: child.clone(), pool: pool.clone() };
+        let launch = Launch {
+            name: context.path().to_string(),
+            role: ProcessRole::Worker,
+            restarts: context.restarts(),
+            // The controller counts failed starts, and decides how long to try.
+            retry_creation: false,
+            meta: spec.meta,
+            output: spec.output.clone(),
+            request: StartRequest::new(&spec.worker_main),
+            scheduling: Some(Box::new(scheduling)),
+            placement: Placement::in_group(Arc::clone(&spec.hosts)),
+        };
+        let (commands, inbox) = mpsc::unbounded_channel();
+        let control = ProcessControl::new(commands.clone());
+        let owner = WorkerOwner { context, child, pool, spec, commands, worker: None };
+        let process = ChildProcess { runtime: self.runtime, launch, commands: inbox, owner };
+        Box::pin(async { running(process.start(), control).await })
+    }
+}
+
+/// Makes a process that is ready a worker of its pool.
+struct WorkerOwner {
+    context: ChildContext,
+    child: String,
+    pool: Weak<PoolState>,
+    spec: PoolSpec,
+    commands: mpsc::UnboundedSender<ProcessCommand>,
+    /// Once it is ready.
+    worker: Option<Arc<Worker>>,
+}
+
+impl Owner for WorkerOwner {
+    fn ready(&mut self, ready: ReadyChild<'_>) {
+        let pool = self.pool.upgrade();
+        let worker = Arc::new(Worker::new(
+            pool.as_ref().map_or(0, |pool| pool.last_worker.fetch_add(1, Ordering::Relaxed) + 1),
+            self.child.clone(),
+            ready.info.id,
+            ready.place,
+            ready.host,
+            Arc::clone(ready.link),
+            self.commands.clone(),
+        ));
+        if let Some(pool) = pool {
+            pool.join(Arc::clone(&worker), self.spec.worker_main.threads, self.spec.quota);
+        }
+        self.worker = Some(worker);
+    }
+
+    fn message(&mut self, message: Received) {
+        if let (Some(worker), Some(pool)) = (&self.worker, self.pool.upgrade()) {
+            pool.receive(worker, message);
+        }
+    }
+
+    async fn ended(self, exit: Exit) -> ExitReason {
+        let pool = self.pool.upgrade();
+        if let Some(worker) = self.worker {
+            let exit = worker.explain(exit);
+            let usage = pool.map(|pool| pool.lost(&worker, &exit));
+            // Its task may have killed it, and such tasks are abandoned after some deaths.
+            if usage == Some(Usage::Used) {
+                self.context.note_work();
+            }
+            return exit.reason;
+        }
+        let reason = displacement(exit.reason.clone(), false);
+        let (reason, request) = if reason.is_disruption() {
+            (reason.clone(), ControllerRequest::Disrupted(reason))
+        } else {
+            let reason = exit.start_failure();
+            let problem = reason.start_problem();
+            (reason, ControllerRequest::StartFailed(self.child, problem))
+        };
+        if let Some(pool) = pool {
+            pool.controller.do_send(request);
+        }
+        reason
+    }
+}
+
+/// Lets a worker wait for room in the cluster as long as other workers are ready.
+struct WorkerScheduling {
+    child: String,
+    pool: Weak<PoolState>,
+}
+
+impl SchedulingPolicy for WorkerScheduling {
+    fn set_unschedulable(&self, reason: Option<&str>) {
+        if let Some(pool) = self.pool.upgrade() {
+            let reason = reason.map(str::to_string);
+            pool.controller
+                .do_send(ControllerRequest::SchedulingChanged(self.child.clone(), reason));
+        }
+    }
+
+    fn may_wait_longer(&self) -> bool {
+        self.pool.upgrade().is_some_and(|pool| pool.readiness.borrow().ready > 0)
+    }
+}
+
+impl Drop for WorkerScheduling {
+    /// Reports that the worker waits no more: it is ready, or its start has failed.
+    fn drop(&mut self) {
+        self.set_unschedulable(None);
+    }
+}

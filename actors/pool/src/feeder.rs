@@ -1,0 +1,305 @@
+//! The feeder of a call encodes its tasks and submits them.
+//!
+//! A single task is encoded on the caller's thread. The tasks of an iterator, which may block or be
+//! endless, are encoded on a thread of the call's own. They collect in the open block of the
+//! exchange, one by one, or many at a time if the iterator can't block. The feeder submits the
+//! block when it is full, or when a worker is idle and the block is worth a message. While the
+//! iterator blocks the feeder, the pool submits the block: when a worker can take more tasks, and
+//! every millisecond while a worker is idle. The feeder waits while the call's
+//! [buffer](super::buffer) is full, so an endless iterator runs in bounded memory.
+
+mod durable;
+
+use std::any::type_name;
+use std::mem::needs_drop;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use fiber_core::{Error, Result};
+use fiber_journal::TaskKey;
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
+use fiber_values::transfer::{self, KeepAlive};
+use serde::Serialize;
+
+use super::exchange::Exchange;
+use super::run::{PREFIX, Run, prefix};
+use super::state::{Cancellation, PoolState};
+
+pub(super) use self::durable::feed_one_durable;
+
+/// The feeder submits a block of this many tasks or bytes.
+const BLOCK_TASKS: u64 = 4096;
+const BLOCK_BYTES: usize = 64 << 10;
+/// The feeder adds tasks of a [prompt](is_prompt) iterator to the open block when it has gathered
+/// this many tasks or bytes. The lock of the block takes longer than the rest of a short task.
+const GATHERED_TASKS: u64 = 64;
+const GATHERED_BYTES: usize = 4 << 10;
+/// After how many tasks the feeder checks whether the buffer is full, besides after each block.
+const CHECK_TASKS: u64 = 16;
+
+/// Submits the open block every millisecond while a worker is idle and the iterator blocks the
+/// feeder, and delivers recorded outcomes that the feeder has gathered.
+pub(super) async fn submit_while_blocked(pool: Weak<PoolState>, exchange: Arc<Exchange>) {
+    while !exchange.is_stopped() && exchange.total().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let Some(pool) = pool.upgrade() else { return };
+        exchange.deliver_waiting();
+        if pool.has_idle() && exchange.has_open() {
+            pool.with_scheduler(|scheduler, effects| scheduler.want(effects));
+        }
+    }
+}
+
+/// Writes the length of a task's arguments and the encoded arguments into `scratch`.
+#[inline]
+pub(super) fn encode<A: Serialize>(
+    arguments: &A,
+    scratch: &mut Vec<u8>,
+    limit: usize,
+) -> Result<(KeepAlive, Blobs)> {
+    scratch.clear();
+    scratch.extend_from_slice(&[0; PREFIX]);
+    // A handle has something to drop, and so has an array.
+    let (blobs, keep_alive) = if needs_drop::<A>() {
+        let (blobs, keep_alive) =
+            transfer::repeatable(|| codec::append_owned_apart(scratch, arguments));
+        (blobs?, keep_alive)
+    } else {
+        codec::append(scratch, arguments)?;
+        (Blobs::default(), KeepAlive::default())
+    };
+    finish_encoding::<A>(scratch, &blobs, limit)?;
+    Ok((keep_alive, blobs))
+}
+
+/// Writes the length of a task's encoded arguments in front of them.
+#[inline]
+fn finish_encoding<A>(scratch: &mut [u8], blobs: &Blobs, limit: usize) -> Result<()> {
+    let length = scratch.len() - PREFIX;
+    codec::check_size(length + blobs.total_len(), limit as u64, || {
+        format!("an argument of type `{}`", type_name::<A>())
+    })?;
+    scratch[..PREFIX].copy_from_slice(&prefix(length, false));
+    Ok(())
+}
+
+/// Submits one task.
+pub(super) fn feed_one(pool: &PoolState, exchange: &Exchange, encoded: Vec<u8>, blobs: Blobs) {
+    exchange.set_total(1);
+    pool.submit(exchange, Run::with_blobs(exchange.id, 0, encoded.into(), blobs));
+    pool.finish_feeding(exchange.id, Some(1));
+}
+
+/// Submits the tasks of an iterator. It blocks, so it runs on a thread of its own.
+pub(super) fn feed<A: Serialize, I: Iterator<Item = A>>(
+    pool: &PoolState,
+    exchange: &Arc<Exchange>,
+    items: I,
+) {
+    let mut feeder = Feeder {
+        pool,
+        exchange,
+        fed: 0,
+        for_workers: 0,
+        check_at: 0,
+        scratch: Vec::new(),
+        gathers: !needs_drop::<A>() && is_prompt::<I>(),
+        gathered: Vec::new(),
+        gathered_tasks: 0,
+        gathered_keys: Vec::new(),
+        left_out: false,
+        submits: false,
+    };
+    let all = std::panic::AssertUnwindSafe(|| {
+        items.take_while(|_| !exchange.is_stopped()).for_each(|item| feeder.add(&item))
+    });
+    if let Err(panic) = fiber_core::panics::catch(|| std::panic::catch_unwind(all)) {
+        panic.print_backtrace();
+        exchange.deliver_waiting();
+        let problem = format!("the iterator panicked: {panic}");
+        pool.cancel(exchange.id, Cancellation::LetFinish);
+        return exchange.end(Error::invalid("Pool::map", problem));
+    }
+    if exchange.is_stopped() {
+        // Some tasks were not submitted, so there is no total.
+        return pool.finish_feeding(exchange.id, None);
+    }
+    feeder.submit_open();
+    exchange.deliver_waiting();
+    exchange.set_total(feeder.fed);
+    pool.finish_feeding(exchange.id, Some(feeder.for_workers));
+}
+
+/// Returns whether the iterator is one of the standard library that runs no code of the program, so
+/// that it never keeps the feeder waiting with tasks that it has gathered.
+///
+/// No other type has one of these names: that of a user's type begins with its crate.
+fn is_prompt<I>() -> bool {
+    let name = type_name::<I>();
+    ["core::ops::range::Range", "alloc::vec::into_iter::IntoIter<", "core::array::iter::IntoIter<"]
+        .iter()
+        .any(|prompt| name.starts_with(prompt))
+}
+
+struct Feeder<'a> {
+    pool: &'a PoolState,
+    exchange: &'a Arc<Exchange>,
+    fed: u64,
+    /// How many of them go to workers.
+    for_workers: u64,
+    /// At how many tasks to check whether the buffer is full.
+    check_at: u64,
+    scratch: Vec<u8>,
+    /// Whether tasks are gathered before they are added to the open block.
+    gathers: bool,
+    /// The tasks that are to be added to the open block.
+    gathered: Vec<u8>,
+    gathered_tasks: u64,
+    /// Their keys, in a durable call.
+    gathered_keys: Vec<TaskKey>,
+    /// Whether the open block is empty and does not begin with the next task, in a durable call.
+    left_out: bool,
+    /// Whether a task of a durable call had to run.
+    submits: bool,
+}
+
+impl Feeder<'_> {
+    #[inline]
+    fn add<A: Serialize>(&mut self, item: &A) {
+        let index = self.fed;
+        self.fed += 1;
+        let exchange = self.exchange;
+        match &exchange.durable {
+            None => self.add_plain(index, item),
+            Some(call) => self.add_durable(call, index, item),
+        }
+        if self.fed >= self.check_at {
+            self.wait_for_room();
+        }
+    }
+
+    #[inline]
+    fn add_plain<A: Serialize>(&mut self, index: u64, item: &A) {
+        match encode(item, &mut self.scratch, self.pool.max_message) {
+            Err(error) => {
+                self.skip(index);
+                self.exchange.fail(index, error);
+            }
+            Ok((keep_alive, blobs)) => {
+                self.exchange.keep_alive.add(index, keep_alive);
+                if self.scratch.len() >= BLOCK_BYTES || !blobs.is_empty() {
+                    self.submit_alone(index, blobs);
+                } else {
+                    self.add_to_open(None);
+                }
+            }
+        }
+    }
+
+    /// Adds the task in `scratch` to the open block, now or with others.
+    #[inline]
+    fn add_to_open(&mut self, key: Option<TaskKey>) {
+        self.for_workers += 1;
+        if !self.gathers {
+            let open = self.exchange.add(&self.scratch, 1, key.as_slice());
+            return self.submit_if_due(open);
+        }
+        self.gathered.extend_from_slice(&self.scratch);
+        self.gathered_keys.extend(key);
+        self.gathered_tasks += 1;
+        if self.gathered_tasks >= GATHERED_TASKS || self.gathered.len() >= GATHERED_BYTES {
+            let open = self.add_gathered();
+            self.submit_if_due(open);
+        }
+    }
+
+    /// Adds the gathered tasks to the open block. Returns the number of tasks and bytes in it.
+    fn add_gathered(&mut self) -> (u64, usize) {
+        let open = self.exchange.add(&self.gathered, self.gathered_tasks, &self.gathered_keys);
+        self.gathered.clear();
+        self.gathered_keys.clear();
+        self.gathered_tasks = 0;
+        open
+    }
+
+    /// Submits the open block, which has so many tasks and bytes, if it is full or a worker waits.
+    #[inline]
+    fn submit_if_due(&mut self, (tasks, bytes): (u64, usize)) {
+        let full = tasks >= BLOCK_TASKS || bytes >= BLOCK_BYTES;
+        if full || (self.exchange.is_worth_sending(tasks) && self.pool.has_idle()) {
+            self.submit_open();
+        }
+    }
+
+    /// Submits the task in `scratch` as a run of its own.
+    fn submit_alone(&mut self, index: u64, blobs: Blobs) {
+        self.skip(index);
+        self.for_workers += 1;
+        let bytes = self.exchange.store(std::mem::take(&mut self.scratch), &blobs);
+        self.pool.submit(self.exchange, Run::with_blobs(self.exchange.id, index, bytes, blobs));
+        self.check_at = self.fed;
+    }
+
+    /// Leaves a task out of the open block, which holds consecutive tasks.
+    fn skip(&mut self, index: u64) {
+        self.submit_open();
+        self.exchange.open_at(index + 1);
+    }
+
+    /// Submits the open block with the gathered tasks.
+    fn submit_open(&mut self) {
+        if self.gathered_tasks > 0 {
+            self.add_gathered();
+        }
+        if let Some(run) = self.exchange.take_open() {
+            self.pool.submit(self.exchange, run);
+        }
+    }
+
+    /// Waits while the buffer is full.
+    fn wait_for_room(&mut self) {
+        let least = self.pool.min_ahead();
+        if self.exchange.is_full(self.fed, least) {
+            self.submit_open();
+            self.exchange.deliver_waiting();
+            if self.exchange.durable.is_some() {
+                self.pool.report(self.exchange);
+            }
+            self.exchange.wait_for_room(self.fed, least);
+        }
+        self.check_at = self.fed + CHECK_TASKS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_iterators_without_code_of_the_program_are_prompt() {
+        fn prompt<I: IntoIterator>(_: I) -> bool {
+            is_prompt::<I::IntoIter>()
+        }
+        assert!(prompt(0..5_u64));
+        assert!(prompt(0..=5_i8));
+        assert!(prompt(0..));
+        assert!(prompt(vec![1, 2]));
+        assert!(prompt([1.5, 2.5]));
+        assert!(!prompt((0..5).map(|x| x + 1)));
+        assert!(!prompt(vec![1].into_iter().filter(|x| *x > 0)));
+        assert!(!prompt(std::sync::mpsc::channel::<u8>().1));
+        assert!(!prompt(std::iter::repeat_n(1, 2)));
+        assert!(!prompt(std::iter::from_fn(|| Some(1))));
+        mod core {
+            pub(super) struct Range;
+            impl Iterator for Range {
+                type Item = u8;
+                fn next(&mut self) -> Option<u8> {
+                    None
+                }
+            }
+        }
+        assert!(!prompt(core::Range));
+    }
+}

@@ -1,0 +1,175 @@
+//! The number of a pool's workers, and the pool's end.
+
+use std::sync::Arc;
+
+use fiber_core::{Error, Meta, PoolEndReason};
+use tokio::sync::oneshot;
+
+use super::Pool;
+use super::controller::ControllerRequest;
+use super::pool::kill;
+use super::state::Phase;
+use fiber_runtime::reply::Reply;
+
+impl Pool {
+    /// Waits until all workers are ready. Starts them if no call has.
+    ///
+    /// While some workers are ready, this does not wait for those that the cluster has no room for,
+    /// nor for those whose starts fail for two seconds. The pool keeps trying to start them.
+    /// [`ready_workers`](Pool::ready_workers) returns how many workers are ready.
+    ///
+    /// # Errors
+    /// [`Error::PoolEnded`], with the reason if no worker can be started.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// pool.wait_until_ready().wait()?;
+    /// assert_eq!(pool.ready_workers(), 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn wait_until_ready(&self) -> Reply<()> {
+        let state = Arc::clone(self.state());
+        state.ensure_started(Meta::new());
+        Reply::new(async move { state.when_ready(|workers| workers.ready >= workers.wanted).await })
+    }
+
+    /// Returns how many workers are ready for tasks: they have started, and their initializers have
+    /// returned. The example of [`wait_until_ready`](Pool::wait_until_ready) shows it.
+    ///
+    /// It falls when a worker dies, until its replacement is ready, and is 0 when the pool has
+    /// ended.
+    pub fn ready_workers(&self) -> usize {
+        self.state().readiness.borrow().ready
+    }
+
+    /// Changes the number of worker processes to `processes`, at least 1, while calls run.
+    ///
+    /// Superfluous workers finish their pending tasks before they stop. The reply is ready when
+    /// exactly `processes` workers are ready, with the exceptions of
+    /// [`wait_until_ready`](Pool::wait_until_ready). The change happens even if the reply is
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for 0; [`Error::PoolEnded`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// pool.scale(2).wait()?;
+    /// assert_eq!(pool.ready_workers(), 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn scale(&self, processes: usize) -> Reply<()> {
+        let state = Arc::clone(self.state());
+        if processes == 0 {
+            let problem = "a pool needs at least 1 process: use `stop` or drop it to end it";
+            return Reply::new(async move { Err(Error::invalid("Pool::scale", problem)) });
+        }
+        state.ensure_started(Meta::new());
+        let (noted, answer) = oneshot::channel();
+        state.controller.do_send(ControllerRequest::Scale(processes, noted));
+        Reply::new(async move {
+            // If the controller is gone, the pool has ended, which `when_ready` returns.
+            let _ = answer.await;
+            state
+                .when_ready(|workers| workers.wanted != processes || workers.ready == processes)
+                .await
+        })
+    }
+
+    /// Refuses new calls. Calls in progress continue, and the workers stop after the last.
+    ///
+    /// Returns at once. [`join`](Pool::join) waits for the end. A call after this fails with
+    /// [`Error::PoolEnded`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// let before = pool.apply(|| 42, ());
+    /// pool.close();
+    /// assert!(matches!(pool.apply(|| 43, ()).wait(), Err(fiber::Error::PoolEnded { .. })));
+    /// assert_eq!(before.wait()?, 42);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn close(&self) {
+        let state = self.state();
+        let mut phase = state.phase.lock();
+        if matches!(*phase, Phase::Open) {
+            *phase = Phase::Closed;
+        }
+        drop(phase);
+        state.controller.do_send(ControllerRequest::Close);
+    }
+
+    /// Waits until the pool has ended and all its workers with it.
+    ///
+    /// This does not end the pool: [`close`](Pool::close), [`stop`](Pool::stop) and
+    /// [`kill`](Pool::kill) do. A pool also ends when it fails to start any worker. The reply has
+    /// no error for that: the calls have it.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// let answer = pool.apply(|| 42, ());
+    /// pool.close();
+    /// pool.join().wait()?;
+    /// assert_eq!(answer.wait()?, 42);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn join(&self) -> Reply<()> {
+        let (done, ended) = oneshot::channel();
+        self.state().controller.do_send(ControllerRequest::Join(done));
+        Reply::new(async move {
+            // If the controller is gone, so are the workers.
+            let _ = ended.await;
+            Ok(())
+        })
+    }
+
+    /// Stops the pool: refuses new calls, and waits until all calls are done and all workers have
+    /// ended.
+    ///
+    /// This is [`close`](Pool::close) followed by [`join`](Pool::join). The pool stops even if the
+    /// reply is dropped. A call of [`imap`](Pool::imap) whose results are not taken can hold up the
+    /// stop for good, when its [buffer](Pool::buffer) is full: take the results, or drop the
+    /// handle.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// let sum = pool.apply(|a: u32, b: u32| a + b, (1, 2));
+    /// pool.stop().wait()?;
+    /// assert_eq!(pool.ready_workers(), 0);
+    /// assert_eq!(sum.wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn stop(&self) -> Reply<()> {
+        self.close();
+        self.join()
+    }
+
+    /// Kills the workers at once (SIGKILL). All calls fail with [`Error::PoolEnded`].
+    ///
+    /// Returns at once. [`join`](Pool::join) waits until all workers have ended.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// let pool = fiber::Pool::new(1)?;
+    /// let call = pool.apply(|| std::thread::sleep(Duration::from_secs(60)), ());
+    /// pool.kill();
+    /// assert!(matches!(call.wait(), Err(fiber::Error::PoolEnded { .. })));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn kill(&self) {
+        kill(self.state(), PoolEndReason::Killed);
+    }
+}

@@ -1,0 +1,403 @@
+//! The handle of a pool.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fiber_core::{PoolEndReason, Result};
+use fiber_values::{Function, Output, Portable, TryOutput, TypedEntry, assert_captures_nothing};
+
+use crate::batch::Order;
+use crate::controller::ControllerRequest;
+use crate::durable::JournalOption;
+use crate::scheduler::CallOptions;
+use crate::state::PoolState;
+use crate::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, PoolBuilder};
+
+/// A pool of supervised worker processes that run task functions.
+///
+/// A task function is any `fn`, or any closure that captures nothing. It may be async. Serde
+/// carries its arguments to a worker and its result back. With the `try_` methods the function
+/// returns a `Result`, whose `Err` is the task's failure.
+///
+/// The pool tracks each task. If a worker dies, other workers run its unfinished tasks, and each
+/// result is delivered once. A task may therefore run more than once.
+///
+/// A call encodes its arguments in this process, sends them to workers, many tasks in one message
+/// where tasks are short, and receives the encoded results the same way. It returns a handle at
+/// once and waits for no worker: [`map`](Pool::map) and its relatives encode on a thread of their
+/// own.
+///
+/// Clones are handles to the same pool. Dropping the last handle kills the workers and fails all
+/// calls. [`stop`](Pool::stop) lets them finish.
+///
+/// The methods from [`chunk`](Pool::chunk) to [`durable`](Pool::durable) return a handle with other
+/// options for its calls, and leave this one as it is.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Pool;
+///
+/// let pool = Pool::new(2)?;
+/// let squares = pool.map(|x: u64| x * x, 0..5).wait()?;
+/// assert_eq!(squares, [0, 1, 4, 9, 16]);
+/// let sum = pool.apply(|a: i32, b: i32| a + b, (1, 2)).wait()?;
+/// assert_eq!(sum, 3);
+/// pool.stop().wait()?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Pool {
+    pub(crate) guard: Arc<KillOnDrop>,
+    pub(crate) options: CallOptions,
+    /// Bytes that a call may store in this process.
+    pub(crate) buffer: u64,
+    /// Where its calls record the outcomes of their tasks.
+    pub(crate) journal: Option<Arc<JournalOption>>,
+}
+
+/// Kills the workers when the last handle is dropped.
+pub(crate) struct KillOnDrop {
+    state: Arc<PoolState>,
+}
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        kill(&self.state, PoolEndReason::Dropped);
+    }
+}
+
+pub(crate) fn kill(state: &Arc<PoolState>, reason: PoolEndReason) {
+    state.end(reason);
+    state.controller.do_send(ControllerRequest::Kill(Arc::clone(state)));
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("name", &self.state().name)
+            .field("options", &self.options)
+            .field("journal", &self.journal)
+            .finish()
+    }
+}
+
+impl Pool {
+    /// Makes a pool of `processes` worker processes. They start with the first call.
+    ///
+    /// Returns at once. [`wait_until_ready`](Pool::wait_until_ready) starts them before that.
+    ///
+    /// # Errors
+    /// As [`PoolBuilder::build`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// assert_eq!(pool.ready_workers(), 0);
+    /// assert_eq!(pool.map(|x: u64| x + 1, 0..3).wait()?, [1, 2, 3]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn new(processes: usize) -> Result<Pool> {
+        Pool::builder().processes(processes).build()
+    }
+
+    /// Returns a builder that configures a pool.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::builder().name("adders").processes(2).build()?;
+    /// assert_eq!(pool.name(), "adders");
+    /// assert_eq!(pool.apply(|a: u64, b: u64| a + b, (1, 2)).wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn builder() -> PoolBuilder {
+        PoolBuilder::new()
+    }
+
+    pub(crate) fn of(state: Arc<PoolState>) -> Pool {
+        let options =
+            CallOptions { chunk: 1, timeout: None, retries: 0, max_deaths: 3, max_timeouts: 1 };
+        let buffer = state.runtime.config().call_buffer.as_u64();
+        Pool { guard: Arc::new(KillOnDrop { state }), options, buffer, journal: None }
+    }
+
+    pub(crate) fn state(&self) -> &Arc<PoolState> {
+        &self.guard.state
+    }
+
+    /// Returns the pool's name, as in the example of [`builder`](Pool::builder).
+    pub fn name(&self) -> &str {
+        &self.state().name
+    }
+
+    /// Runs one task. `args` is one value, or a tuple for a function of several.
+    ///
+    /// Encodes the arguments on this thread, sends them if a worker has room, and returns at once.
+    /// Errors come out of the handle: see [`ApplyCall::wait`]. A task that runs alone costs one
+    /// message to its worker and one back. If the worker dies, another runs the task again, up to
+    /// [`max_deaths`](Pool::max_deaths).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// assert_eq!(pool.apply(|a: i32, b: i32| a + b, (1, 2)).wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn apply<F, A, M, N>(
+        &self,
+        function: F,
+        args: A,
+    ) -> ApplyCall<<F::Output as Output<N>>::Value>
+    where
+        F: Function<A, M, Output: Output<N>>,
+        A: Portable,
+        N: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        ApplyCall::new(self.submit_one(TypedEntry::of_value(function), &args))
+    }
+
+    /// Works as [`apply`](Pool::apply), for a function that returns a `Result` whose error
+    /// implements `Display`. An `Err` is the task's failure: the caller gets its text in
+    /// [`Error::Task`](fiber_core::Error::Task).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(1)?;
+    /// let parse = |text: String| text.parse::<u32>();
+    /// assert_eq!(pool.try_apply(parse, "7".to_string()).wait()?, 7);
+    /// let error = pool.try_apply(parse, "seven".to_string()).wait().unwrap_err();
+    /// assert!(error.to_string().contains("invalid digit"));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn try_apply<F, A, M, N>(
+        &self,
+        function: F,
+        args: A,
+    ) -> ApplyCall<<F::Output as TryOutput<N>>::Value>
+    where
+        F: Function<A, M, Output: TryOutput<N>>,
+        A: Portable,
+        N: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        ApplyCall::new(self.submit_one(TypedEntry::of_result(function), &args))
+    }
+
+    /// Runs a task for each item, and gives all results together, in the order of the items.
+    ///
+    /// Returns at once: a thread of the call's own takes the items and encodes them, so the
+    /// iterator may block. The first failure ends the call: see [`MapCall::wait`]. This process
+    /// stores all results until the last has arrived. Where they don't fit into its memory, use
+    /// [`imap`](Pool::imap). Tasks of a worker that dies run again in others.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// assert_eq!(pool.map(|x: u64| x * x, 0..5).wait()?, [0, 1, 4, 9, 16]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn map<F, I, M, N>(&self, function: F, items: I) -> MapCall<<F::Output as Output<N>>::Value>
+    where
+        F: Function<I::Item, M, Output: Output<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        N: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit(TypedEntry::of_value(function), items, Order::Together);
+        MapCall::new(call, length)
+    }
+
+    /// Works as [`map`](Pool::map), for a function that returns a `Result` whose error implements
+    /// `Display`. An `Err` is the task's failure.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let items = ["1".to_string(), "2".to_string()];
+    /// let numbers = pool.try_map(|text: String| text.parse::<u32>(), items).wait()?;
+    /// assert_eq!(numbers, [1, 2]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn try_map<F, I, M, N>(
+        &self,
+        function: F,
+        items: I,
+    ) -> MapCall<<F::Output as TryOutput<N>>::Value>
+    where
+        F: Function<I::Item, M, Output: TryOutput<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        N: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit(TypedEntry::of_result(function), items, Order::Together);
+        MapCall::new(call, length)
+    }
+
+    /// Runs a task for each item, and gives a stream of the results, in the order of the items.
+    ///
+    /// Returns at once: a thread of the call's own takes the items and encodes them. A failure
+    /// takes the place of its result in the stream. The call takes items from the iterator as
+    /// results are taken from the stream, so an endless iterator runs in bounded memory: see
+    /// [`buffer`](Pool::buffer). Results that arrive before an earlier one wait for it, in the same
+    /// buffer; [`imap_unordered`](Pool::imap_unordered) does without that wait.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let first: Result<Vec<u64>, _> = pool.imap(|x: u64| x * x, 0..).wait().take(3).collect();
+    /// assert_eq!(first?, [0, 1, 4]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn imap<F, I, M, N>(
+        &self,
+        function: F,
+        items: I,
+    ) -> ImapCall<<F::Output as Output<N>>::Value>
+    where
+        F: Function<I::Item, M, Output: Output<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        N: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit(TypedEntry::of_value(function), items, Order::Tasks);
+        ImapCall::new(call, length)
+    }
+
+    /// Works as [`imap`](Pool::imap), for a function that returns a `Result` whose error implements
+    /// `Display`. An `Err` is the task's failure.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let texts = ["1", "two", "3"].map(String::from);
+    /// let mut numbers = pool.try_imap(|text: String| text.parse::<u32>(), texts).wait();
+    /// assert_eq!(numbers.next().unwrap()?, 1);
+    /// assert!(numbers.next().unwrap().is_err());
+    /// assert_eq!(numbers.next().unwrap()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn try_imap<F, I, M, N>(
+        &self,
+        function: F,
+        items: I,
+    ) -> ImapCall<<F::Output as TryOutput<N>>::Value>
+    where
+        F: Function<I::Item, M, Output: TryOutput<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        N: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit(TypedEntry::of_result(function), items, Order::Tasks);
+        ImapCall::new(call, length)
+    }
+
+    /// Works as [`imap`](Pool::imap), with the results in the order of arrival: a slow task does
+    /// not hold up the results of others.
+    ///
+    /// A result does not say which item it belongs to. If that matters, the function returns the
+    /// item with it.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let mut sum = 0;
+    /// for result in pool.imap_unordered(|x: u64| (x, x * x), 0..5) {
+    ///     let (x, square) = result?;
+    ///     assert_eq!(square, x * x);
+    ///     sum += square;
+    /// }
+    /// assert_eq!(sum, 30);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn imap_unordered<F, I, M, N>(
+        &self,
+        function: F,
+        items: I,
+    ) -> ImapUnorderedCall<<F::Output as Output<N>>::Value>
+    where
+        F: Function<I::Item, M, Output: Output<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        N: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit(TypedEntry::of_value(function), items, Order::Arrival);
+        ImapUnorderedCall::new(call, length)
+    }
+
+    /// Works as [`imap_unordered`](Pool::imap_unordered), for a function that returns a `Result`
+    /// whose error implements `Display`. An `Err` is the task's failure.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let texts = ["1", "two", "3"].map(String::from);
+    /// let numbers = pool.try_imap_unordered(|text: String| text.parse::<u32>(), texts);
+    /// assert_eq!(numbers.wait().flatten().sum::<u32>(), 4); // without the failure
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn try_imap_unordered<F, I, M, N>(
+        &self,
+        function: F,
+        items: I,
+    ) -> ImapUnorderedCall<<F::Output as TryOutput<N>>::Value>
+    where
+        F: Function<I::Item, M, Output: TryOutput<N>>,
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        N: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        let (call, length) = self.submit(TypedEntry::of_result(function), items, Order::Arrival);
+        ImapUnorderedCall::new(call, length)
+    }
+
+    /// Sends a value to each worker once, and to workers that start later. Tasks receive its handle
+    /// as an argument.
+    ///
+    /// Encodes the value once, on this thread, and sends it to the workers that are ready. It waits
+    /// for none of them: calls that are made after this find the value in every worker. While a
+    /// handle is left in this process, it keeps the value and its encoded form, for replacements of
+    /// workers that die.
+    ///
+    /// # Errors
+    /// [`Error::Encode`] if the value can't be serialized; [`Error::TooLarge`] if it exceeds
+    /// `max_message` of the [configuration](fiber_core::Config); [`Error::PoolEnded`].
+    ///
+    /// [`Error::Encode`]: fiber_core::Error::Encode
+    /// [`Error::TooLarge`]: fiber_core::Error::TooLarge
+    /// [`Error::PoolEnded`]: fiber_core::Error::PoolEnded
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use fiber::{Broadcast, Pool};
+    ///
+    /// let pool = Pool::new(2)?;
+    /// let table = pool.broadcast(vec![10, 20, 30])?;
+    /// let look_up = |i: usize, table: Broadcast<Vec<u32>>| table.get().map(|table| table[i]);
+    /// let items: Vec<_> = (0..3).map(|index| (index, table.clone())).collect();
+    /// assert_eq!(pool.try_map(look_up, items).wait()?, [10, 20, 30]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn broadcast<T: Portable + Send + Sync + 'static>(&self, value: T) -> Result<Broadcast<T>> {
+        Broadcast::new(Arc::clone(self.state()), value)
+    }
+}

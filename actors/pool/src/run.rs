@@ -1,0 +1,165 @@
+//! Runs: consecutive tasks of one call with their encoded arguments.
+//!
+//! A pool tracks every task on its own at a cost of nanoseconds a task, because it stores, sends
+//! and redelivers runs. Any run can be split anywhere. A chunk is only the least number of tasks
+//! that is handed out at a time.
+
+use bytes::{Buf, Bytes};
+use fiber_values::blob::Blobs;
+
+/// Bytes of the length in front of each task's arguments and of each outcome.
+pub(crate) const PREFIX: usize = 4;
+/// The bit of an outcome's length that marks a failure.
+pub(crate) const FAILED: u32 = 1 << 31;
+
+/// Identifies a call.
+pub(crate) type CallId = u64;
+
+/// The tasks `start..end` of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) call: CallId,
+    /// The index of the first task in `bytes`. It is below `start` if tasks were cut off at the
+    /// front.
+    base: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    bytes: Bytes,
+    /// The blobs of its task. A task with blobs is a run of its own.
+    blobs: Blobs,
+}
+
+impl Run {
+    pub(crate) fn new(call: CallId, start: u64, end: u64, bytes: Bytes) -> Run {
+        Run { call, base: start, start, end, bytes, blobs: Blobs::default() }
+    }
+
+    /// Makes the run of one task with blobs.
+    pub(crate) fn with_blobs(call: CallId, index: u64, bytes: Bytes, blobs: Blobs) -> Run {
+        Run { blobs, ..Run::new(call, index, index + 1, bytes) }
+    }
+
+    /// Returns the blobs of its task, if it has any.
+    pub(crate) fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// Returns the number of tasks.
+    pub(crate) fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Returns the arguments of its tasks, each after its length. Arguments of later tasks may
+    /// follow: the reader has to stop at the end of the run.
+    pub(crate) fn arguments(&self) -> Bytes {
+        self.bytes.slice(offset(&self.bytes, self.start - self.base)..)
+    }
+
+    /// Takes out the first `count` tasks, or all if there are fewer.
+    pub(crate) fn split_front(&mut self, count: u64) -> Run {
+        self.trim();
+        let count = count.min(self.len());
+        let bytes = self.bytes.split_to(offset(&self.bytes, count));
+        let front = Run {
+            call: self.call,
+            base: self.start,
+            start: self.start,
+            end: self.start + count,
+            bytes,
+            blobs: self.blobs.clone(),
+        };
+        self.start += count;
+        self.base = self.start;
+        front
+    }
+
+    /// Takes out the tasks `from..to`, which are in this run, and drops those before them.
+    pub(crate) fn take(&mut self, from: u64, to: u64) -> Run {
+        if (from, to) == (self.start, self.end) {
+            let empty = Run::new(self.call, to, to, Bytes::new());
+            return std::mem::replace(self, empty);
+        }
+        drop(self.split_front(from - self.start));
+        self.split_front(to - from)
+    }
+
+    /// Splits the run into those of the tasks `from..to` that are in it, the tasks before and the
+    /// tasks after them. Copies nothing and reads no lengths.
+    pub(crate) fn cut(self, from: u64, to: u64) -> (Option<Run>, Option<Run>, Option<Run>) {
+        let (from, to) = (from.clamp(self.start, self.end), to.clamp(self.start, self.end));
+        let run = |start, end| (start < end).then(|| Run { start, end, ..self.clone() });
+        if from >= to {
+            return (None, Some(self), None);
+        }
+        (run(from, to), run(self.start, from), run(to, self.end))
+    }
+
+    /// Returns whether the task with this index is in the run.
+    pub(crate) fn contains(&self, index: u64) -> bool {
+        (self.start..self.end).contains(&index)
+    }
+
+    /// Returns the bytes that it keeps in memory.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + self.blobs.total_len()
+    }
+
+    /// Returns the bytes that it keeps in this process's own memory.
+    pub(crate) fn private_size(&self) -> usize {
+        self.bytes.len() + self.blobs.private_len()
+    }
+
+    /// Drops the arguments of tasks that were cut off at the front.
+    fn trim(&mut self) {
+        if self.base < self.start {
+            self.bytes.advance(offset(&self.bytes, self.start - self.base));
+            self.base = self.start;
+        }
+    }
+}
+
+/// Returns the offset in `bytes` after the first `count` items.
+fn offset(bytes: &[u8], count: u64) -> usize {
+    let mut items = Items::new(bytes);
+    for _ in 0..count {
+        items.next();
+    }
+    bytes.len() - items.rest.len()
+}
+
+/// An iterator over items that follow their lengths, and whether each is a failure.
+#[derive(Clone, Debug)]
+pub(crate) struct Items<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Items<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Items<'a> {
+        Items { rest: bytes }
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = (&'a [u8], bool);
+
+    #[inline]
+    fn next(&mut self) -> Option<(&'a [u8], bool)> {
+        let (prefix, rest) = self.rest.split_first_chunk::<PREFIX>()?;
+        let prefix = u32::from_le_bytes(*prefix);
+        let (item, rest) = rest.split_at_checked((prefix & !FAILED) as usize)?;
+        self.rest = rest;
+        Some((item, prefix & FAILED != 0))
+    }
+}
+
+/// Appends the length of an item, and the item.
+pub(crate) fn push_item(bytes: &mut Vec<u8>, item: &[u8], failed: bool) {
+    bytes.reserve(PREFIX + item.len());
+    bytes.extend_from_slice(&prefix(item.len(), failed));
+    bytes.extend_from_slice(item);
+}
+
+/// Encodes the length in front of an item.
+pub(crate) fn prefix(length: usize, failed: bool) -> [u8; PREFIX] {
+    (length as u32 | if failed { FAILED } else { 0 }).to_le_bytes()
+}

@@ -1,0 +1,425 @@
+//! The scheduler decides which worker gets which tasks. It knows where every task of a pool is:
+//! queued, pending at one worker, or completed.
+//!
+//! The scheduler is a plain data structure without I/O, clock and threads. It makes no calls to
+//! other parts: its methods are events, and the actions to perform are [`Effects`]. A caller
+//! answers some of them with events: it submits tasks that it has prepared, and reports its room
+//! for outcomes.
+//!
+//! - Assigning a task moves it from the queue to the pending table of a worker, where it stays
+//!   until its outcome arrives. The scheduler accepts an outcome only from the worker at which the
+//!   task is pending. Each task therefore completes once, even if a worker that counts as dead
+//!   still answers.
+//! - The number of tasks that a worker may hold follows from the mean time of their function's
+//!   tasks: about [`PENDING_NANOS`](call::PENDING_NANOS) of work for each thread, and at least one
+//!   task.
+//! - Calls share the workers by the time of their tasks: the call that has received least time is
+//!   served next.
+//! - A worker's death counts against the tasks that it was certainly running. If these are not
+//!   known, all its pending tasks become suspects. Suspects run one at a time, each alone in a
+//!   worker, so that the next death is certain.
+//! - A call whose caller has no room for more outcomes is throttled: it gets no worker until its
+//!   caller has taken some.
+//! - A worker that SIGTERM asks to end returns the tasks that it has not started, and ends after
+//!   the others. Its end counts against no task, nor does an eviction or a preemption.
+//! - A worker that runs a task past its timeout is killed. Timeouts have a limit of their own,
+//!   apart from deaths.
+//! - A task that by the usual time of its function would not end before the program's time limit is
+//!   not handed out.
+
+mod call;
+mod deaths;
+mod dispatch;
+mod effects;
+mod room;
+mod statistics;
+mod time_limit;
+mod worker;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use fiber_values::entry::EntryRef;
+
+use super::run::{CallId, Run};
+use super::wire::Results;
+use call::{Call, run_size};
+use dispatch::Requeue;
+use fiber_runtime::runtime::HostNumber;
+use statistics::{Counts, FunctionRecord};
+use worker::{Worker, find};
+
+pub(crate) use call::{CallOptions, NewCall};
+pub(crate) use deaths::Loss;
+pub(crate) use effects::{Completion, Effects};
+pub(crate) use room::{Amount, Report};
+pub(crate) use statistics::{WorkerStatistics, function_name};
+pub(crate) use worker::{Retirement, Usage};
+
+/// Identifies one incarnation of a worker.
+pub(crate) type WorkerId = u64;
+
+/// The number of tasks that a call may have pending for each thread of the workers, however large
+/// they are: one that runs and one that is next.
+pub(crate) const MIN_PENDING: u64 = 2;
+
+/// The tasks of a pool and their workers. `W` is the handle of a worker, `C` that of a caller.
+pub(crate) struct Scheduler<W, C> {
+    calls: BTreeMap<CallId, Call<C>>,
+    /// Calls that may still submit tasks.
+    feeding: Vec<CallId>,
+    /// Calls with tasks to hand out, ordered by the time that they have received.
+    queue: BTreeSet<(u64, CallId)>,
+    workers: BTreeMap<WorkerId, Worker<W>>,
+    /// Workers that can take more tasks, idle ones first.
+    available: VecDeque<WorkerId>,
+    functions: HashMap<EntryRef, FunctionRecord>,
+    counts: Counts,
+    /// Workers without pending tasks.
+    idle: usize,
+    /// Workers that drain.
+    retiring: usize,
+    /// Threads of all workers.
+    threads: u64,
+    /// Whether no task is handed out any more, because the program is about to end.
+    halted: bool,
+    /// The time for tasks until the program ends; infinite without a time limit.
+    nanos_left: f64,
+    /// How many more bytes values may take in this process.
+    memory: u64,
+}
+
+impl<W: Clone, C: Clone> Scheduler<W, C> {
+    pub(crate) fn new() -> Scheduler<W, C> {
+        Scheduler {
+            calls: BTreeMap::new(),
+            feeding: Vec::new(),
+            queue: BTreeSet::new(),
+            workers: BTreeMap::new(),
+            available: VecDeque::new(),
+            functions: HashMap::new(),
+            counts: Counts::default(),
+            idle: 0,
+            retiring: 0,
+            threads: 0,
+            halted: false,
+            nanos_left: f64::INFINITY,
+            memory: u64::MAX,
+        }
+    }
+
+    /// Returns how many workers have no pending tasks.
+    pub(crate) fn idle(&self) -> usize {
+        self.idle
+    }
+
+    /// Returns how many workers take tasks.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len() - self.retiring
+    }
+
+    /// Returns how many tasks were submitted and are not completed.
+    pub(crate) fn open(&self) -> u64 {
+        self.calls.values().map(|call| call.open).sum()
+    }
+
+    /// Returns whether there is no call.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Returns the handles of all workers.
+    pub(crate) fn handles(&self) -> Vec<W> {
+        self.workers.values().map(|worker| worker.handle.clone()).collect()
+    }
+
+    /// Returns the caller of a call that is not done.
+    pub(crate) fn caller(&self, id: CallId) -> Option<&C> {
+        self.calls.get(&id).map(|call| &call.caller)
+    }
+
+    /// Notes how many more bytes values may take in this process.
+    pub(crate) fn set_memory(&mut self, room: u64) {
+        self.memory = room;
+    }
+
+    /// Adds a call.
+    pub(crate) fn begin(&mut self, id: CallId, call: NewCall<C>) {
+        let served = self.queue.first().map_or(0, |(served, _)| *served);
+        self.calls.insert(id, Call::new(call, served));
+        self.feeding.push(id);
+    }
+
+    /// Queues tasks of a call.
+    pub(crate) fn submit(&mut self, run: Run, effects: &mut Effects<W, C>) {
+        self.enqueue(run);
+        self.dispatch(effects);
+    }
+
+    /// Notes that the call submits `total` tasks in all. Some of them may be on their way. `None`
+    /// stands for those that were submitted, because the call has stopped.
+    pub(crate) fn finish_feeding(&mut self, id: CallId, total: Option<u64>) {
+        self.feeding.retain(|feeding| *feeding != id);
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.total = Some(total.unwrap_or(0));
+        }
+        self.remove_if_done(id);
+    }
+
+    /// Removes a call. Returns the workers that have pending tasks of it.
+    pub(crate) fn cancel(&mut self, id: CallId) -> Vec<W> {
+        let Some(call) = self.calls.remove(&id) else { return Vec::new() };
+        self.queue.remove(&(call.served, id));
+        self.feeding.retain(|feeding| *feeding != id);
+        let holders = self.workers.values().filter(|worker| worker.pending_of(id).next().is_some());
+        holders.map(|worker| worker.handle.clone()).collect()
+    }
+
+    /// Removes all calls. Returns their callers.
+    pub(crate) fn abandon(&mut self) -> Vec<C> {
+        self.queue.clear();
+        self.feeding.clear();
+        std::mem::take(&mut self.calls).into_values().map(|call| call.caller).collect()
+    }
+
+    /// Adds a worker that is ready. It takes at most `quota` tasks.
+    pub(crate) fn join(
+        &mut self,
+        id: WorkerId,
+        handle: W,
+        threads: u64,
+        quota: Option<u64>,
+        host: Option<HostNumber>,
+        effects: &mut Effects<W, C>,
+    ) {
+        let former = self.workers.insert(id, Worker::new(handle, threads, quota, host));
+        debug_assert!(former.is_none(), "each incarnation of a worker has its own id");
+        self.threads += threads;
+        self.idle += 1;
+        self.fill(id, effects);
+        self.want(effects);
+    }
+
+    /// Handles outcomes from a worker.
+    pub(crate) fn complete(&mut self, id: WorkerId, results: Results, effects: &mut Effects<W, C>) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.blocked = false;
+        let mut outcomes = results.outcomes;
+        self.counts.bytes_in += (outcomes.len() + results.blobs.total_len()) as u64;
+        let mut done = 0;
+        let call = &mut self.calls.get_mut(&results.call);
+        let mut retries = Vec::new();
+        for part in results.runs {
+            let bytes = outcomes.split_to((part.length as usize).min(outcomes.len()));
+            // Results with blobs are the outcome of one task.
+            let mut rest = if results.blobs.is_empty() {
+                Run::new(results.call, part.first, part.first + u64::from(part.count), bytes)
+            } else {
+                Run::with_blobs(results.call, part.first, bytes, results.blobs.clone())
+            };
+            for run in worker.take(results.call, rest.start, rest.end) {
+                done += run.len();
+                let outcome = rest.take(run.start, run.end);
+                if let Some(call) = call {
+                    call.complete(run, outcome, &mut retries, effects);
+                }
+            }
+        }
+        if let (Some(call), true) = (call, done > 0) {
+            let retried = retries.len() as u64;
+            let failed = u64::from(results.failed).min(done);
+            let function = self.functions.entry(call.entry).or_default();
+            function.count(done, results.busy);
+            function.done += done - retried;
+            function.failed += failed - retried.min(failed);
+            self.counts.retried += retried;
+            let size = run_size(function.nanos);
+            if call.total.is_none() && std::mem::replace(&mut call.run_size, size) != size {
+                effects.run_sizes.push((call.caller.clone(), size));
+            }
+            worker.counts.done += done;
+            worker.counts.failed += failed;
+            worker.counts.busy += results.busy;
+        }
+        self.update_throttling(results.call, effects);
+        self.release(id, done);
+        for run in retries {
+            self.requeue(run, Requeue::Front);
+        }
+        self.remove_if_done(results.call);
+        self.fill(id, effects);
+        // A worker that takes no more tasks leaves those that run again to the others.
+        self.dispatch(effects);
+        self.want(effects);
+        self.retire_if_done(id, effects);
+    }
+
+    /// Adapts to the sizes of outcomes that have arrived: queues a throttled call again, because
+    /// more outcomes may fit now, or recalls tasks whose outcomes may not fit any more.
+    fn update_throttling(&mut self, id: CallId, effects: &mut Effects<W, C>) {
+        let (least, memory) = (self.min_pending(), self.memory);
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        if call.has_tasks() {
+            self.queue.insert((call.served, id));
+        }
+        if call.recalled || !call.room.overflows(call.pending(), least, memory) {
+            return;
+        }
+        call.recalled = true;
+        let holders = self.workers.values().filter(|worker| worker.pending_of(id).next().is_some());
+        effects.recalls.extend(holders.map(|worker| (worker.handle.clone(), id)));
+    }
+
+    /// Notes what a caller has done with outcomes. Queues its call again, if it is throttled.
+    pub(crate) fn report(&mut self, id: CallId, report: Report, effects: &mut Effects<W, C>) {
+        let first = self.queue.first().map(|(served, _)| *served);
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        call.room.note(report);
+        if !std::mem::take(&mut call.room.throttled) {
+            return;
+        }
+        if call.has_tasks() && !self.queue.contains(&(call.served, id)) {
+            // A call does not catch up on time that others received while it was throttled.
+            call.served = call.served.max(first.unwrap_or(0));
+            self.queue.insert((call.served, id));
+        }
+        self.dispatch(effects);
+    }
+
+    /// Queues tasks again that a worker returns because it has not started them.
+    pub(crate) fn returned(
+        &mut self,
+        id: WorkerId,
+        call: CallId,
+        first: u64,
+        count: u64,
+        effects: &mut Effects<W, C>,
+    ) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let runs = worker.take(call, first, first.saturating_add(count));
+        let tasks = runs.iter().map(Run::len).sum();
+        worker.blocked = true;
+        if let Some(quota) = &mut worker.quota {
+            *quota += tasks;
+        }
+        self.release(id, tasks);
+        for run in runs.into_iter().rev() {
+            self.requeue(run, Requeue::Front);
+        }
+        // A blocked worker gets tasks again with its next outcome. A worker without pending tasks
+        // sends none, so it gets tasks now.
+        self.dispatch(effects);
+        if self.workers.get(&id).is_some_and(|worker| worker.pending_tasks == 0) {
+            self.fill(id, effects);
+        }
+        self.retire_if_done(id, effects);
+    }
+
+    /// Returns whether any worker was ever given a task, or `is` true of its handle.
+    pub(crate) fn any_used_or(&self, is: impl Fn(&W) -> bool) -> bool {
+        self.workers.values().any(|worker| worker.usage == Usage::Used || is(&worker.handle))
+    }
+
+    /// Removes `count` workers, each once it has completed its pending tasks: all of the host with
+    /// the fewest workers first, so that whole hosts may end, and there those with the fewest
+    /// tasks. Returns their handles.
+    pub(crate) fn retire_some(&mut self, count: usize, effects: &mut Effects<W, C>) -> Vec<W> {
+        let working = || self.workers.iter().filter(|(_, worker)| worker.retiring.is_none());
+        // The number of workers, and the fewest tasks of one.
+        let mut hosts: HashMap<HostNumber, (usize, u64)> = HashMap::new();
+        for (_, worker) in working() {
+            if let Some(number) = worker.host {
+                let (workers, fewest) = hosts.entry(number).or_insert((0, u64::MAX));
+                *workers += 1;
+                *fewest = worker.pending_tasks.min(*fewest);
+            }
+        }
+        let rank = |id: &WorkerId, worker: &Worker<W>| {
+            let host = worker.host.map(|number| (hosts[&number], number));
+            (host, worker.pending_tasks, *id)
+        };
+        let mut ranked: Vec<_> = working().map(|(id, worker)| rank(id, worker)).collect();
+        ranked.sort_unstable();
+        ranked.truncate(count);
+        let mut drained = Vec::with_capacity(ranked.len());
+        for (_, _, id) in ranked {
+            drained.extend(self.workers.get(&id).map(|worker| worker.handle.clone()));
+            self.drain(id, Retirement::Superfluous, effects);
+        }
+        drained
+    }
+
+    /// Hands out no more tasks. Returns the callers of the durable calls.
+    pub(crate) fn halt(&mut self) -> Vec<C> {
+        self.halted = true;
+        let durable = self.calls.values().filter(|call| call.durable);
+        durable.map(|call| call.caller.clone()).collect()
+    }
+
+    /// Returns how many tasks of durable calls the workers run at present.
+    pub(crate) fn running_durable(&self) -> u64 {
+        let durable = |run: &&Run| self.calls.get(&run.call).is_some_and(|call| call.durable);
+        let workers = self.workers.values().map(|worker| {
+            let pending: u64 = worker.pending.values().filter(durable).map(Run::len).sum();
+            pending.min(worker.threads)
+        });
+        workers.sum()
+    }
+
+    /// Gives a worker no more tasks, and retires it once it has completed or returned its pending
+    /// ones. A worker that is superfluous remains so.
+    pub(crate) fn drain(&mut self, id: WorkerId, cause: Retirement, effects: &mut Effects<W, C>) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        if worker.retiring.is_some() {
+            return;
+        }
+        worker.retiring = Some(cause);
+        self.retiring += 1;
+        if worker.pending_tasks == 0 {
+            self.idle -= 1;
+        }
+        // The workers of a host that has ended are about to be lost.
+        if cause != Retirement::HostEnded {
+            self.retire_if_done(id, effects);
+        }
+    }
+
+    fn remove_if_done(&mut self, id: CallId) {
+        if self.calls.get(&id).is_some_and(Call::is_done)
+            && let Some(call) = self.calls.remove(&id)
+        {
+            self.queue.remove(&(call.served, id));
+        }
+    }
+
+    /// Counts `tasks` tasks of a worker as not pending any more.
+    fn release(&mut self, id: WorkerId, tasks: u64) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let was_busy = worker.pending_tasks > 0;
+        let left = worker.pending_tasks.saturating_sub(tasks);
+        let share =
+            if worker.pending_tasks == 0 { 0.0 } else { left as f64 / worker.pending_tasks as f64 };
+        worker.pending_tasks = left;
+        worker.pending_nanos *= share;
+        worker.pending_bytes = (worker.pending_bytes as f64 * share) as usize;
+        if left == 0 {
+            worker.isolated = false;
+            worker.long_running.clear();
+            self.idle += usize::from(was_busy && worker.retiring.is_none());
+        } else if !worker.long_running.is_empty() {
+            let pending = &worker.pending;
+            worker.long_running.retain(|task| find(pending, task.call, task.index).is_some());
+        }
+    }
+
+    fn retire_if_done(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
+        let Some(worker) = self.workers.get(&id) else { return };
+        let takes_none = worker.retiring.is_some() || worker.quota == Some(0);
+        if worker.pending_tasks == 0 && takes_none {
+            let superfluous = worker.retiring == Some(Retirement::Superfluous);
+            effects.retired.push((worker.handle.clone(), superfluous));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

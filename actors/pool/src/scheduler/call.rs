@@ -1,0 +1,266 @@
+//! One call in the scheduler.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use fiber_values::entry::EntryRef;
+
+use super::room::Room;
+use super::worker::Worker;
+use super::{Completion, Effects};
+use crate::run::{Items, Run};
+use crate::wire::Assignment;
+
+/// Nanoseconds of work that may be pending for each thread of a worker.
+pub(super) const PENDING_NANOS: f64 = 4e6;
+/// Nanoseconds of work that are not worth splitting among workers.
+const RUN_NANOS: f64 = 200e3;
+/// Tasks that may be pending for each thread of a worker, however short they are.
+const PENDING_TASKS: u64 = 16 << 10;
+/// Bytes of pending arguments from which on a worker gets no more tasks.
+const PENDING_BYTES: usize = 2 << 20;
+
+/// The options of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CallOptions {
+    /// The least number of tasks to hand out together.
+    pub(crate) chunk: u32,
+    /// Time limit of one task.
+    pub(crate) timeout: Option<Duration>,
+    /// How often a task that failed by itself runs again.
+    pub(crate) retries: u32,
+    /// How many workers may die while they run a task before it is abandoned.
+    pub(crate) max_deaths: u32,
+    /// How often a task may run past `timeout` before it is abandoned.
+    pub(crate) max_timeouts: u32,
+}
+
+/// A call that begins.
+pub(crate) struct NewCall<C> {
+    /// The handle of the call's caller, for effects.
+    pub(crate) caller: C,
+    pub(crate) entry: EntryRef,
+    pub(crate) options: CallOptions,
+    /// The context that travels with the call's tasks, encoded.
+    pub(crate) context: Bytes,
+    /// Whether outcomes are recorded before the caller receives them.
+    pub(crate) durable: bool,
+    /// Whether the caller takes outcomes in the order of the tasks.
+    pub(crate) in_order: bool,
+    /// Bytes of outcomes that the caller stores; `None` if it stores all anyway.
+    pub(crate) max_outcomes: Option<u64>,
+    /// The present time, for people who look at the pool.
+    pub(crate) since: SystemTime,
+}
+
+/// A call with its tasks that are not completed.
+pub(super) struct Call<C> {
+    pub(super) caller: C,
+    pub(super) entry: EntryRef,
+    pub(super) options: CallOptions,
+    context: Bytes,
+    pub(super) durable: bool,
+    pub(super) room: Room,
+    /// Tasks that were submitted.
+    pub(super) submitted: u64,
+    /// How many tasks the call submits in all, once it is known.
+    pub(super) total: Option<u64>,
+    /// How many tasks are worth a message of their own, as the caller knows it.
+    pub(super) run_size: u64,
+    pub(super) ready: VecDeque<Run>,
+    pub(super) ready_tasks: u64,
+    pub(super) suspects: VecDeque<Run>,
+    /// Nanoseconds of worker time that the call has received.
+    pub(super) served: u64,
+    /// Tasks that were submitted and are not completed.
+    pub(super) open: u64,
+    /// Tasks that are completed.
+    pub(super) done: u64,
+    /// When the call began, for people who look at the pool.
+    pub(super) since: SystemTime,
+    /// Counts of the tasks that did not complete at the first attempt.
+    pub(super) failures: HashMap<u64, FailureCounts>,
+    /// Whether workers were asked to return tasks, and none has been handed out since.
+    pub(super) recalled: bool,
+}
+
+/// How often a task did not complete, by cause.
+#[derive(Clone, Copy, Default)]
+pub(super) struct FailureCounts {
+    pub(super) deaths: u32,
+    pub(super) host_deaths: u32,
+    pub(super) timeouts: u32,
+    /// Failures of the task itself.
+    pub(super) own: u32,
+}
+
+impl<C: Clone> Call<C> {
+    pub(super) fn new(call: NewCall<C>, served: u64) -> Call<C> {
+        Call {
+            caller: call.caller,
+            entry: call.entry,
+            options: call.options,
+            context: call.context,
+            durable: call.durable,
+            room: Room::new(call.max_outcomes, call.in_order),
+            submitted: 0,
+            total: None,
+            run_size: 1,
+            ready: VecDeque::new(),
+            ready_tasks: 0,
+            suspects: VecDeque::new(),
+            served,
+            open: 0,
+            done: 0,
+            since: call.since,
+            failures: HashMap::new(),
+            recalled: false,
+        }
+    }
+
+    /// Returns whether the call has tasks to hand out.
+    pub(super) fn has_tasks(&self) -> bool {
+        !self.ready.is_empty() || !self.suspects.is_empty()
+    }
+
+    /// Returns how many tasks are pending at workers.
+    pub(super) fn pending(&self) -> u64 {
+        self.open - self.ready_tasks - self.suspects.iter().map(Run::len).sum::<u64>()
+    }
+
+    /// Returns whether the call has no task that is not completed, and submits no more.
+    pub(super) fn is_done(&self) -> bool {
+        self.open == 0 && self.total.is_some_and(|total| self.submitted >= total)
+    }
+
+    /// Returns how many tasks the caller has room for, if any, while values may take `memory` more
+    /// bytes.
+    ///
+    /// Suspects, and the task without which the caller can't make room, are handed out even if
+    /// there is none.
+    pub(super) fn room(&mut self, least: u64, memory: u64) -> Option<u64> {
+        let room = self.room.left(self.pending(), least, memory);
+        let exempt = room == 0 && (!self.suspects.is_empty() || self.bring_needed_to_front());
+        Some(room.max(u64::from(exempt))).filter(|room| *room > 0)
+    }
+
+    fn bring_needed_to_front(&mut self) -> bool {
+        let Some(index) = self.room.next_needed() else { return false };
+        let Some(place) = self.ready.iter().position(|run| run.contains(index)) else {
+            return false;
+        };
+        let Some(run) = self.ready.remove(place) else { return false };
+        let (needed, before, after) = run.cut(index, index + 1);
+        after.into_iter().chain(before).for_each(|run| self.ready.insert(place, run));
+        needed.into_iter().for_each(|run| self.ready.push_front(run));
+        true
+    }
+
+    /// Takes at most `count` tasks out of the first run, suspects first.
+    pub(super) fn take(&mut self, count: u64) -> Run {
+        let (queue, suspect) = if self.suspects.is_empty() {
+            (&mut self.ready, false)
+        } else {
+            (&mut self.suspects, true)
+        };
+        let front = queue.front_mut().expect("a queued call has a run");
+        let run = front.split_front(count);
+        if front.len() == 0 {
+            queue.pop_front();
+        }
+        if !suspect {
+            self.ready_tasks -= run.len();
+        }
+        run
+    }
+
+    /// Returns how many tasks `worker` gets now. `nanos` is the mean time of a task, 0 if unknown;
+    /// `room` is the number of outcomes that the caller has room for.
+    pub(super) fn count_for<W>(
+        &self,
+        worker: &Worker<W>,
+        nanos: f64,
+        workers: u64,
+        room: u64,
+    ) -> u64 {
+        let chunk = u64::from(self.options.chunk);
+        let idle_threads = worker.threads.saturating_sub(worker.pending_tasks);
+        let capacity = if nanos == 0.0 {
+            idle_threads
+        } else {
+            let limit = PENDING_NANOS * worker.threads as f64;
+            let by_time = ((limit - worker.pending_nanos) / nanos).max(0.0) as u64;
+            let by_count = (PENDING_TASKS * worker.threads).saturating_sub(worker.pending_tasks);
+            by_time.min(by_count).max(idle_threads)
+        };
+        if capacity == 0 || (worker.pending_tasks > 0 && worker.pending_bytes >= PENDING_BYTES) {
+            return 0;
+        }
+        let share = (self.ready_tasks / (2 * workers.max(1))).max(run_size(nanos));
+        let count = capacity.min(share).min(room).max(chunk).min(u64::from(u32::MAX));
+        worker.quota.map_or(count, |quota| count.min(quota))
+    }
+
+    pub(super) fn assignment(&self, run: &Run) -> Assignment {
+        let nanos = |limit: Duration| limit.as_nanos().min(u128::from(u64::MAX)) as u64;
+        Assignment {
+            call: run.call,
+            entry: self.entry,
+            timeout: self.options.timeout.map_or(0, nanos),
+            chunk: self.options.chunk,
+            first: run.start,
+            count: run.len() as u32,
+            context: self.context.clone(),
+            arguments: run.arguments(),
+            blobs: run.blobs().clone(),
+        }
+    }
+
+    /// Passes outcomes to the caller. Failures that are to be retried go to `retries` instead.
+    pub(super) fn complete<W>(
+        &mut self,
+        run: Run,
+        outcome: Run,
+        retries: &mut Vec<Run>,
+        effects: &mut Effects<W, C>,
+    ) {
+        let max_retries = self.options.retries;
+        let mut rest = Some(outcome.clone());
+        if max_retries > 0 {
+            let bytes = outcome.arguments();
+            let failed = Items::new(&bytes)
+                .zip(outcome.start..outcome.end)
+                .filter(|((_, failed), _)| *failed);
+            for (_, index) in failed {
+                let failures = self.failures.entry(index).or_default();
+                if failures.own < max_retries {
+                    failures.own += 1;
+                    retries.extend(run.clone().cut(index, index + 1).0);
+                    if let Some((_, before, after)) =
+                        rest.take().map(|rest| rest.cut(index, index + 1))
+                    {
+                        self.deliver(before, effects);
+                        rest = after;
+                    }
+                }
+            }
+        }
+        self.deliver(rest, effects);
+    }
+
+    fn deliver<W>(&mut self, outcome: Option<Run>, effects: &mut Effects<W, C>) {
+        if let Some(outcome) = outcome {
+            self.open -= outcome.len();
+            self.done += outcome.len();
+            self.room.arrive(outcome.len(), outcome.size() as u64);
+            effects.completions.push((self.caller.clone(), Completion::Outcomes(outcome)));
+        }
+    }
+}
+
+/// Returns how many tasks of `nanos` each are not worth splitting among workers.
+#[inline]
+pub(super) fn run_size(nanos: f64) -> u64 {
+    if nanos == 0.0 { 1 } else { ((RUN_NANOS / nanos) as u64).max(1) }
+}

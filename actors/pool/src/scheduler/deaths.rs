@@ -1,0 +1,217 @@
+//! The end of workers: redelivery of their tasks, and tasks that end too many workers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use fiber_core::stacks::ThreadStack;
+use fiber_core::stats::TaskName;
+use fiber_core::{Exit, ExitReason};
+
+use super::dispatch::Requeue;
+use super::statistics::LongRunning;
+use super::worker::{Blame, FailureCause, Worker, find};
+use super::{Completion, Effects, Retirement, Scheduler, Usage, WorkerId, function_name};
+use crate::run::{CallId, Run};
+
+/// How many deaths of hosts abandon a task, for each death of a worker that may. A host dies with
+/// all its workers, and one of their tasks at most is the cause.
+const HOST_DEATHS_PER_DEATH: u32 = 3;
+
+/// The end of a worker.
+#[derive(Debug)]
+pub(crate) struct Loss {
+    pub(crate) retiring: Option<Retirement>,
+    /// The tasks against which it counts.
+    pub(crate) blamed: Vec<TaskName>,
+    /// How many tasks run again.
+    pub(crate) redelivered: u64,
+    /// The tasks that it had reported to be running, and since when.
+    pub(crate) running: Vec<(TaskName, Instant)>,
+}
+
+/// How a worker ended, and what its overdue tasks were doing.
+struct Ended<'a> {
+    exit: &'a Exit,
+    stacks: &'a BTreeMap<(CallId, u64), Box<ThreadStack>>,
+}
+
+impl<W: Clone, C: Clone> Scheduler<W, C> {
+    /// Notes that a worker has been running a task `since` a while ago.
+    pub(crate) fn note_long_running(
+        &mut self,
+        id: WorkerId,
+        call: CallId,
+        index: u64,
+        since: Instant,
+    ) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.long_running.push(LongRunning { call, index, since, straggler: false });
+        }
+    }
+
+    /// Kills a worker that runs a task past its timeout. `stack` is what the task is doing.
+    pub(crate) fn overdue(
+        &mut self,
+        id: WorkerId,
+        call: CallId,
+        index: u64,
+        stack: Option<Box<ThreadStack>>,
+        effects: &mut Effects<W, C>,
+    ) {
+        let limit = self.calls.get(&call).and_then(|call| call.options.timeout);
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let is_pending = worker.pending_of(call).any(|run| run.contains(index));
+        if let (Some(limit), true) = (limit, is_pending) {
+            worker.overdue.push((call, index));
+            worker.stacks.extend(stack.map(|stack| ((call, index), stack)));
+            effects.kills.push((worker.handle.clone(), ExitReason::TaskTimedOut(limit)));
+        }
+    }
+
+    /// Kills a worker that runs a task of a cancelled call.
+    pub(crate) fn runs_cancelled(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
+        if let Some(worker) = self.workers.get(&id) {
+            effects.kills.push((worker.handle.clone(), ExitReason::TaskCancelled));
+        }
+    }
+
+    /// Removes a worker that has ended. Queues its pending tasks again before all others, or
+    /// abandons them. Returns whether the worker was ever given a task.
+    pub(crate) fn lost(&mut self, id: WorkerId, exit: &Exit, effects: &mut Effects<W, C>) -> Usage {
+        let Some(worker) = self.workers.remove(&id) else { return Usage::Unused };
+        self.note_end_of_host(&worker, exit, effects);
+        let before = self.counts.redelivered;
+        let usage = worker.usage;
+        self.threads -= worker.threads;
+        self.retiring -= usize::from(worker.retiring.is_some());
+        if worker.pending_tasks == 0 && worker.retiring.is_none() {
+            self.idle -= 1;
+        }
+        let blame = worker.blame(&exit.reason);
+        let blamed = match &blame {
+            Blame::Tasks(_, tasks) => self.task_names(tasks),
+            Blame::NoTask | Blame::Unknown => Vec::new(),
+        };
+        let running = self.running_tasks(&worker);
+        let calls: BTreeSet<_> = worker.pending.keys().map(|(call, _)| *call).collect();
+        for run in worker.pending.into_values().rev() {
+            self.redeliver(run, &blame, &Ended { exit, stacks: &worker.stacks }, effects);
+        }
+        calls.into_iter().for_each(|call| self.remove_if_done(call));
+        self.dispatch(effects);
+        let redelivered = self.counts.redelivered - before;
+        let loss = Loss { retiring: worker.retiring, blamed, redelivered, running };
+        effects.losses.push((worker.handle, exit.clone(), loss));
+        usage
+    }
+
+    /// Gives no more tasks to the other workers of a host that has ended. They are lost next.
+    fn note_end_of_host(&mut self, lost: &Worker<W>, exit: &Exit, effects: &mut Effects<W, C>) {
+        let is_first = lost.retiring != Some(Retirement::HostEnded);
+        let (ExitReason::HostEnded { .. }, Some(_), true) = (&exit.reason, lost.host, is_first)
+        else {
+            return;
+        };
+        let others = self.workers.iter().filter(|(_, worker)| worker.host == lost.host);
+        let others: Vec<_> = others.map(|(id, _)| *id).collect();
+        others.into_iter().for_each(|id| self.drain(id, Retirement::HostEnded, effects));
+    }
+
+    /// Returns the tasks that a worker has reported to be running.
+    fn running_tasks(&self, worker: &Worker<W>) -> Vec<(TaskName, Instant)> {
+        let is_pending =
+            |task: &&LongRunning| find(&worker.pending, task.call, task.index).is_some();
+        let running = worker.long_running.iter().filter(is_pending);
+        let named = |task: &LongRunning| {
+            let name = self.task_names(&[(task.call, task.index)]).pop();
+            name.map(|name| (name, task.since))
+        };
+        running.filter_map(named).collect()
+    }
+
+    fn task_names(&self, tasks: &[(CallId, u64)]) -> Vec<TaskName> {
+        let name = |(call, index): &(CallId, u64)| {
+            let entry = self.calls.get(call)?.entry;
+            Some(TaskName::new(*call, function_name(entry), *index))
+        };
+        tasks.iter().filter_map(name).collect()
+    }
+
+    fn redeliver(
+        &mut self,
+        run: Run,
+        blame: &Blame,
+        ended: &Ended<'_>,
+        effects: &mut Effects<W, C>,
+    ) {
+        let (cause, blamed) = match blame {
+            Blame::NoTask => return self.run_again(run, Requeue::Front),
+            Blame::Unknown => return self.run_again(run, Requeue::Suspect),
+            Blame::Tasks(cause, tasks) => (*cause, tasks),
+        };
+        let mut rest = Some(run);
+        let mut parts = Vec::new();
+        while let Some(run) = rest.take() {
+            let inside =
+                blamed.iter().filter(|(call, index)| *call == run.call && run.contains(*index));
+            let Some((_, index)) = inside.min() else {
+                parts.push((run, false));
+                break;
+            };
+            let (task, before, after) = run.cut(*index, *index + 1);
+            parts.extend(before.map(|run| (run, false)));
+            parts.extend(task.map(|run| (run, true)));
+            rest = after;
+        }
+        for (run, is_blamed) in parts.into_iter().rev() {
+            if is_blamed {
+                self.count_against(run, cause, ended, effects)
+            } else {
+                self.run_again(run, Requeue::Front)
+            }
+        }
+    }
+
+    /// Queues tasks again whose worker has ended.
+    fn run_again(&mut self, run: Run, place: Requeue) {
+        if self.calls.contains_key(&run.call) {
+            self.counts.redelivered += run.len();
+        }
+        self.requeue(run, place);
+    }
+
+    /// Counts the end of a worker against the one task of `run`. Abandons the task if that is one
+    /// end too many.
+    fn count_against(
+        &mut self,
+        run: Run,
+        cause: FailureCause,
+        ended: &Ended<'_>,
+        effects: &mut Effects<W, C>,
+    ) {
+        let Some(call) = self.calls.get_mut(&run.call) else { return };
+        let failures = call.failures.entry(run.start).or_default();
+        match cause {
+            FailureCause::Death => failures.deaths += 1,
+            FailureCause::HostDeath => failures.host_deaths += 1,
+            FailureCause::Timeout => failures.timeouts += 1,
+        }
+        let options = call.options;
+        let max_host_deaths = options.max_deaths.saturating_mul(HOST_DEATHS_PER_DEATH);
+        if failures.deaths < options.max_deaths
+            && failures.host_deaths < max_host_deaths
+            && failures.timeouts < options.max_timeouts
+        {
+            return self.run_again(run, Requeue::Suspect);
+        }
+        let workers = failures.deaths + failures.host_deaths + failures.timeouts;
+        let stack = ended.stacks.get(&(run.call, run.start)).cloned();
+        let exit = ended.exit.clone().with_stack(stack);
+        let abandoned = Completion::Abandoned { index: run.start, workers, exit };
+        call.open -= 1;
+        call.done += 1;
+        self.counts.abandoned += 1;
+        call.room.arrive(1, 0);
+        effects.completions.push((call.caller.clone(), abandoned));
+    }
+}

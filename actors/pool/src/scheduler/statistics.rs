@@ -1,0 +1,232 @@
+//! Counters of the scheduler, for people who look at a pool.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use fiber_core::stats::{CallStats, Distribution, FunctionStats, RunningTask, TaskCounts};
+use fiber_values::entry::EntryRef;
+
+use super::Scheduler;
+use super::call::Call;
+use super::worker::Worker;
+use crate::run::{CallId, Run};
+
+/// A task is a straggler when it has run this many times as long as the median of its function.
+const STRAGGLER_FACTOR: u32 = 10;
+/// A task that has run for less than this is no straggler, because a busy machine holds up short
+/// tasks.
+const MIN_STRAGGLER: Duration = Duration::from_secs(1);
+/// The number of tasks from which on a function has a usual time.
+const MIN_TASKS: u64 = 5;
+
+/// The experience with the tasks of a function.
+#[derive(Default)]
+pub(super) struct FunctionRecord {
+    /// The mean time of a task in nanoseconds, with more weight on later ones; 0 if unknown.
+    pub(super) nanos: f64,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+    pub(super) times: Distribution,
+}
+
+impl FunctionRecord {
+    /// Counts `tasks` attempts that took `busy` nanoseconds together.
+    pub(super) fn count(&mut self, tasks: u64, busy: u64) {
+        let sample = busy as f64 / tasks as f64;
+        self.nanos =
+            if self.nanos == 0.0 { sample.max(1.0) } else { 0.5 * self.nanos + 0.5 * sample };
+        self.times.record(busy / tasks, tasks);
+    }
+}
+
+/// The counts of a pool that belong to no function.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) retried: u64,
+    pub(crate) redelivered: u64,
+    pub(crate) abandoned: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) bytes_in: u64,
+}
+
+/// A task that a worker has reported to be running for a while.
+#[derive(Clone, Copy)]
+pub(super) struct LongRunning {
+    pub(super) call: CallId,
+    pub(super) index: u64,
+    pub(super) since: Instant,
+    /// Whether it has run much longer than usual.
+    pub(super) straggler: bool,
+}
+
+/// A task that has just become a straggler.
+pub(crate) struct Straggler<W> {
+    pub(crate) worker: W,
+    pub(crate) call: CallId,
+    pub(crate) entry: EntryRef,
+    pub(crate) index: u64,
+    pub(crate) ran: Duration,
+    /// The median time of its function's tasks.
+    pub(crate) usual: Duration,
+}
+
+/// The statistics of one worker.
+pub(crate) struct WorkerStatistics<W> {
+    pub(crate) handle: W,
+    pub(crate) threads: u64,
+    pub(crate) pending: u64,
+    /// The function of the first pending task.
+    pub(crate) function: Option<String>,
+    pub(crate) running: Vec<RunningTask>,
+    pub(crate) counts: WorkerCounts,
+    pub(crate) retiring: bool,
+}
+
+/// The work of a worker so far.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct WorkerCounts {
+    pub(crate) done: u64,
+    pub(crate) failed: u64,
+    /// Nanoseconds of its tasks.
+    pub(crate) busy: u64,
+}
+
+/// The statistics of a pool's tasks and workers.
+pub(crate) struct Statistics<W, C> {
+    pub(crate) tasks: TaskCounts,
+    pub(crate) bytes_out: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) idle: usize,
+    pub(crate) calls: Vec<(C, CallStats)>,
+    pub(crate) functions: Vec<FunctionStats>,
+    pub(crate) workers: Vec<WorkerStatistics<W>>,
+}
+
+impl<W: Clone, C: Clone> Scheduler<W, C> {
+    /// Returns the number of tasks that have returned a value or failed.
+    pub(crate) fn done(&self) -> u64 {
+        self.functions.values().map(|function| function.done).sum()
+    }
+
+    /// Returns the tasks that have become stragglers since the last time.
+    pub(crate) fn stragglers(&mut self, now: Instant) -> Vec<Straggler<W>> {
+        let mut found = Vec::new();
+        for worker in self.workers.values_mut() {
+            for task in worker.long_running.iter_mut().filter(|task| !task.straggler) {
+                let ran = now.saturating_duration_since(task.since);
+                let Some(call) = self.calls.get(&task.call) else { continue };
+                let record = self.functions.get(&call.entry);
+                let Some(record) = record.filter(|record| record.times.count() >= MIN_TASKS) else {
+                    continue;
+                };
+                let usual = record.times.quantile(0.5);
+                if ran >= MIN_STRAGGLER.max(usual.saturating_mul(STRAGGLER_FACTOR)) {
+                    task.straggler = true;
+                    let (worker, entry) = (worker.handle.clone(), call.entry);
+                    let (call, index) = (task.call, task.index);
+                    found.push(Straggler { worker, call, entry, index, ran, usual });
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the statistics at the time `now`.
+    pub(crate) fn statistics(&self, now: Instant) -> Statistics<W, C> {
+        let names = Names::of(self);
+        let waiting =
+            |call: &Call<C>| call.ready_tasks + call.suspects.iter().map(Run::len).sum::<u64>();
+        let mut calls: Vec<_> = self.calls.iter().collect();
+        calls.sort_by_key(|(id, _)| **id);
+        let calls: Vec<_> = calls
+            .into_iter()
+            .map(|(id, call)| {
+                let mut stats = CallStats::new(*id, names.function(call.entry), call.since);
+                (stats.done, stats.waiting) = (call.done, waiting(call));
+                stats.pending = call.open - stats.waiting;
+                stats.throttled = call.has_tasks() && !self.queue.contains(&(call.served, *id));
+                (call.caller.clone(), stats)
+            })
+            .collect();
+        let mut workers: Vec<_> = self.workers.iter().collect();
+        workers.sort_by_key(|(id, _)| **id);
+        let counts = self.counts;
+        let mut tasks = TaskCounts::default();
+        tasks.waiting = calls.iter().map(|(_, call)| call.waiting).sum();
+        tasks.pending = calls.iter().map(|(_, call)| call.pending).sum();
+        tasks.done = self.done();
+        tasks.failed = self.functions.values().map(|function| function.failed).sum();
+        (tasks.retried, tasks.redelivered) = (counts.retried, counts.redelivered);
+        tasks.abandoned = counts.abandoned;
+        Statistics {
+            tasks,
+            bytes_out: counts.bytes_out,
+            bytes_in: counts.bytes_in,
+            idle: self.idle,
+            calls,
+            functions: self.function_stats(&names),
+            workers: workers
+                .into_iter()
+                .map(|(_, worker)| self.worker_statistics(worker, &names, now))
+                .collect(),
+        }
+    }
+
+    fn function_stats(&self, names: &Names) -> Vec<FunctionStats> {
+        let of = |(entry, record): (&EntryRef, &FunctionRecord)| {
+            let mut stats = FunctionStats::new(names.function(*entry));
+            (stats.done, stats.failed) = (record.done, record.failed);
+            stats.times = record.times.clone();
+            stats
+        };
+        let mut functions: Vec<_> = self.functions.iter().map(of).collect();
+        functions.sort_by(|one, other| one.function.cmp(&other.function));
+        functions
+    }
+
+    fn worker_statistics(
+        &self,
+        worker: &Worker<W>,
+        names: &Names,
+        now: Instant,
+    ) -> WorkerStatistics<W> {
+        let function = |call: CallId| self.calls.get(&call).map(|call| names.function(call.entry));
+        let running = |task: &LongRunning| {
+            let ran = now.saturating_duration_since(task.since);
+            let name = function(task.call)?;
+            let mut running = RunningTask::new(task.call, name, task.index, ran);
+            running.straggler = task.straggler;
+            Some(running)
+        };
+        WorkerStatistics {
+            handle: worker.handle.clone(),
+            threads: worker.threads,
+            pending: worker.pending_tasks,
+            function: worker.pending.keys().next().and_then(|(call, _)| function(*call)),
+            running: worker.long_running.iter().filter_map(running).collect(),
+            counts: worker.counts,
+            retiring: worker.retiring.is_some(),
+        }
+    }
+}
+
+/// The names of functions. Resolving one takes a microsecond, and a pool has many workers.
+struct Names(HashMap<EntryRef, &'static str>);
+
+impl Names {
+    fn of<W: Clone, C: Clone>(scheduler: &Scheduler<W, C>) -> Names {
+        let called = scheduler.calls.values().map(|call| call.entry);
+        let entries = called.chain(scheduler.functions.keys().copied());
+        Names(entries.map(|entry| (entry, function_name(entry))).collect())
+    }
+
+    fn function(&self, entry: EntryRef) -> String {
+        self.0.get(&entry).copied().unwrap_or_default().to_string()
+    }
+}
+
+/// Returns the name of a function for people.
+pub(crate) fn function_name(entry: EntryRef) -> &'static str {
+    // It is unknown only to a program of another build.
+    entry.resolve::<fiber_values::entry::TaskFn>().map_or("?", |entry| entry.display_name())
+}

@@ -1,0 +1,147 @@
+//! The way to the scheduler: events go in under its lock, and effects are performed outside of it.
+//!
+//! Callers answer two effects with events: they submit tasks that they have prepared, and report
+//! the outcomes that they have taken. The answers go in together, under the lock once more.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fiber_core::stats::TaskName;
+use fiber_core::value_memory;
+
+use super::controller::ControllerRequest;
+use super::exchange::Exchange;
+use super::run::{CallId, Run};
+use super::scheduler::{Completion, Report, Scheduler};
+use super::state::{Cancellation, Phase, PoolState};
+use super::wire::{PoolCommand, ToWorker};
+use super::worker_handle::Worker;
+use fiber_runtime::runtime::ProcessCommand;
+
+pub(super) type PoolScheduler = Scheduler<Arc<Worker>, Arc<Exchange>>;
+pub(super) type Effects = super::scheduler::Effects<Arc<Worker>, Arc<Exchange>>;
+
+/// An event with which a caller answers an effect.
+enum Answer {
+    Tasks(Run),
+    Report(CallId, Report),
+}
+
+impl Answer {
+    fn give(self, scheduler: &mut PoolScheduler, effects: &mut Effects) {
+        match self {
+            Answer::Tasks(run) => scheduler.submit(run, effects),
+            Answer::Report(call, report) => scheduler.report(call, report, effects),
+        }
+    }
+}
+
+impl PoolState {
+    /// Changes the scheduler, and performs the effects.
+    pub(super) fn with_scheduler<T>(
+        &self,
+        change: impl FnOnce(&mut PoolScheduler, &mut Effects) -> T,
+    ) -> T {
+        let (result, mut answers) = self.change_scheduler(change);
+        while !answers.is_empty() {
+            ((), answers) = self.change_scheduler(|scheduler, effects| {
+                answers.into_iter().for_each(|answer| answer.give(scheduler, effects));
+            });
+        }
+        result
+    }
+
+    /// Changes the scheduler once, and performs the effects. Returns the callers' answers.
+    fn change_scheduler<T>(
+        &self,
+        change: impl FnOnce(&mut PoolScheduler, &mut Effects) -> T,
+    ) -> (T, Vec<Answer>) {
+        let mut effects = Effects::default();
+        let memory = value_memory::room();
+        let mut scheduler = self.scheduler.lock();
+        scheduler.set_memory(memory);
+        let result = change(&mut scheduler, &mut effects);
+        self.idle.store(scheduler.idle(), Ordering::Release);
+        let all_done = scheduler.is_empty();
+        drop(scheduler);
+        let answers = self.perform(effects);
+        if all_done && matches!(*self.phase.lock(), Phase::Closed) {
+            self.controller.do_send(ControllerRequest::Close);
+        }
+        (result, answers)
+    }
+
+    fn perform(&self, effects: Effects) -> Vec<Answer> {
+        #[cfg(feature = "simulation")]
+        if let Some(trace) = self.trace {
+            effects.note_in(trace, &self.name);
+        }
+        for (worker, assignment) in effects.assignments {
+            worker.assign(assignment);
+        }
+        for (worker, call) in effects.recalls {
+            let _ = worker.link.send(ToWorker::Command(PoolCommand::Return { call }).message());
+        }
+        for (worker, reason) in effects.kills {
+            let _ = worker.commands.send(ProcessCommand::Kill(reason));
+        }
+        for (worker, drained) in effects.retired {
+            if drained {
+                self.controller.do_send(ControllerRequest::Retire(worker.child.clone()));
+            } else {
+                let _ = worker.commands.send(ProcessCommand::Shutdown);
+            }
+        }
+        // An abandoned task is the consequence of its worker's end.
+        for (worker, exit, loss) in effects.losses {
+            self.worker_ended(&worker, exit, loss);
+        }
+        for (exchange, tasks) in effects.run_sizes {
+            exchange.set_run_size(tasks);
+        }
+        for (exchange, completion) in effects.completions {
+            if let Completion::Abandoned { index, workers, exit } = &completion {
+                let task = TaskName::new(exchange.id, exchange.function, *index);
+                self.task_abandoned(task, *workers, exit);
+            }
+            exchange.complete(completion);
+        }
+        let tasks = effects.wanted.into_iter().filter_map(|exchange| exchange.take_open());
+        let mut answers: Vec<_> = tasks.map(Answer::Tasks).collect();
+        for (exchange, known) in effects.throttled {
+            if exchange.throttle(known) {
+                answers.push(Answer::Report(exchange.id, exchange.report()));
+            }
+        }
+        answers
+    }
+
+    /// Submits tasks of a call, with a report of its outcomes.
+    pub(super) fn submit(&self, exchange: &Exchange, run: Run) {
+        let report = exchange.report();
+        self.with_scheduler(|scheduler, effects| {
+            scheduler.report(run.call, report, effects);
+            scheduler.submit(run, effects);
+        });
+    }
+
+    /// Reports what the caller of a call has done with outcomes.
+    pub(super) fn report(&self, exchange: &Exchange) {
+        let report = exchange.report();
+        self.with_scheduler(|scheduler, effects| scheduler.report(exchange.id, report, effects));
+    }
+
+    /// Notes that a call submits `total` tasks in all; `None` if it has stopped.
+    pub(super) fn finish_feeding(&self, call: CallId, total: Option<u64>) {
+        self.with_scheduler(|scheduler, _| scheduler.finish_feeding(call, total));
+    }
+
+    pub(super) fn cancel(&self, call: CallId, cancellation: Cancellation) {
+        let holders = self.with_scheduler(|scheduler, _| scheduler.cancel(call));
+        let kill = cancellation == Cancellation::KillWorkers;
+        for worker in holders {
+            let cancel = PoolCommand::Cancel { call, kill };
+            let _ = worker.link.send(ToWorker::Command(cancel).message());
+        }
+    }
+}

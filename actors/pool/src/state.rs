@@ -1,0 +1,390 @@
+//! The state that a pool's handles, its controller and its workers' supervision share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use actix::Recipient;
+use fiber_core::stacks::ThreadStack;
+use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, on_a_thread};
+use fiber_transport::Received;
+use fiber_values::codec;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::controller::ControllerRequest;
+use super::run::CallId;
+use super::scheduler::{MIN_PENDING, Retirement, Scheduler, Usage, WorkerId};
+use super::scheduling::PoolScheduler;
+use super::stats::History;
+use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
+use super::worker::BLOCKED_AFTER;
+use super::worker_handle::Worker;
+#[cfg(feature = "simulation")]
+use fiber_runtime::runtime::simulation::Trace;
+use fiber_runtime::runtime::{DrainHook, ProcessCommand, Runtime, Unfit, set_names};
+use fiber_runtime::sources::Registration;
+use fiber_runtime::timeline::Timeline;
+
+/// How long a worker without tasks keeps a broadcast value that was dropped.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// How long a task that ran past its timeout goes on while the functions on its stack get names.
+/// That takes 20 ms in a release build, but 0.3 s in a large one without optimization, and 1 s if
+/// three times as many threads want to run as there are cores.
+const NAMES_LIMIT: Duration = Duration::from_secs(10);
+/// An error shows at most this many frames of a task.
+const MOST_FRAMES: usize = 64;
+
+/// How a cancelled call's running tasks end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cancellation {
+    LetFinish,
+    KillWorkers,
+}
+
+/// The number of the last call of any pool: the timeline and errors name calls by their numbers.
+#[derive(Default)]
+pub(super) struct CallNumbers(AtomicU64);
+
+impl CallNumbers {
+    pub(super) fn next(&self) -> CallId {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// The state of a pool.
+pub(crate) struct PoolState {
+    pub(super) runtime: &'static Runtime,
+    pub(super) timeline: &'static Timeline,
+    #[cfg(feature = "simulation")]
+    pub(super) trace: Option<&'static Trace>,
+    pub(super) calls: &'static CallNumbers,
+    /// The number of the last worker.
+    pub(super) last_worker: AtomicU64,
+    pub(super) name: String,
+    pub(super) max_message: usize,
+    pub(super) scheduler: Mutex<PoolScheduler>,
+    /// Workers without pending tasks. Feeders read it without the scheduler's lock.
+    pub(super) idle: AtomicUsize,
+    /// How many tasks a feeder may always be ahead.
+    pub(super) min_ahead: AtomicU64,
+    pub(super) phase: Mutex<Phase>,
+    pub(super) started: AtomicBool,
+    pub(super) readiness: watch::Sender<Readiness>,
+    pub(super) broadcasts: Mutex<HashMap<u64, Received>>,
+    pub(super) controller: Recipient<ControllerRequest>,
+    pub(super) history: Mutex<History>,
+    pub(super) registration: Registration,
+    /// Workers that have died.
+    pub(super) deaths: AtomicU64,
+    /// Entries on their way into journals.
+    recording: AtomicU64,
+    /// Outcomes that came from journals.
+    pub(super) recorded: AtomicU64,
+}
+
+/// The phase of a pool's life.
+pub(super) enum Phase {
+    Open,
+    Closed,
+    /// No worker runs a task any more.
+    Ended(PoolEndReason),
+}
+
+/// The number of workers that are ready, and that a caller waits for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Readiness {
+    pub(super) ready: usize,
+    pub(super) wanted: usize,
+}
+
+impl PoolState {
+    pub(super) fn new(
+        runtime: &'static Runtime,
+        name: String,
+        max_message: usize,
+        controller: Recipient<ControllerRequest>,
+    ) -> PoolState {
+        PoolState {
+            runtime,
+            timeline: runtime.part(),
+            #[cfg(feature = "simulation")]
+            trace: Trace::of(runtime),
+            calls: runtime.part(),
+            last_worker: AtomicU64::new(0),
+            name,
+            max_message,
+            scheduler: Mutex::new(Scheduler::new()),
+            idle: AtomicUsize::new(0),
+            min_ahead: AtomicU64::new(MIN_PENDING),
+            phase: Mutex::new(Phase::Open),
+            started: AtomicBool::new(false),
+            readiness: watch::Sender::new(Readiness::default()),
+            broadcasts: Mutex::default(),
+            controller,
+            history: Mutex::default(),
+            registration: Registration::default(),
+            deaths: AtomicU64::new(0),
+            recording: AtomicU64::new(0),
+            recorded: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns an error if the pool takes no calls in this phase.
+    pub(super) fn check_open(&self, phase: &Phase) -> Result<()> {
+        let reason = match phase {
+            Phase::Open => return Ok(()),
+            Phase::Closed => PoolEndReason::Closed,
+            Phase::Ended(reason) => reason.clone(),
+        };
+        Err(Error::PoolEnded { name: self.name.clone(), reason })
+    }
+
+    /// Returns an error if the pool has ended. It may be closed.
+    pub(super) fn check_not_ended(&self) -> Result<()> {
+        let phase = self.phase.lock();
+        if matches!(*phase, Phase::Ended(_)) { self.check_open(&phase) } else { Ok(()) }
+    }
+
+    pub(super) fn ensure_started(&self, meta: Meta) {
+        if !self.runtime.is_draining() && !self.started.swap(true, Ordering::AcqRel) {
+            self.controller.do_send(ControllerRequest::Start(meta));
+        }
+    }
+
+    pub(super) async fn when_ready(&self, enough: impl Fn(&Readiness) -> bool) -> Result<()> {
+        let mut readiness = self.readiness.subscribe();
+        loop {
+            {
+                let now = readiness.borrow_and_update();
+                self.check_not_ended()?;
+                if now.wanted > 0 && enough(&now) {
+                    return Ok(());
+                }
+            }
+            // The sender lives in `self`.
+            let _ = readiness.changed().await;
+        }
+    }
+
+    /// Counts an entry on its way into a journal.
+    pub(super) fn recording_began(&self) {
+        self.recording.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Ends a closed pool after its last entry, which the pool's end waits for.
+    pub(super) fn recording_ended(&self) {
+        let last = self.recording.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && matches!(*self.phase.lock(), Phase::Closed) {
+            self.controller.do_send(ControllerRequest::Close);
+        }
+    }
+
+    /// Returns whether all calls are done and all of their outcomes are recorded.
+    pub(super) fn is_done(&self) -> bool {
+        self.scheduler.lock().is_empty() && self.recording.load(Ordering::SeqCst) == 0
+    }
+
+    #[inline]
+    pub(super) fn has_idle(&self) -> bool {
+        self.idle.load(Ordering::Acquire) > 0
+    }
+
+    #[inline]
+    pub(super) fn min_ahead(&self) -> u64 {
+        self.min_ahead.load(Ordering::Relaxed)
+    }
+
+    /// Adds a worker that is ready.
+    pub(super) fn join(&self, worker: Arc<Worker>, threads: u64, quota: Option<u64>) {
+        let broadcasts = self.broadcasts.lock();
+        for (id, value) in &*broadcasts {
+            worker.broadcast(*id, value.clone());
+        }
+        let child = worker.child.clone();
+        self.worker_started(&worker);
+        let count = self.with_scheduler(|scheduler, effects| {
+            let host = worker.host;
+            scheduler.join(worker.id, worker, threads, quota, host, effects);
+            scheduler.workers()
+        });
+        drop(broadcasts);
+        self.min_ahead.fetch_max(MIN_PENDING * count as u64 * threads, Ordering::Relaxed);
+        self.readiness.send_modify(|readiness| readiness.ready = count);
+        self.controller.do_send(ControllerRequest::WorkerReady(child));
+    }
+
+    /// Removes a worker whose process has ended.
+    pub(super) fn lost(&self, worker: &Worker, exit: &Exit) -> Usage {
+        let (count, usage, was_asked, died_unused) = self.with_scheduler(|scheduler, effects| {
+            let usage = scheduler.lost(worker.id, exit, effects);
+            let was_asked = effects.losses.iter().any(|(_, _, loss)| {
+                matches!(loss.retiring, Some(Retirement::Superfluous | Retirement::Terminating))
+            });
+            let died_unused = usage == Usage::Unused
+                && !was_asked
+                && worker.is_young()
+                && !scheduler.any_used_or(|other| !other.is_young());
+            (scheduler.workers(), usage, was_asked, died_unused)
+        });
+        self.readiness.send_modify(|readiness| readiness.ready = count);
+        if exit.reason.is_disruption() {
+            self.controller.do_send(ControllerRequest::Disrupted(exit.reason.clone()));
+        } else if died_unused {
+            self.controller.do_send(ControllerRequest::DiedUnused(exit.to_string()));
+        } else if usage == Usage::Used || !was_asked {
+            self.controller.do_send(ControllerRequest::Worked);
+        }
+        usage
+    }
+
+    /// Handles a message from a worker.
+    pub(super) fn receive(self: &Arc<PoolState>, worker: &Worker, message: Received) {
+        let id = worker.id;
+        match FromWorker::read(message) {
+            Ok(FromWorker::Results(results)) => {
+                if self.timeline.is_on() {
+                    self.record(worker, &results);
+                }
+                self.with_scheduler(|scheduler, effects| scheduler.complete(id, results, effects));
+            }
+            Ok(FromWorker::Event(event)) => self.with_scheduler(|scheduler, effects| match event {
+                WorkerEvent::Returned { call, first, count } => {
+                    scheduler.returned(id, call, first, count, effects)
+                }
+                WorkerEvent::Running { call, index } => {
+                    let since = Instant::now() - BLOCKED_AFTER;
+                    scheduler.note_long_running(id, call, index, since)
+                }
+                WorkerEvent::Overdue { call, index, stack } => {
+                    self.kill_overdue(id, (call, index), stack)
+                }
+                WorkerEvent::RunsCancelled => scheduler.runs_cancelled(id, effects),
+                WorkerEvent::Terminating => {
+                    worker.set_terminating();
+                    scheduler.drain(id, Retirement::Terminating, effects);
+                    let ready = scheduler.workers();
+                    self.readiness.send_modify(|readiness| readiness.ready = ready);
+                }
+            }),
+            Ok(FromWorker::Large { .. }) => unreachable!("large outcomes are read as results"),
+            Err(error) => {
+                let _ = worker
+                    .commands
+                    .send(ProcessCommand::Kill(ExitReason::LinkLost(error.to_string())));
+            }
+        }
+    }
+
+    /// Kills a worker that runs a task past its timeout, once the functions on the task's stack
+    /// have names.
+    fn kill_overdue(
+        self: &Arc<PoolState>,
+        worker: WorkerId,
+        (call, index): (CallId, u64),
+        stack: Option<Box<ThreadStack>>,
+    ) {
+        let pool = Arc::downgrade(self);
+        self.runtime.spawn(move || async move {
+            let stack = match stack {
+                Some(stack) => on_a_thread(move || with_names(*stack)).await.ok(),
+                None => None,
+            };
+            let Some(pool) = pool.upgrade() else { return };
+            pool.with_scheduler(|scheduler, effects| {
+                scheduler.overdue(worker, call, index, stack, effects);
+            });
+        });
+    }
+
+    pub(super) fn send_broadcast(&self, id: u64, value: Received) -> Result<()> {
+        let size = value.len() + value.blobs.total_len();
+        codec::check_size(size, self.max_message as u64, || "a broadcast value".into())?;
+        self.check_not_ended()?;
+        let mut broadcasts = self.broadcasts.lock();
+        for worker in self.scheduler.lock().handles() {
+            worker.broadcast(id, value.clone());
+        }
+        broadcasts.insert(id, value);
+        Ok(())
+    }
+
+    pub(super) fn drop_broadcast(self: &Arc<PoolState>, id: u64) {
+        let mut broadcasts = self.broadcasts.lock();
+        broadcasts.remove(&id);
+        for worker in self.scheduler.lock().handles() {
+            worker.drop_broadcast(id);
+        }
+        drop(broadcasts);
+        let pool = Arc::downgrade(self);
+        self.runtime.spawn(move || async move {
+            tokio::time::sleep(LINGER).await;
+            if let Some(pool) = pool.upgrade() {
+                let workers = pool.scheduler.lock().handles();
+                workers.iter().for_each(|worker| worker.send_unsent());
+            }
+        });
+    }
+
+    /// Fails all calls, and those that come.
+    pub(super) fn end(&self, reason: PoolEndReason) {
+        let mut phase = self.phase.lock();
+        if matches!(*phase, Phase::Ended(_)) {
+            return;
+        }
+        *phase = Phase::Ended(reason.clone());
+        drop(phase);
+        let callers = self.scheduler.lock().abandon();
+        for exchange in callers {
+            exchange.end(Error::PoolEnded { name: self.name.clone(), reason: reason.clone() });
+        }
+        self.readiness.send_modify(|readiness| readiness.ready = 0);
+    }
+}
+
+impl DrainHook for PoolState {
+    fn drain(&self) {
+        let (callers, workers) =
+            self.with_scheduler(|scheduler, _| (scheduler.halt(), scheduler.handles()));
+        callers.iter().for_each(|exchange| exchange.stop());
+        for worker in workers {
+            let _ = worker.link.send(ToWorker::Command(PoolCommand::Drain).message());
+        }
+    }
+
+    fn running(&self) -> u64 {
+        self.scheduler.lock().running_durable()
+    }
+
+    fn usual_time(&self) -> Option<Duration> {
+        self.scheduler.lock().usual_time_of_durable()
+    }
+
+    fn set_time_left(&self, left: Duration, unfit: Unfit) {
+        // Calls expire with the tasks that they have prepared.
+        self.with_scheduler(|scheduler, effects| {
+            scheduler.set_time_left(left);
+            scheduler.want(effects);
+        });
+        if unfit == Unfit::Wait {
+            return;
+        }
+        for (exchange, usual) in self.with_scheduler(|scheduler, _| scheduler.expire()) {
+            exchange.end(Error::TimeLimit { function: exchange.function, usual, left });
+        }
+    }
+
+    fn is_recording(&self) -> bool {
+        self.recording.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Names the functions on the stack of an overdue task.
+fn with_names(mut stack: ThreadStack) -> Box<ThreadStack> {
+    if let Err(problem) = set_names(&mut stack, NAMES_LIMIT) {
+        tracing::warn!("on the stack of a task that ran past its timeout, {problem}");
+    }
+    Box::new(stack.shortened(MOST_FRAMES))
+}

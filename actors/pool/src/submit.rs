@@ -1,0 +1,132 @@
+//! The start of calls.
+
+use std::sync::Arc;
+
+use fiber_core::{Error, Result, shortage};
+use fiber_journal::CallForm;
+use fiber_values::{Portable, TypedEntry};
+
+use super::Pool;
+use super::batch::Order;
+use super::calls::Accepted;
+use super::durable::called;
+use super::exchange::Exchange;
+use super::feeder::{encode, feed, feed_one, feed_one_durable, submit_while_blocked};
+use super::state::Cancellation;
+use fiber_runtime::timeline::CallRecord;
+
+impl Pool {
+    /// Submits one task.
+    pub(super) fn submit_one<A: Portable, T>(
+        &self,
+        function: TypedEntry<A, T>,
+        args: &A,
+    ) -> Result<Accepted> {
+        if self.journal.is_some() {
+            return self.submit_one_durable(function, args);
+        }
+        let mut encoded = Vec::with_capacity(64);
+        let (keep_alive, blobs) = encode(args, &mut encoded, self.state().max_message)?;
+        let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
+        exchange.keep_alive.add(0, keep_alive);
+        feed_one(self.state(), &exchange, encoded, blobs);
+        Ok((exchange, Arc::clone(self.state())))
+    }
+
+    fn submit_one_durable<A: Portable, T>(
+        &self,
+        function: TypedEntry<A, T>,
+        args: &A,
+    ) -> Result<Accepted> {
+        let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
+        if let Some(call) = &exchange.durable
+            && let Err(error) = feed_one_durable(self.state(), &exchange, call, args)
+        {
+            self.state().cancel(exchange.id, Cancellation::LetFinish);
+            return Err(error);
+        }
+        Ok((exchange, Arc::clone(self.state())))
+    }
+
+    /// Starts a thread that submits a task for each item. Returns also the number of items, if it
+    /// is known.
+    pub(super) fn submit<I, T>(
+        &self,
+        function: TypedEntry<I::Item, T>,
+        items: I,
+        order: Order,
+    ) -> (Result<Accepted>, Option<u64>)
+    where
+        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+    {
+        let items = items.into_iter();
+        let length = match items.size_hint() {
+            (least, Some(most)) if least == most => Some(least as u64),
+            _ => None,
+        };
+        let call = self.begin(function, order, CallForm::Map).and_then(|exchange| {
+            let state = Arc::clone(self.state());
+            let (feeding, pool) = (Arc::clone(&exchange), Arc::clone(&state));
+            let feeder = std::thread::Builder::new().name("fiber-feed".into());
+            let run = move || {
+                let _entered = pool.runtime.parts().enter();
+                feed(&pool, &feeding, items);
+            };
+            match feeder.spawn(run) {
+                Ok(_) => {
+                    let (pool, fed) = (Arc::downgrade(&state), Arc::clone(&exchange));
+                    state.runtime.spawn(move || submit_while_blocked(pool, fed));
+                    Ok((exchange, state))
+                }
+                Err(error) => {
+                    state.cancel(exchange.id, Cancellation::LetFinish);
+                    Err(Error::system(
+                        "a thread for the items could not be started",
+                        shortage::Explained(error),
+                    ))
+                }
+            }
+        });
+        (call, length)
+    }
+
+    fn begin<A, T>(
+        &self,
+        function: TypedEntry<A, T>,
+        order: Order,
+        form: CallForm,
+    ) -> Result<Arc<Exchange>> {
+        let state = self.state();
+        let durable = match &self.journal {
+            None => None,
+            Some(journal) => {
+                state.check_open(&state.phase.lock())?;
+                let called = called(&function, form);
+                Some(journal.begin(state, &called, function.meta)?)
+            }
+        };
+        let TypedEntry { entry, meta, .. } = function;
+        let is_durable = durable.is_some();
+        let id = state.calls.next();
+        let (runtime, name) = (state.runtime, entry.display_name());
+        let record = CallRecord::begin(state.timeline, &state.name, id, name);
+        let exchange = Exchange::new(runtime, id, name, order, self.buffer, record, durable);
+        if is_durable {
+            runtime.note_durable_call();
+            if runtime.is_draining() {
+                exchange.stop();
+            }
+        }
+        let phase = state.phase.lock();
+        state.check_open(&phase)?;
+        // Under the lock of the phase, so that no call begins while the pool ends.
+        let call = exchange.new_call(entry.reference(), self.options);
+        state.scheduler.lock().begin(exchange.id, call);
+        drop(phase);
+        // The first task of a durable call that has no outcome starts the workers.
+        if !is_durable {
+            state.ensure_started(meta);
+        }
+        Ok(exchange)
+    }
+}

@@ -1,0 +1,271 @@
+//! Messages between a pool and its workers.
+//!
+//! The two frequent messages, assignments and results, have a layout of their own: little-endian
+//! integers, then the encoded arguments or outcomes. All others are small and use serde.
+
+use bytes::{Buf, Bytes};
+use fiber_core::stacks::ThreadStack;
+use fiber_core::{Error, Result};
+use fiber_transport::{Message, Received};
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
+use fiber_values::entry::EntryRef;
+use serde::{Deserialize, Serialize};
+
+use super::run::{CallId, PREFIX};
+use fiber_runtime::endpoint::MAIN;
+
+const CONTROL: u8 = 0;
+const ASSIGNMENT: u8 = 1;
+const RESULTS: u8 = 2;
+const BROADCAST: u8 = 3;
+
+/// Tasks for a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    pub(crate) call: CallId,
+    pub(crate) entry: EntryRef,
+    /// Time limit of one task in nanoseconds; 0 for none.
+    pub(crate) timeout: u64,
+    /// The least number of tasks that a worker runs in a row.
+    pub(crate) chunk: u32,
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+    /// The context in which the call was made: see `telemetry`. At most 64 KiB.
+    pub(crate) context: Bytes,
+    pub(crate) arguments: Bytes,
+    pub(crate) blobs: Blobs,
+}
+
+/// Outcomes of tasks of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Results {
+    pub(crate) call: CallId,
+    /// Nanoseconds that the worker spent on the tasks.
+    pub(crate) busy: u64,
+    /// How many of the tasks failed.
+    pub(crate) failed: u32,
+    /// The number of the worker's thread that ran them.
+    pub(crate) thread: u32,
+    /// The tasks of `outcomes`.
+    pub(crate) runs: Vec<ResultRun>,
+    pub(crate) outcomes: Bytes,
+    /// The blobs of the outcome, if there is one alone.
+    pub(crate) blobs: Blobs,
+}
+
+/// Consecutive tasks of [`Results`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResultRun {
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+    /// Bytes of the encoded outcomes.
+    pub(crate) length: u32,
+}
+
+/// A small message from a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum WorkerEvent {
+    /// The worker returns tasks that it has not started.
+    Returned { call: CallId, first: u64, count: u64 },
+    /// The worker has been running this task for a while.
+    Running { call: CallId, index: u64 },
+    /// The worker runs this task past its timeout. Holds what it is doing, if that is known.
+    Overdue { call: CallId, index: u64, stack: Option<Box<ThreadStack>> },
+    /// The worker runs a task of a call that was cancelled with `kill`.
+    RunsCancelled,
+    /// SIGTERM asked the worker to end: it starts no more tasks.
+    Terminating,
+}
+
+/// A small message from a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum PoolCommand {
+    /// Drops the tasks of a call that the worker has not started. With `kill`, the worker reports
+    /// whether it runs one.
+    Cancel { call: CallId, kill: bool },
+    /// Requests the tasks of a call that the worker has not started, because the caller has no room
+    /// for their outcomes.
+    Return { call: CallId },
+    /// Requests all tasks that the worker has not started, and lets it start no more, because the
+    /// program is about to end.
+    Drain,
+    /// Drops a broadcast value.
+    DropBroadcast { id: u64 },
+}
+
+/// A message to a worker.
+pub(crate) enum ToWorker {
+    Assignment(Assignment),
+    Broadcast { id: u64, value: Received },
+    Command(PoolCommand),
+}
+
+/// A message from a worker.
+pub(crate) enum FromWorker {
+    Results(Results),
+    /// The outcome of one task, which is sent without a copy. The pool reads it as
+    /// [`FromWorker::Results`].
+    Large {
+        call: CallId,
+        busy: u64,
+        failed: u32,
+        thread: u32,
+        index: u64,
+        prefix: [u8; PREFIX],
+        outcome: Bytes,
+        blobs: Blobs,
+    },
+    Event(WorkerEvent),
+}
+
+impl ToWorker {
+    pub(crate) fn message(self) -> Message {
+        match self {
+            ToWorker::Assignment(assignment) => {
+                let mut head = Vec::with_capacity(52 + assignment.context.len());
+                head.extend_from_slice(&[MAIN, ASSIGNMENT]);
+                let numbers = [
+                    assignment.call,
+                    assignment.entry.offset,
+                    assignment.entry.name,
+                    assignment.timeout,
+                    assignment.first,
+                ];
+                numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
+                head.extend_from_slice(&assignment.chunk.to_le_bytes());
+                head.extend_from_slice(&assignment.count.to_le_bytes());
+                head.extend_from_slice(&(assignment.context.len() as u16).to_le_bytes());
+                head.extend_from_slice(&assignment.context);
+                Message { head, body: assignment.arguments, blobs: assignment.blobs }
+            }
+            ToWorker::Broadcast { id, value } => {
+                let mut head = vec![MAIN, BROADCAST];
+                head.extend_from_slice(&id.to_le_bytes());
+                Message { head, body: value.bytes, blobs: value.blobs }
+            }
+            ToWorker::Command(command) => control_message(&command),
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the message is malformed.
+    pub(crate) fn read(message: Received) -> Result<ToWorker> {
+        let Received { bytes: mut message, blobs } = message;
+        match message.try_get_u8() {
+            Ok(CONTROL) => codec::decode(&message).map(ToWorker::Command),
+            Ok(ASSIGNMENT) if message.len() >= 50 => Ok(ToWorker::Assignment(Assignment {
+                call: message.get_u64_le(),
+                entry: EntryRef { offset: message.get_u64_le(), name: message.get_u64_le() },
+                timeout: message.get_u64_le(),
+                first: message.get_u64_le(),
+                chunk: message.get_u32_le(),
+                count: message.get_u32_le(),
+                context: read_context(&mut message)?,
+                arguments: message,
+                blobs,
+            })),
+            Ok(BROADCAST) if message.len() >= 8 => {
+                let id = message.get_u64_le();
+                Ok(ToWorker::Broadcast { id, value: Received { bytes: message, blobs } })
+            }
+            _ => Err(malformed()),
+        }
+    }
+}
+
+impl FromWorker {
+    pub(crate) fn message(self) -> Message {
+        match self {
+            FromWorker::Results(Results { call, busy, failed, thread, runs, outcomes, blobs }) => {
+                Message {
+                    head: results_head(call, busy, failed, thread, &runs),
+                    body: outcomes,
+                    blobs,
+                }
+            }
+            FromWorker::Large { call, busy, failed, thread, index, prefix, outcome, blobs } => {
+                let run =
+                    ResultRun { first: index, count: 1, length: (PREFIX + outcome.len()) as u32 };
+                let mut head = results_head(call, busy, failed, thread, &[run]);
+                head.extend_from_slice(&prefix);
+                Message { head, body: outcome, blobs }
+            }
+            FromWorker::Event(event) => control_message(&event),
+        }
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// [`Error::Decode`] if the message is malformed.
+    pub(crate) fn read(message: Received) -> Result<FromWorker> {
+        let Received { bytes: mut message, blobs } = message;
+        match message.try_get_u8() {
+            Ok(CONTROL) => codec::decode(&message).map(FromWorker::Event),
+            Ok(RESULTS) if message.len() >= 28 => {
+                let (call, busy, failed) =
+                    (message.get_u64_le(), message.get_u64_le(), message.get_u32_le());
+                let (thread, count) = (message.get_u32_le(), message.get_u32_le() as usize);
+                if message.len() / 16 < count {
+                    return Err(malformed());
+                }
+                let run = |message: &mut Bytes| ResultRun {
+                    first: message.get_u64_le(),
+                    count: message.get_u32_le(),
+                    length: message.get_u32_le(),
+                };
+                let runs: Vec<_> = (0..count).map(|_| run(&mut message)).collect();
+                let length: u64 = runs.iter().map(|run| u64::from(run.length)).sum();
+                let is_single = matches!(runs[..], [ResultRun { count: 1, .. }]);
+                if length != message.len() as u64 || !(blobs.is_empty() || is_single) {
+                    return Err(malformed());
+                }
+                let outcomes = message;
+                Ok(FromWorker::Results(Results {
+                    call,
+                    busy,
+                    failed,
+                    thread,
+                    runs,
+                    outcomes,
+                    blobs,
+                }))
+            }
+            _ => Err(malformed()),
+        }
+    }
+}
+
+fn results_head(call: CallId, busy: u64, failed: u32, thread: u32, runs: &[ResultRun]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(30 + 16 * runs.len() + PREFIX);
+    head.extend_from_slice(&[MAIN, RESULTS]);
+    head.extend_from_slice(&call.to_le_bytes());
+    head.extend_from_slice(&busy.to_le_bytes());
+    head.extend_from_slice(&failed.to_le_bytes());
+    head.extend_from_slice(&thread.to_le_bytes());
+    head.extend_from_slice(&(runs.len() as u32).to_le_bytes());
+    for run in runs {
+        head.extend_from_slice(&run.first.to_le_bytes());
+        head.extend_from_slice(&run.count.to_le_bytes());
+        head.extend_from_slice(&run.length.to_le_bytes());
+    }
+    head
+}
+
+fn read_context(message: &mut Bytes) -> Result<Bytes> {
+    let length = usize::from(message.get_u16_le());
+    if length > message.len() { Err(malformed()) } else { Ok(message.split_to(length)) }
+}
+
+fn control_message<T: Serialize>(content: &T) -> Message {
+    let mut head = vec![MAIN, CONTROL];
+    codec::append(&mut head, content).expect("control messages contain only numbers and text");
+    Message::new(head)
+}
+
+fn malformed() -> Error {
+    Error::decode("a message between a pool and a worker", "it has another layout")
+}

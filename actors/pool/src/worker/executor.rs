@@ -1,0 +1,396 @@
+//! The threads that run tasks.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bytes::Bytes;
+use fiber_core::at_exit::flush_output;
+use fiber_core::stacks::thread_id;
+use fiber_core::{Failure, FailureKind, Spin, shortage};
+use fiber_values::blob::Blobs;
+use fiber_values::{BlockOn, Outcome, Tasks, codec};
+use parking_lot::{Mutex, MutexGuard};
+use tracing::span::EnteredSpan;
+
+use super::local_run::LocalRun;
+use super::outcomes::PendingOutcomes;
+use super::task_span::RunSpans;
+use super::{Work, WorkQueue};
+use crate::run::{CallId, Items, PREFIX, prefix};
+use crate::wire::{FromWorker, Results};
+use fiber_runtime::blocking::BlockingRuntime;
+use fiber_runtime::parts::Parts;
+use fiber_runtime::runtime::{ControlMessage, telemetry};
+
+/// An executor sends an outcome of this many bytes in a message of its own, without a copy.
+const LARGE: usize = 64 << 10;
+/// While fewer tasks than this are left in a run, the executor flushes the output after each task,
+/// otherwise before it sends outcomes. The tasks of a longer run are so short that flushing would
+/// take a large part of their time.
+const SHORT_RUN: u64 = 256;
+
+/// Runs the executors until the worker stops.
+pub(super) fn run_all(queue: &Arc<WorkQueue>) {
+    let started: Result<Vec<_>, _> = (1..queue.executors.len())
+        .map(|index| {
+            let (queue, parts) = (Arc::clone(queue), Parts::current());
+            let thread = std::thread::Builder::new().name(format!("fiber-task-{index}"));
+            thread.spawn(move || {
+                let _entered = parts.enter();
+                run(&queue, index);
+            })
+        })
+        .collect();
+    let threads = match started {
+        Ok(threads) => threads,
+        Err(error) => {
+            let problem =
+                format!("its threads could not be started: {}", shortage::explain(&error));
+            let _ = queue.link.send(ControlMessage::Failed(problem).message());
+            return queue.wait_for_close();
+        }
+    };
+    queue.report_ready();
+    run(queue, 0);
+    for thread in threads {
+        // A task's panic is caught with the task, so no executor panics.
+        let _ = thread.join();
+    }
+}
+
+fn run(queue: &WorkQueue, index: usize) {
+    queue.executors[index].lock().thread = thread_id();
+    let mut executor = Executor {
+        queue,
+        state: &queue.executors[index],
+        arguments: Bytes::new(),
+        blobs: Blobs::default(),
+        claimed: None,
+        flush_after_task: false,
+        busy: false,
+        runtime: BlockingRuntime::default(),
+        spans: None,
+        span: None,
+    };
+    while let Some(entry) = executor.take_run() {
+        entry.run(&mut executor);
+    }
+}
+
+/// The state of an executor that the monitor reads.
+#[derive(Default)]
+pub(super) struct ExecutorState {
+    /// The current run, with the tasks that have not started.
+    run: Option<LocalRun>,
+    /// The offset of the next task's arguments.
+    position: usize,
+    pub(super) current: Option<CurrentTask>,
+    /// How many tasks the executor has started.
+    pub(super) started: u64,
+    /// Whether the monitor found the executor blocked, and waits until it continues.
+    pub(super) blocked: bool,
+    outcomes: PendingOutcomes,
+    /// The kernel's id of the executor's thread.
+    pub(super) thread: u32,
+}
+
+/// A task that is running.
+#[derive(Clone, Copy)]
+pub(super) struct CurrentTask {
+    pub(super) call: CallId,
+    pub(super) index: u64,
+    pub(super) timeout: u64,
+}
+
+impl ExecutorState {
+    /// Makes the state of the executor with this number.
+    pub(super) fn new(number: u32) -> ExecutorState {
+        let mut state = ExecutorState::default();
+        state.outcomes.thread = number;
+        state
+    }
+
+    pub(super) fn runs(&self, call: CallId) -> bool {
+        self.current.is_some_and(|current| current.call == call)
+    }
+
+    /// Returns whether fewer than [`SHORT_RUN`] tasks of the run are left.
+    #[inline]
+    fn run_is_short(&self) -> bool {
+        self.run.as_ref().is_none_or(|run| run.len() < SHORT_RUN)
+    }
+
+    /// Returns whether the current run is one of this call.
+    pub(super) fn has_run_of(&self, call: CallId) -> bool {
+        self.run.as_ref().is_some_and(|run| run.call == call)
+    }
+
+    /// Takes the tasks of a call that have not started.
+    pub(super) fn cancel_call(&mut self, call: CallId) -> Option<LocalRun> {
+        if self.has_run_of(call) { self.take_rest() } else { None }
+    }
+
+    /// Takes the tasks that have not started.
+    pub(super) fn take_rest(&mut self) -> Option<LocalRun> {
+        self.take_after(0)
+    }
+
+    /// Takes the tasks that have not started, except those of a chunk that has.
+    pub(super) fn take_unstarted(&mut self) -> Option<LocalRun> {
+        let run = self.run.as_ref()?;
+        let started = (run.first - run.start) % run.chunk;
+        self.take_after(if started == 0 { 0 } else { run.chunk - started })
+    }
+
+    fn take_after(&mut self, keep: u64) -> Option<LocalRun> {
+        let run = self.run.as_mut().filter(|run| run.len() > keep)?;
+        let mut rest = LocalRun { arguments: run.arguments.slice(self.position..), ..run.clone() };
+        rest.split_front(keep);
+        run.end = run.first + keep;
+        Some(rest)
+    }
+
+    fn take_outcomes_unless_of(&mut self, call: Option<CallId>) -> Option<Results> {
+        if call == Some(self.outcomes.call) { None } else { self.take_outcomes() }
+    }
+
+    /// Returns whether nothing waits for the current task: no outcome, and no task of its run.
+    pub(super) fn is_last(&self) -> bool {
+        self.outcomes.count == 0 && self.run.as_ref().is_none_or(|run| run.len() == 0)
+    }
+
+    /// Takes the outcomes that were not sent.
+    pub(super) fn take_outcomes(&mut self) -> Option<Results> {
+        self.outcomes.take()
+    }
+
+    /// Takes the outcomes if they are due while `queued` tasks are in the queue.
+    #[inline]
+    fn take_due_outcomes(&mut self, queued: u64) -> Option<Results> {
+        let left = queued + self.run.as_ref().map_or(0, LocalRun::len);
+        if self.outcomes.is_due(left) { self.outcomes.take() } else { None }
+    }
+}
+
+/// One thread that runs tasks.
+struct Executor<'a> {
+    queue: &'a WorkQueue,
+    state: &'a Mutex<ExecutorState>,
+    /// The arguments of the current run.
+    arguments: Bytes,
+    blobs: Blobs,
+    /// The range of the claimed task's arguments.
+    claimed: Option<(usize, usize)>,
+    /// Whether to flush the output when the claimed task has ended.
+    flush_after_task: bool,
+    /// Whether the queue counts this executor as busy.
+    busy: bool,
+    runtime: BlockingRuntime,
+    /// The spans of the current run's tasks, if a subscriber may want them.
+    spans: Option<RunSpans>,
+    /// The span of the claimed task.
+    span: Option<EnteredSpan>,
+}
+
+impl Executor<'_> {
+    /// Waits for a run and makes it the current one.
+    fn take_run(&mut self) -> Option<&'static fiber_values::entry::Entry> {
+        let mut spin = Spin::default();
+        let mut work = self.queue.work.lock();
+        if std::mem::take(&mut self.busy) {
+            work.busy -= 1;
+            // Tasks of busy executors may keep the output locked as long as they run.
+            if work.busy == 0 && !self.is_only_executor() {
+                MutexGuard::unlocked(&mut work, flush_output);
+            }
+        }
+        let run = loop {
+            let next = work.runs.front().map(|run| run.call);
+            // Outcomes are sent before the executor sleeps or starts another call's tasks.
+            if let Some(results) = self.state.lock().take_outcomes_unless_of(next) {
+                drop(work);
+                self.queue.send(results);
+                work = self.queue.work.lock();
+                continue;
+            }
+            if let Some(run) = next_run(&mut work, self.queue.executors.len() as u64) {
+                self.queue.count_queued(&work);
+                break run;
+            }
+            if work.closed {
+                return None;
+            }
+            if spin.should_continue() {
+                MutexGuard::unlocked(&mut work, || spin.yield_core());
+            } else {
+                self.queue.changed.wait(&mut work);
+            }
+        };
+        work.busy += 1;
+        drop(work);
+        self.busy = true;
+        let entry = run.entry;
+        self.spans = RunSpans::of(entry.name(), &run.context);
+        self.arguments = run.arguments.clone();
+        self.blobs = run.blobs.clone();
+        let mut state = self.state.lock();
+        // SIGTERM may have come after this executor took the run and before others could see that.
+        if self.queue.is_draining() {
+            drop(state);
+            self.queue.return_run(&run);
+            self.claimed = None;
+            return Some(entry);
+        }
+        state.outcomes.call = run.call;
+        if state.outcomes.count == 0 {
+            state.outcomes.since = Some(Instant::now());
+        }
+        state.position = 0;
+        state.run = Some(run);
+        self.flush_after_task = self.is_only_executor() && state.run_is_short();
+        self.claimed = claim(&mut state, &self.arguments);
+        Some(entry)
+    }
+
+    /// Returns whether the worker has one thread, so that no other task can have locked the output.
+    fn is_only_executor(&self) -> bool {
+        self.queue.executors.len() == 1
+    }
+
+    /// Sends an outcome in a message of its own, after the outcomes that were not sent.
+    fn send_large(
+        &self,
+        mut state: MutexGuard<'_, ExecutorState>,
+        index: u64,
+        outcome: Outcome,
+        value: &mut Vec<u8>,
+        blobs: Blobs,
+    ) {
+        // The clock was not read between the tasks: each counts with their mean.
+        let busy = (state.outcomes.take_time() / (state.outcomes.count + 1)).max(1);
+        let before = state.take_outcomes().map(|results| Results {
+            busy: busy * results.runs.iter().map(|run| u64::from(run.count)).sum::<u64>(),
+            ..results
+        });
+        let (call, thread) = (state.outcomes.call, state.outcomes.thread);
+        drop(state);
+        if !self.flush_after_task && self.is_only_executor() {
+            flush_output();
+        }
+        if let Some(results) = before {
+            self.queue.send(results);
+        }
+        let prefix = prefix(value.len(), outcome == Outcome::Failure);
+        let failed = u32::from(outcome == Outcome::Failure);
+        let outcome = std::mem::take(value).into();
+        self.queue.send_outcomes(|| {
+            FromWorker::Large { call, busy, failed, thread, index, prefix, outcome, blobs }
+                .message()
+        });
+    }
+}
+
+/// Returns the index of the claimed task.
+fn current_index(state: &Mutex<ExecutorState>) -> u64 {
+    state.lock().current.map_or(0, |task| task.index)
+}
+
+/// Takes the next run for one of `executors` executors: all of it, or a share.
+fn next_run(work: &mut Work, executors: u64) -> Option<LocalRun> {
+    let front = work.runs.front_mut()?;
+    let share = front.len().div_ceil(2 * executors).next_multiple_of(front.chunk);
+    if executors == 1 || share >= front.len() {
+        return work.runs.pop_front();
+    }
+    Some(front.split_front(share))
+}
+
+/// Makes the run's next task the current one. Returns the range of its arguments.
+// As a call, it would return the range through memory, which takes 5 % of the shortest tasks.
+#[inline(always)]
+fn claim(state: &mut ExecutorState, arguments: &[u8]) -> Option<(usize, usize)> {
+    state.current = None;
+    let run = state.run.as_mut()?;
+    if run.first == run.end {
+        state.run = None;
+        return None;
+    }
+    // The pool wrote the lengths. If one is wrong, the task's arguments do not decode, and only
+    // this task fails.
+    let length = Items::new(&arguments[state.position.min(arguments.len())..])
+        .next()
+        .map_or(0, |(item, _)| item.len());
+    let start = (state.position + PREFIX).min(arguments.len());
+    state.position = start + length;
+    state.current = Some(CurrentTask { call: run.call, index: run.first, timeout: run.timeout });
+    run.first += 1;
+    state.started += 1;
+    Some((start, start + length))
+}
+
+impl Tasks for Executor<'_> {
+    #[inline]
+    fn next(&mut self) -> Option<(&[u8], &Blobs, &dyn BlockOn)> {
+        let (start, end) = self.claimed?;
+        if let Some(spans) = &self.spans {
+            self.span = spans.enter(&self.queue.names, current_index(self.state));
+        }
+        Some((&self.arguments[start..end], &self.blobs, &self.runtime))
+    }
+
+    #[inline]
+    fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>, mut blobs: Blobs) {
+        if let Some(span) = self.span.take()
+            && outcome == Outcome::Failure
+        {
+            telemetry::note_failure(&span, value);
+        }
+        // The outcome makes the pool drop its keep-alives of the objects whose handles are in the
+        // arguments. By then this process has to be one of their holders.
+        self.queue.attachments.wait_until_confirmed();
+        // The output leaves this process before the outcome does: the pool may kill the process as
+        // soon as it has the outcome.
+        if self.flush_after_task {
+            flush_output();
+        }
+        let size = value.len() + blobs.total_len();
+        if size > self.queue.max_message {
+            blobs = Blobs::default();
+            outcome = too_large(value, size, self.queue.max_message);
+        }
+        let mut state = self.state.lock();
+        let index = state.current.expect("a task that ends has started").index;
+        if std::mem::take(&mut state.blocked) {
+            self.queue.unblocked.notify_one();
+        }
+        if value.len() >= LARGE || !blobs.is_empty() {
+            self.send_large(state, index, outcome, value, blobs);
+            state = self.state.lock();
+        } else {
+            state.outcomes.add(index, outcome, value);
+        }
+        let queued = self.queue.queued.load(Ordering::Relaxed) / self.queue.executors.len() as u64;
+        let results = state.take_due_outcomes(queued);
+        let flushed = self.flush_after_task;
+        self.flush_after_task = self.is_only_executor() && state.run_is_short();
+        self.claimed = claim(&mut state, &self.arguments);
+        drop(state);
+        if let Some(results) = results {
+            if !flushed && self.is_only_executor() {
+                flush_output();
+            }
+            self.queue.send(results);
+        }
+    }
+}
+
+#[cold]
+fn too_large(value: &mut Vec<u8>, size: usize, limit: usize) -> Outcome {
+    let problem =
+        format!("it takes {size} bytes, which is more than `max_message` allows ({limit})");
+    value.clear();
+    codec::append(value, &Failure::new(FailureKind::Result, problem))
+        .expect("a failure contains only text");
+    Outcome::Failure
+}

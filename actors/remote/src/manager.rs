@@ -1,0 +1,278 @@
+//! Actors in processes of their own.
+//!
+//! The process that owns a manager has a supervisor for it, whose only child is the actor's process
+//! (`start`). That process runs the actor under a supervisor of its own (`process`). A handler's
+//! panic restarts the actor there; the process's death restarts the process. An address finds the
+//! current incarnation by asking the owner.
+
+mod builder;
+mod last_snapshot;
+mod lifecycle;
+mod process;
+mod snapshot;
+mod start;
+mod wire;
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use actix::{Actor, Context};
+use fiber_core::ExitReason;
+use fiber_values::{Function, Portable, assert_captures_nothing};
+use tokio::sync::{oneshot, watch};
+
+pub use self::builder::ManagerBuilder;
+pub use self::snapshot::{NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
+use self::start::CurrentProcess;
+use crate::remote::RemoteAddr;
+use fiber_runtime::mesh::OwnedActor;
+use fiber_runtime::reply::Reply;
+use fiber_runtime::runtime::{ProcessCommand, Runtime};
+use fiber_supervisor::supervisor::SupervisorRef;
+
+/// A handle of an actor in a process of its own, which fiber supervises.
+///
+/// A factory function makes the actor in that process, from arguments that travel there like those
+/// of a task of a pool. The [address](AsyncManager::addr) stays valid across restarts. Dropping the
+/// manager stops the actor and its process.
+///
+/// - **A handler panics.** Its call fails with the panic's message, and the factory makes the actor
+///   again, in the same process. Other calls that the actor was handling fail with
+///   [`Error::ActorStopped`](fiber_core::Error::ActorStopped). Messages that wait in the mailbox go
+///   to the new actor.
+/// - **The process dies.** It is restarted, after a [pause](fiber_supervisor::supervisor::Backoff) from the
+///   second time on. Pending calls, and messages in the mailbox, fail with the reason, unless their
+///   address [resends](RemoteAddr::resend) them.
+/// - **State.** The new actor has the state that the factory gives it. An actor that implements
+///   [`Snapshot`] continues from its last snapshot. With
+///   [`durable`](ManagerBuilder::durable) snapshots, it also does so when the program itself is
+///   started again.
+/// - **The owner dies.** The process ends with its parent.
+///
+/// It derefs to the actor's [`RemoteAddr`], so that `send` and `do_send` work on it.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use actix::prelude::*;
+/// use fiber::AsyncManager;
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Greeter {
+///     greeting: String,
+/// }
+///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[rtype(result = "String")]
+/// struct Greet(String);
+///
+/// impl Actor for Greeter {
+///     type Context = Context<Self>;
+/// }
+///
+/// impl Handler<Greet> for Greeter {
+///     type Result = String;
+///
+///     fn handle(&mut self, greet: Greet, _: &mut Context<Self>) -> String {
+///         format!("{}, {}!", self.greeting, greet.0)
+///     }
+/// }
+///
+/// let greeter = AsyncManager::start(|greeting| Greeter { greeting }, "Hello".to_string()).wait()?;
+/// let reply = greeter.send(Greet("world".into()));
+/// assert_eq!(reply.wait()?, "Hello, world!");
+/// # Ok::<(), fiber::Error>(())
+/// ```
+///
+/// The examples of the methods use the `Counter` of [`RemoteAddr`].
+pub struct AsyncManager<A: Actor> {
+    addr: RemoteAddr<A>,
+    inner: Arc<ManagerInner>,
+}
+
+/// Controls the process of a managed actor. Dropping it stops the actor.
+struct ManagerInner {
+    runtime: &'static Runtime,
+    name: String,
+    owned: Arc<OwnedActor>,
+    supervisor: SupervisorRef,
+    process: watch::Receiver<Option<CurrentProcess>>,
+}
+
+/// The type of a handle's actors before the builder's `start` infers it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum UnspecifiedActor {}
+
+impl Actor for UnspecifiedActor {
+    type Context = Context<UnspecifiedActor>;
+}
+
+impl AsyncManager<UnspecifiedActor> {
+    /// Returns a builder with the default options. [`ManagerBuilder`] has an example.
+    pub fn builder() -> ManagerBuilder {
+        ManagerBuilder::new()
+    }
+}
+
+impl<A: Actor> AsyncManager<A> {
+    /// Starts a process in which `factory` makes the actor from `args`.
+    ///
+    /// `args` is one value, a tuple for a factory with several parameters, or `()`. The call
+    /// returns at once; the reply is ready when the actor has started, which takes the start of a
+    /// process. Dropping the reply before that ends the process.
+    ///
+    /// # Errors
+    /// As [`ManagerBuilder::start`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 5).wait()?;
+    /// assert_eq!(counter.send(Add(2)).wait()?, 7);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn start<F, Args, M>(factory: F, args: Args) -> Reply<AsyncManager<A>>
+    where
+        A: Actor<Context = Context<A>>,
+        F: Function<Args, M, Output = A>,
+        Args: Portable + 'static,
+        M: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        AsyncManager::builder().start(factory, args)
+    }
+
+    /// Returns the actor's address, which can travel to other processes. It does not keep the actor
+    /// alive.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// use fiber::{AsyncManager, Process, RemoteAddr};
+    ///
+    /// let counter = AsyncManager::start(Counter, 0).wait()?;
+    /// let add = |counter: RemoteAddr<Counter>| counter.send(Add(1)).wait();
+    /// let process = Process::builder().try_spawn(add, counter.addr());
+    /// assert_eq!(process.wait()?, 1);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn addr(&self) -> RemoteAddr<A> {
+        self.addr.clone()
+    }
+
+    /// Returns the actor's name, which errors and the [tree](fiber_supervisor::supervisor::tree())
+    /// show.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let builder = fiber::AsyncManager::builder().name("visitors");
+    /// assert_eq!(builder.start(Counter, 0).wait()?.name(), "visitors");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Returns the id of the actor's process, or `None` while it restarts and after its end.
+    /// [`stop`](AsyncManager::stop) has an example.
+    pub fn pid(&self) -> Option<u32> {
+        self.inner.process.borrow().as_ref().map(|process| process.pid)
+    }
+
+    /// Kills the actor's process (SIGKILL), without waiting.
+    ///
+    /// The supervisor then restarts it, as after any death. Until the process is dead, it may
+    /// handle and answer messages. Calls without an answer fail with
+    /// [`Error::ActorStopped`](fiber_core::Error::ActorStopped), except those of an address with
+    /// [`resend`](RemoteAddr::resend).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// counter.kill_process();
+    /// // Without `resend` this call might fail.
+    /// assert_eq!(counter.addr().resend().send(Add(1)).wait()?, 1);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn kill_process(&self) {
+        if let Some(process) = &*self.inner.process.borrow() {
+            let _ = process.commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
+        }
+    }
+
+    /// Stops the actor and then its process, for good.
+    ///
+    /// The handler that runs at that moment finishes. The actor then ends as after
+    /// [`Context::stop`](actix::ActorContext::stop): calls whose answers are pending futures, and
+    /// messages in the mailbox, fail with [`Error::ActorStopped`](fiber_core::Error::ActorStopped).
+    /// When the [shutdown deadline](ManagerBuilder::shutdown) passes before that, the process is
+    /// killed. The reply is ready when the process is gone. It happens whether or not the reply is
+    /// awaited.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// assert!(counter.pid().is_some_and(|pid| pid != std::process::id()));
+    /// counter.stop().wait()?;
+    /// assert_eq!(counter.pid(), None);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn stop(&self) -> Reply<()> {
+        let supervisor = self.inner.supervisor.clone();
+        let (done, ended) = oneshot::channel();
+        self.inner.runtime.spawn(move || async move { drop(done.send(supervisor.stop().await)) });
+        Reply::new(async move { ended.await.unwrap_or(Ok(())) })
+    }
+
+    /// Waits until the actor has ended for good, and returns why.
+    ///
+    /// It does not stop the actor. A restart is not an end.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// drop(counter.stop());
+    /// assert!(counter.join().wait()?.is_normal());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn join(&self) -> Reply<ExitReason> {
+        self.addr.join()
+    }
+}
+
+impl<A: Actor> Deref for AsyncManager<A> {
+    type Target = RemoteAddr<A>;
+
+    fn deref(&self) -> &RemoteAddr<A> {
+        &self.addr
+    }
+}
+
+impl<A: Actor> fmt::Debug for AsyncManager<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncManager")
+            .field("name", &self.name())
+            .field("pid", &self.pid())
+            .finish()
+    }
+}
+
+impl Drop for ManagerInner {
+    fn drop(&mut self) {
+        let supervisor = self.supervisor.clone();
+        self.runtime.spawn(move || async move { drop(supervisor.stop().await) });
+    }
+}

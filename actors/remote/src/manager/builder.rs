@@ -1,0 +1,384 @@
+//! The options of a manager before its start.
+
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::time::Duration;
+
+use actix::{Actor, Context};
+use fiber_core::{Error, Meta, Result};
+use fiber_journal::Journal;
+use fiber_values::codec::EncodedValue;
+use fiber_values::{Function, Portable, assert_captures_nothing, codec, transfer};
+use tokio::sync::oneshot;
+
+use super::AsyncManager;
+use super::last_snapshot::LastSnapshot;
+use super::process::{ActorMain, actor_entry};
+use super::snapshot::{NoSnapshots, SnapshotInterval, SnapshotPolicy, Snapshots};
+use super::start::ManagerSpec;
+use crate::remote::RemoteAddr;
+use fiber_runtime::durable::{DurableState, ObjectKind};
+use fiber_runtime::mesh::ProcessRef;
+use fiber_runtime::reply::Reply;
+use fiber_runtime::runtime::Runtime;
+use fiber_supervisor::options::{ProcessOptions, builder_options};
+use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown};
+
+/// A builder that configures and starts a managed actor. [`AsyncManager::builder`] returns one.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use std::time::Duration;
+///
+/// use actix::prelude::*;
+/// use fiber::AsyncManager;
+/// use fiber::config::OutputMode;
+/// use fiber::supervisor::{Backoff, Restart};
+/// use serde::{Deserialize, Serialize};
+///
+/// struct Echo;
+///
+/// impl Actor for Echo {
+///     type Context = Context<Self>;
+/// }
+///
+/// #[derive(Message, Serialize, Deserialize)]
+/// #[rtype(result = "String")]
+/// struct Say(String);
+///
+/// impl Handler<Say> for Echo {
+///     type Result = String;
+///
+///     fn handle(&mut self, say: Say, _: &mut Context<Self>) -> String {
+///         say.0
+///     }
+/// }
+///
+/// let builder = AsyncManager::builder()
+///     .name("echo")
+///     .output(OutputMode::Prefix)
+///     .mailbox(1000)
+///     .restart(Restart::Permanent)
+///     .intensity(10, Duration::from_secs(60))
+///     .backoff(Backoff::none())
+///     .shutdown(Duration::from_secs(1));
+/// let echo = builder.start(|| Echo, ()).wait()?;
+/// assert_eq!(echo.send(Say("hello".into())).wait()?, "hello");
+/// # Ok::<(), fiber::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `start` or `child` is called"]
+pub struct ManagerBuilder<P = NoSnapshots> {
+    options: ProcessOptions,
+    restart: Restart,
+    shutdown: Option<Shutdown>,
+    intensity: (u32, Duration),
+    backoff: Backoff,
+    mailbox: usize,
+    interval: SnapshotInterval,
+    journal: Option<Journal>,
+    policy: PhantomData<fn() -> P>,
+}
+
+// A derived implementation would require `P: Clone`.
+impl<P> Clone for ManagerBuilder<P> {
+    fn clone(&self) -> ManagerBuilder<P> {
+        let (options, backoff) = (self.options.clone(), self.backoff.clone());
+        ManagerBuilder { options, backoff, journal: self.journal.clone(), ..*self }
+    }
+}
+
+impl ManagerBuilder<Snapshots> {
+    /// Records the snapshots in a journal, so that a program that is started again finds the actor
+    /// in the state of its last snapshot.
+    ///
+    /// The actor's name and the journal's version identify it: set the [name](Self::name). A
+    /// snapshot counts when it is on the disk. The effects of later messages are lost with the
+    /// program, as they are with the actor's process. If a snapshot can't be recorded, the actor
+    /// ends, and its calls fail with the journal's error.
+    ///
+    /// Only the program's first process can start a durable actor.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let journal = fiber::Journal::at(directory.path());
+    /// use actix::prelude::*;
+    /// use fiber::AsyncManager;
+    /// use fiber::manager::{Snapshot, Snapshots};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// struct Visitors(u64);
+    ///
+    /// impl Actor for Visitors {
+    ///     type Context = Context<Self>;
+    /// }
+    ///
+    /// impl Snapshot for Visitors {
+    ///     type State = u64;
+    ///
+    ///     fn snapshot(&self) -> u64 {
+    ///         self.0
+    ///     }
+    ///
+    ///     fn restore(&mut self, state: u64) {
+    ///         self.0 = state;
+    ///     }
+    /// }
+    ///
+    /// #[derive(Message, Serialize, Deserialize)]
+    /// #[rtype(result = "u64")]
+    /// struct Enter;
+    ///
+    /// impl Handler<Enter> for Visitors {
+    ///     type Result = u64;
+    ///
+    ///     fn handle(&mut self, _: Enter, _: &mut Context<Self>) -> u64 {
+    ///         self.0 += 1;
+    ///         self.0
+    ///     }
+    /// }
+    ///
+    /// let builder = AsyncManager::builder()
+    ///     .name("visitors")
+    ///     .snapshots(Snapshots::every_messages(1))
+    ///     .durable(journal);
+    /// let visitors = builder.start(Visitors, 0).wait()?;
+    /// println!("visitor {} of all runs of this program", visitors.send(Enter).wait()?);
+    /// # visitors.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn durable(mut self, journal: impl Into<Journal>) -> ManagerBuilder<Snapshots> {
+        self.journal = Some(journal.into());
+        self
+    }
+}
+
+impl ManagerBuilder {
+    pub(super) fn new() -> ManagerBuilder {
+        ManagerBuilder {
+            options: ProcessOptions::default(),
+            restart: Restart::Transient,
+            shutdown: None,
+            intensity: (3, Duration::from_secs(5)),
+            backoff: Backoff::default(),
+            mailbox: usize::MAX,
+            interval: SnapshotInterval::default(),
+            journal: None,
+            policy: PhantomData,
+        }
+    }
+}
+
+impl<P> ManagerBuilder<P> {
+    builder_options! {
+        /// The default is `manager-1` and so on.
+        name => options.name;
+        /// They take precedence over those in the factory's `#[fiber::meta]`.
+        meta => options.meta;
+        output => options.output;
+        /// The default is [`Restart::Transient`]: after any end but that of an actor that stopped
+        /// itself.
+        restart => restart;
+        /// It counts the restarts of the actor in its process, and separately those of the process.
+        /// When another one is needed, the actor ends for good with
+        /// [`ExitReason::IntensityReached`](fiber_core::ExitReason::IntensityReached).
+        intensity => intensity;
+        backoff => backoff;
+    }
+
+    /// Sets how the actor's process is stopped: a [`Shutdown`], or the time limit after which it is
+    /// killed. [`ManagerBuilder`] has an example.
+    ///
+    /// The default is `shutdown_timeout` of the [configuration](fiber_core::Config).
+    pub fn shutdown(mut self, shutdown: impl Into<Shutdown>) -> ManagerBuilder<P> {
+        self.shutdown = Some(shutdown.into());
+        self
+    }
+
+    /// Sets how many messages can wait in the actor's mailbox, at least 1. [`ManagerBuilder`] has
+    /// an example.
+    ///
+    /// Further messages fail with [`Error::MailboxFull`]: the actor's process refuses them, so they
+    /// cost a round trip. By default there is no limit.
+    pub fn mailbox(mut self, capacity: usize) -> ManagerBuilder<P> {
+        self.mailbox = capacity;
+        self
+    }
+
+    /// Takes snapshots of the actor's state, from which it continues after a restart.
+    ///
+    /// The actor has to implement [`Snapshot`](super::Snapshot), which has an example. Each
+    /// snapshot is encoded on the actor's thread and sent to the manager's process, which keeps the
+    /// last one.
+    pub fn snapshots(self, when: Snapshots) -> ManagerBuilder<Snapshots> {
+        ManagerBuilder {
+            options: self.options,
+            restart: self.restart,
+            shutdown: self.shutdown,
+            intensity: self.intensity,
+            backoff: self.backoff,
+            mailbox: self.mailbox,
+            interval: when.into(),
+            journal: self.journal,
+            policy: PhantomData,
+        }
+    }
+
+    /// Starts a process in which `factory` makes the actor from `args`. [`ManagerBuilder`] has an
+    /// example.
+    ///
+    /// `args` is one value, a tuple for a factory with several parameters, or `()`. The call
+    /// returns at once; the reply is ready when the actor has started, which takes the start of a
+    /// process. Dropping the reply before that ends the process.
+    ///
+    /// # Errors
+    /// [`Error::Start`] if the process cannot start or the factory panics; [`Error::Invalid`] if
+    /// the mailbox's capacity is 0, the name is empty or contains `/`, or the actor can't be
+    /// durable; [`Error::Journal`]; [`Error::Encode`] or [`Error::TooLarge`] for the arguments;
+    /// [`Error::NotInitialized`].
+    #[track_caller]
+    pub fn start<F, Args, M>(self, factory: F, args: Args) -> Reply<AsyncManager<F::Output>>
+    where
+        F: Function<Args, M>,
+        F::Output: Actor<Context = Context<F::Output>>,
+        Args: Portable + 'static,
+        M: 'static,
+        P: SnapshotPolicy<F::Output>,
+    {
+        const { assert_captures_nothing::<F>() };
+        let _ = factory;
+        let prepared = self.prepare::<F, Args, M>(&args);
+        drop(args);
+        let (done, started) = oneshot::channel();
+        let runtime = prepared.map(|(runtime, spec)| {
+            runtime.spawn(move || async move { drop(done.send(spec.start(runtime).await)) });
+            runtime
+        });
+        Reply::new(async move {
+            let runtime = runtime?;
+            let ended =
+                |_| Err(Error::system("starting the manager failed", "fiber's thread ended"));
+            let (owner, inner) = started.await.unwrap_or_else(ended)?;
+            let addr = RemoteAddr::owned(runtime, &inner.name, owner, inner.owned.id());
+            Ok(AsyncManager { addr, inner })
+        })
+    }
+
+    /// Returns the managed actor as a child specification for a supervisor, and its address.
+    ///
+    /// Nothing starts before the supervisor starts the child; from then on the address is valid.
+    /// The supervisor's intensity and backoff apply to restarts of the process, the builder's
+    /// intensity to restarts of the actor within it.
+    ///
+    /// # Errors
+    /// As [`start`](ManagerBuilder::start), except [`Error::Start`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use actix::prelude::*;
+    /// use fiber::{AsyncManager, Supervisor};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// struct Clock;
+    ///
+    /// #[derive(Message, Serialize, Deserialize)]
+    /// #[rtype(result = "u32")]
+    /// struct Tick;
+    ///
+    /// impl Actor for Clock {
+    ///     type Context = Context<Self>;
+    /// }
+    ///
+    /// impl Handler<Tick> for Clock {
+    ///     type Result = u32;
+    ///
+    ///     fn handle(&mut self, _: Tick, _: &mut Context<Self>) -> u32 {
+    ///         1
+    ///     }
+    /// }
+    ///
+    /// let (child, clock) = AsyncManager::builder().name("clock").child(|| Clock, ())?;
+    /// let app = Supervisor::builder("app").child(child).start().wait()?;
+    /// assert_eq!(clock.send(Tick).wait()?, 1);
+    /// println!("{}", fiber::tree());
+    /// app.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn child<F, Args, M>(
+        self,
+        factory: F,
+        args: Args,
+    ) -> Result<(ChildSpec, RemoteAddr<F::Output>)>
+    where
+        F: Function<Args, M>,
+        F::Output: Actor<Context = Context<F::Output>>,
+        Args: Portable + 'static,
+        M: 'static,
+        P: SnapshotPolicy<F::Output>,
+    {
+        const { assert_captures_nothing::<F>() };
+        let _ = factory;
+        let (runtime, spec) = self.prepare::<F, Args, M>(&args)?;
+        let owner = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
+        let name = spec.name.clone();
+        let (child, owned, _) = spec.child(runtime, name.clone());
+        Ok((child, RemoteAddr::owned(runtime, &name, owner, owned.id())))
+    }
+
+    #[track_caller]
+    fn prepare<F, Args, M>(self, args: &Args) -> Result<(&'static Runtime, ManagerSpec)>
+    where
+        F: Function<Args, M>,
+        F::Output: Actor<Context = Context<F::Output>>,
+        Args: Portable + 'static,
+        M: 'static,
+        P: SnapshotPolicy<F::Output>,
+    {
+        let runtime = Runtime::get()?;
+        let config = runtime.config();
+        let entry = actor_entry::<F, Args, M, P>();
+        entry.passed_at(Location::caller());
+        let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
+        let arguments = arguments?;
+        codec::check_size(arguments.size(), config.max_message.as_u64(), || {
+            format!("the arguments of `{}`", entry.display_name())
+        })?;
+        if self.mailbox == 0 {
+            let problem = "a mailbox needs room for at least 1 message";
+            return Err(Error::invalid("ManagerBuilder::mailbox", problem));
+        }
+        let durable = self.journal.as_ref().map(|journal| {
+            let name = self.options.name.as_deref();
+            DurableState::open(runtime, journal, ObjectKind::Actor, name)
+        });
+        let snapshot = LastSnapshot::new(durable.transpose()?)?;
+        let name = self.options.name_or_numbered("manager");
+        let main = ActorMain {
+            entry: entry.reference(),
+            name: name.clone(),
+            arguments,
+            snapshot: None,
+            interval: self.interval,
+            mailbox: self.mailbox as u64,
+            intensity: self.intensity,
+        };
+        let spec = ManagerSpec {
+            name,
+            main,
+            keep_alive,
+            snapshot,
+            meta: self.options.meta.or(Meta::of::<F>()),
+            output: self.options.output(config),
+            restart: self.restart,
+            shutdown: self.shutdown.unwrap_or(Shutdown::After(config.shutdown_timeout)),
+            intensity: self.intensity,
+            backoff: self.backoff,
+        };
+        Ok((runtime, spec))
+    }
+}

@@ -1,0 +1,65 @@
+//! The messages and snapshots of a managed actor, in its own process.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use actix::{Actor, AsyncContext, Context};
+use fiber_core::ExitReason;
+use fiber_transport::Link;
+use fiber_values::codec::EncodedValue;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::snapshot::{SnapshotInterval, SnapshotPolicy};
+use super::wire::ActorMessage;
+use crate::remote::Host;
+use fiber_supervisor::Lifecycle;
+
+/// Passes messages to each incarnation of a managed actor, and takes its snapshots.
+pub(super) struct ManagedLifecycle<P> {
+    pub(super) host: Host,
+    pub(super) link: Arc<dyn Link>,
+    /// The last snapshot.
+    pub(super) snapshot: Arc<Mutex<Option<EncodedValue>>>,
+    pub(super) interval: SnapshotInterval,
+    /// Set when the actor stops itself.
+    pub(super) stopped: watch::Sender<bool>,
+    pub(super) policy: PhantomData<fn() -> P>,
+}
+
+impl<A, P> Lifecycle<A> for ManagedLifecycle<P>
+where
+    A: Actor<Context = Context<A>>,
+    P: SnapshotPolicy<A>,
+{
+    fn starting(&self, context: &mut Context<A>) {
+        let (link, snapshot) = (Arc::clone(&self.link), Arc::clone(&self.snapshot));
+        let take_snapshot = move |actor: &A| match P::take(actor) {
+            Ok(Some(state)) => {
+                *snapshot.lock() = Some(state.clone());
+                let _ = link.send(ActorMessage::Snapshot(state).encode());
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!("taking a snapshot failed: {error}"),
+        };
+        if let Some(time) = self.interval.time {
+            let take_snapshot = take_snapshot.clone();
+            context.run_interval(time, move |actor, _| take_snapshot(actor));
+        }
+        let (messages, mut handled) = (self.interval.messages, 0);
+        context.spawn(self.host.inbox_pump(move |actor: &mut A| {
+            handled += 1;
+            if messages == Some(handled) {
+                handled = 0;
+                take_snapshot(actor);
+            }
+        }));
+    }
+
+    fn ended(&self, reason: &ExitReason) {
+        self.host.ended(reason);
+        if *reason == ExitReason::Normal {
+            self.stopped.send_replace(true);
+        }
+    }
+}

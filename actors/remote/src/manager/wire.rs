@@ -1,0 +1,38 @@
+//! Messages from the process of a managed actor to its owner.
+
+use bytes::Buf;
+use fiber_core::ExitReason;
+use fiber_transport::Message;
+use fiber_values::codec::{self, EncodedValue};
+
+use fiber_runtime::endpoint::MAIN;
+
+/// A message from the process of a managed actor. Its first byte says which one.
+pub(super) enum ActorMessage {
+    /// The encoded state of the actor.
+    Snapshot(EncodedValue),
+    /// The actor has ended for good.
+    Ended(ExitReason),
+}
+
+impl ActorMessage {
+    pub(super) fn encode(self) -> Message {
+        match self {
+            ActorMessage::Snapshot(state) => Message::with_value(vec![MAIN, 0], state),
+            ActorMessage::Ended(reason) => {
+                let mut head = vec![MAIN, 1];
+                codec::append(&mut head, &reason).expect("an exit reason serializes");
+                Message::new(head)
+            }
+        }
+    }
+
+    /// Reads a message without its leading [`MAIN`] byte.
+    pub(super) fn decode(mut message: EncodedValue) -> Option<ActorMessage> {
+        match message.bytes.try_get_u8().ok()? {
+            0 => Some(ActorMessage::Snapshot(message)),
+            1 => codec::decode(&message.bytes).ok().map(ActorMessage::Ended),
+            _ => None,
+        }
+    }
+}

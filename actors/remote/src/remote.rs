@@ -1,0 +1,21 @@
+//! Actors of other processes: their addresses, and the handling of messages that arrive.
+//!
+//! - A [`RemoteAddr`] names a process and an actor there. That of a managed actor names the actor's
+//!   owner, which knows where the current incarnation is.
+//! - A call is one frame: the actor, a method entry in place of a name, and the message.
+//! - An `InboxPump` passes the messages of an inbox to the actor.
+
+mod addr;
+mod export;
+mod inbox_pump;
+mod message;
+mod method;
+mod recipient;
+mod send_error;
+mod untyped;
+
+pub use addr::RemoteAddr;
+pub(crate) use inbox_pump::Host;
+pub use message::RemoteMessage;
+pub use recipient::RemoteRecipient;
+pub use send_error::SendError;

@@ -1,0 +1,237 @@
+//! Passing the messages of an inbox to an actor, and its answers back.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Instant;
+
+use actix::fut::ActorFuture;
+use actix::{Actor, ActorContext, ActorState, Context};
+use fiber_core::at_exit::flush_output;
+use fiber_core::{ExitReason, Failure, FailureKind, panics};
+use fiber_transport::BusyPoll;
+use fiber_values::entry::{Entry, EntryRef, MethodFn};
+use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
+
+use super::method::{CallOutcome, Encoded, MethodCall};
+use fiber_runtime::endpoint::message_limit;
+use fiber_runtime::mesh::{CallFailure, Inbox, IncomingMessage, Responder};
+use fiber_runtime::objects::Attachments;
+use fiber_runtime::runtime::Runtime;
+
+/// The number of messages that are handled before other tasks of the thread run.
+const TURN: u64 = 64;
+
+/// Calls that are being handled.
+#[derive(Default)]
+struct RunningCalls {
+    calls: HashMap<u64, Responder>,
+    last: u64,
+}
+
+/// Passes messages to an actor, and answers in the order in which their handlers end.
+pub(crate) struct Dispatch {
+    methods: HashMap<EntryRef, &'static Entry<MethodFn>>,
+    running: Arc<Mutex<RunningCalls>>,
+    later: FuturesUnordered<LocalBoxFuture<'static, (u64, Encoded)>>,
+    limit: usize,
+    attachments: &'static Attachments,
+    before_answer: fn(),
+}
+
+impl Dispatch {
+    pub(crate) fn new(runtime: &'static Runtime) -> Dispatch {
+        Dispatch {
+            methods: HashMap::new(),
+            running: Arc::default(),
+            later: FuturesUnordered::new(),
+            limit: message_limit(runtime.config()),
+            attachments: runtime.part(),
+            before_answer: || (),
+        }
+    }
+
+    fn respond(&self, responder: Responder, answer: Encoded) {
+        (self.before_answer)();
+        match answer {
+            Ok(frame) => responder.answer(frame),
+            Err(failure) => responder.fail(&failure),
+        }
+    }
+
+    /// Passes a message to its handler.
+    ///
+    /// # Errors
+    /// The message of the handler's panic. The caller has been answered.
+    pub(crate) fn handle(
+        &mut self,
+        actor: &mut dyn Any,
+        context: &mut dyn Any,
+        incoming: IncomingMessage,
+    ) -> Result<(), String> {
+        let IncomingMessage { method, message, responder } = incoming;
+        let failed = |kind, problem: &dyn std::fmt::Display| {
+            CallFailure::Failed(Failure::new(kind, problem))
+        };
+        let entry = match self
+            .methods
+            .get(&method)
+            .copied()
+            .map_or_else(|| method.resolve::<MethodFn>(), Ok)
+        {
+            Ok(entry) => *self.methods.entry(method).or_insert(entry),
+            Err(error) => {
+                responder.fail(&failed(FailureKind::Unknown, &error));
+                return Ok(());
+            }
+        };
+        let expects_answer = responder.expects_answer();
+        let mut call =
+            MethodCall { message, expects_answer, limit: self.limit, outcome: CallOutcome::None };
+        let body = AssertUnwindSafe(|| entry.call()(actor, context, &mut call));
+        if let Err(panic) = panics::catch(|| catch_unwind(body)) {
+            if !expects_answer {
+                panic.print_backtrace();
+            }
+            let message = panic.message.clone();
+            responder.fail(&CallFailure::Failed(panic.into()));
+            return Err(message);
+        }
+        match call.outcome {
+            CallOutcome::Now(answer) if !self.attachments.are_confirmed() => {
+                self.answer_later(responder, async { answer })
+            }
+            CallOutcome::Now(answer) => self.respond(responder, answer),
+            CallOutcome::None => {}
+            CallOutcome::Later(answer) => self.answer_later(responder, answer),
+        }
+        Ok(())
+    }
+
+    /// Answers when the answer is there and the owners of the objects in the message have confirmed
+    /// this process as a holder. The caller releases the objects when it gets the answer.
+    fn answer_later(
+        &mut self,
+        responder: Responder,
+        answer: impl Future<Output = Encoded> + 'static,
+    ) {
+        let mut running = self.running.lock();
+        running.last += 1;
+        let number = running.last;
+        running.calls.insert(number, responder);
+        let attachments = self.attachments;
+        self.later.push(Box::pin(async move {
+            let answer = answer.await;
+            attachments.confirmed().await;
+            (number, answer)
+        }));
+    }
+
+    /// Sends the answers that have become ready.
+    pub(super) fn poll_answers(&mut self, task: &mut TaskContext<'_>) {
+        while let Poll::Ready(Some((number, answer))) = self.later.poll_next_unpin(task) {
+            let responder = self.running.lock().calls.remove(&number);
+            if let Some(responder) = responder {
+                self.respond(responder, answer);
+            }
+        }
+    }
+}
+
+/// The inbox of a supervised actor and its pending calls. It outlives the incarnations.
+pub(crate) struct Host {
+    runtime: &'static Runtime,
+    inbox: Arc<Inbox>,
+    running: Arc<Mutex<RunningCalls>>,
+}
+
+impl Host {
+    pub(crate) fn new(runtime: &'static Runtime, inbox: Arc<Inbox>) -> Host {
+        Host { runtime, inbox, running: Arc::default() }
+    }
+
+    /// Returns a future for the actor's context, which passes messages to the actor. It calls
+    /// `handled` after each.
+    pub(crate) fn inbox_pump<A>(
+        &self,
+        handled: impl FnMut(&mut A) + Unpin + 'static,
+    ) -> impl ActorFuture<A, Output = ()> + 'static
+    where
+        A: Actor<Context = Context<A>>,
+    {
+        self.inbox.read_by(std::any::type_name::<A>(), self.runtime.part());
+        let mut dispatch = Dispatch::new(self.runtime);
+        dispatch.running = Arc::clone(&self.running);
+        // The owner may kill this process as soon as it has the answer.
+        dispatch.before_answer = flush_output;
+        InboxPump {
+            inbox: Arc::clone(&self.inbox),
+            dispatch,
+            handled,
+            busy_poll: BusyPoll::default(),
+        }
+    }
+
+    /// Fails the calls that the ended incarnation was handling.
+    pub(crate) fn ended(&self, reason: &ExitReason) {
+        let calls = std::mem::take(&mut self.running.lock().calls);
+        calls
+            .into_values()
+            .for_each(|responder| responder.fail(&CallFailure::Stopped(reason.clone())));
+    }
+}
+
+struct InboxPump<F> {
+    inbox: Arc<Inbox>,
+    dispatch: Dispatch,
+    handled: F,
+    busy_poll: BusyPoll,
+}
+
+impl<A, F> ActorFuture<A> for InboxPump<F>
+where
+    A: Actor<Context = Context<A>>,
+    F: FnMut(&mut A) + Unpin + 'static,
+{
+    type Output = ();
+
+    fn poll(
+        self: Pin<&mut Self>,
+        actor: &mut A,
+        context: &mut Context<A>,
+        task: &mut TaskContext<'_>,
+    ) -> Poll<()> {
+        let this = self.get_mut();
+        let mut turn = 0;
+        // An actor that is stopping leaves the other messages to its next incarnation.
+        while context.state() == ActorState::Running {
+            let Poll::Ready(Some(message)) = this.inbox.poll_next(task) else { break };
+            if let Err(panic) = this.dispatch.handle(actor, context, message) {
+                this.inbox.note_turn(turn + 1, true, Instant::now());
+                // The actor may be in an invalid state. Its supervisor catches the panic.
+                resume_unwind(Box::new(panic));
+            }
+            (this.handled)(actor);
+            turn += 1;
+            if turn == TURN {
+                task.waker().wake_by_ref();
+                break;
+            }
+        }
+        this.dispatch.poll_answers(task);
+        if turn > 0 {
+            this.inbox.note_turn(turn, false, Instant::now());
+            flush_output();
+            this.busy_poll.restart();
+        }
+        this.busy_poll.poll(task);
+        Poll::Pending
+    }
+}

@@ -1,0 +1,128 @@
+//! MethodCall an encoded message: one entry for each pair of an actor and a message type.
+
+use std::any::{Any, type_name};
+use std::marker::PhantomData;
+
+use actix::dev::{MessageResponse, ToEnvelope};
+use actix::{Actor, Addr, Handler};
+use fiber_core::{Error, ExitReason, Failure, FailureKind};
+use fiber_transport::Received;
+use fiber_values::entry::{Entry, MethodFn};
+use fiber_values::{codec, transfer};
+use futures_util::future::LocalBoxFuture;
+use serde::Serialize;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use super::message::RemoteMessage;
+use fiber_runtime::mesh::{AnswerFrame, CallFailure, answer_head};
+
+/// Returns the entry through which other processes call the handler of `M` in `A`.
+pub(super) fn method<A, M>() -> &'static Entry<MethodFn>
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M> + 'static,
+    M: RemoteMessage,
+{
+    Maker::<A, M>::ENTRY
+}
+
+/// An encoded message for a handler, and its outcome.
+pub(super) struct MethodCall {
+    pub(super) message: Received,
+    pub(super) expects_answer: bool,
+    /// The maximum length of the answer, in bytes.
+    pub(super) limit: usize,
+    pub(super) outcome: CallOutcome,
+}
+
+/// The outcome of a handler.
+pub(super) enum CallOutcome {
+    /// No answer is expected.
+    None,
+    Now(Encoded),
+    Later(LocalBoxFuture<'static, Encoded>),
+}
+
+/// An answer as a frame without its call id, or the failure.
+pub(super) type Encoded = Result<AnswerFrame, CallFailure>;
+
+struct Maker<A, M>(PhantomData<(A, M)>);
+
+impl<A, M> Maker<A, M>
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M> + 'static,
+    M: RemoteMessage,
+{
+    const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<M>, Self::handle);
+
+    /// Handles a message. `actor` is the actor, with its context, or the address of the actor.
+    fn handle(actor: &mut dyn Any, context: &mut dyn Any, call: &mut dyn Any) {
+        let call =
+            call.downcast_mut::<MethodCall>().expect("methods are called with a `MethodCall`");
+        let message = match codec::decode_with::<M>(&call.message, &call.message.blobs) {
+            Ok(message) => message,
+            Err(error) => return call.fail(FailureKind::Arguments, &error),
+        };
+        let limit = call.limit;
+        if let Some(addr) = actor.downcast_ref::<Addr<A>>() {
+            if !call.expects_answer {
+                return addr.do_send(message);
+            }
+            // A new clone of an address may add one message to a full mailbox, so messages keep
+            // their order.
+            let request = addr.clone().send(message);
+            call.outcome = CallOutcome::Later(Box::pin(async move {
+                request
+                    .await
+                    .map_err(|_| CallFailure::Stopped(ended()))
+                    .and_then(|value| encode(limit, &value))
+            }));
+            return;
+        }
+        let (Some(actor), Some(context)) =
+            (actor.downcast_mut::<A>(), context.downcast_mut::<A::Context>())
+        else {
+            let problem = format!("the actor is not a `{}`", type_name::<A>());
+            return call.fail(FailureKind::Unknown, &problem);
+        };
+        if !call.expects_answer {
+            return actor.handle(message, context).handle(context, None);
+        }
+        let (sender, mut answer) = oneshot::channel();
+        actor.handle(message, context).handle(context, Some(sender));
+        call.outcome = match answer.try_recv() {
+            Ok(value) => CallOutcome::Now(encode(limit, &value)),
+            Err(TryRecvError::Closed) => CallOutcome::Now(Err(no_answer())),
+            Err(TryRecvError::Empty) => CallOutcome::Later(Box::pin(async move {
+                answer.await.map_err(|_| no_answer()).and_then(|value| encode(limit, &value))
+            })),
+        };
+    }
+}
+
+impl MethodCall {
+    fn fail(&mut self, kind: FailureKind, problem: &dyn std::fmt::Display) {
+        self.outcome = CallOutcome::Now(Err(CallFailure::Failed(Failure::new(kind, problem))));
+    }
+}
+
+/// Returns the exit reason of an actor that is known by its [`Addr`] alone: actix has none.
+pub(super) fn ended() -> ExitReason {
+    ExitReason::Normal
+}
+
+fn no_answer() -> CallFailure {
+    let problem = "the handler ended without an answer: its future panicked, or was dropped";
+    CallFailure::Failed(Failure::new(FailureKind::Result, problem))
+}
+
+fn encode<T: Serialize>(limit: usize, value: &T) -> Encoded {
+    let failed = |error: Error| CallFailure::Failed(Failure::new(FailureKind::Result, error));
+    let mut frame = answer_head();
+    let blobs = transfer::once(|| codec::append_apart(&mut frame, value)).map_err(failed)?;
+    let what = || format!("the answer of type `{}`", type_name::<T>());
+    codec::check_size(frame.len() + blobs.total_len(), limit as u64, what).map_err(failed)?;
+    Ok(AnswerFrame { frame, blobs })
+}

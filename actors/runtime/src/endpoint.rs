@@ -1,0 +1,183 @@
+//! This process as an end of links: its ids in the session, how it connects to other processes,
+//! and how it detects that they are gone.
+
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_rt::ArbiterHandle;
+use fiber_core::{BuildId, Config, ProcessId, SessionKey, shortage};
+use fiber_transport::{
+    Connection, HandshakeError, Link, Message, PeerInfo, Role, connect, join_session,
+};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
+
+use crate::parts::Parts;
+
+/// Time limit for connecting and the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The pauses before a child connects to its parent again, if the connection was cut.
+const RETRY_PAUSES: [Duration; 4] = [
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+];
+
+/// The channels of a link; the first byte of a message names its channel.
+pub(crate) const CONTROL: u8 = 0;
+/// The channel of a child's main.
+pub const MAIN: u8 = 1;
+/// The channel of actors and shared objects.
+pub(crate) const MESH: u8 = 2;
+/// The channel of spans, from a child to its parent.
+pub(crate) const SPANS: u8 = 3;
+
+/// The data that the runtime and its mesh share.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    /// The values that modules keep for the session.
+    pub(crate) parts: &'static Parts,
+    pub(crate) id: ProcessId,
+    pub(crate) config: Config,
+    pub(crate) key: SessionKey,
+    /// The number that identifies the session.
+    pub(crate) session: u64,
+    /// The thread of the links.
+    pub(crate) arbiter: ArbiterHandle,
+}
+
+impl Endpoint {
+    pub(crate) fn new(
+        parts: &'static Parts,
+        id: ProcessId,
+        config: Config,
+        key: SessionKey,
+        arbiter: ArbiterHandle,
+    ) -> &'static Endpoint {
+        let session = key.session();
+        Box::leak(Box::new(Endpoint { parts, id, config, key, session, arbiter }))
+    }
+
+    /// Runs a future on the thread of the links.
+    pub(crate) fn spawn<F: Future<Output = ()> + 'static>(
+        &self,
+        future: impl FnOnce() -> F + Send + 'static,
+    ) {
+        self.arbiter.spawn_fn(move || drop(tokio::task::spawn_local(future())));
+    }
+}
+
+/// Connects the process `own` to the process `to`, in a role.
+///
+/// # Errors
+/// A message that says why there is no connection.
+pub(crate) async fn connect_to(
+    address: &str,
+    key: &SessionKey,
+    own: ProcessId,
+    to: ProcessId,
+    role: Role,
+) -> Result<Connection, String> {
+    let build = BuildId::current().map_err(|error| error.to_string())?.clone();
+    let info = PeerInfo { id: own, to, role, build, pid: std::process::id(), host: host_name() };
+    let attempt = || async {
+        let mut connection = connect(address, key).await?;
+        join_session(&mut connection, key, &info).await?;
+        Ok(connection)
+    };
+    // A child without its parent is lost. Other peers connect again when they need to.
+    let retries = if role == Role::Child { RETRY_PAUSES.len() } else { 0 };
+    let attempts = async {
+        for pause in &RETRY_PAUSES[..retries] {
+            match attempt().await {
+                Err(HandshakeError::Io(error)) if was_cut(&error) => sleep(*pause).await,
+                outcome => return outcome,
+            }
+        }
+        attempt().await
+    };
+    match timeout(HANDSHAKE_TIMEOUT, attempts).await {
+        Ok(outcome) => outcome.map_err(|error: HandshakeError| match error {
+            HandshakeError::Io(error) if !was_cut(&error) => shortage::explain(&error),
+            other => other.to_string(),
+        }),
+        Err(_) => Err(format!(
+            "no answer within {HANDSHAKE_TIMEOUT:?}: it may be short of files, or the network \
+             between may fail"
+        )),
+    }
+}
+
+/// Returns whether a connection was cut: by the network, or because the other end had to make room
+/// for other connections.
+fn was_cut(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof
+    )
+}
+
+/// Returns the name of this host.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Returns the maximum size of a message in bytes: that of a value, with room for its header.
+pub fn message_limit(config: &Config) -> usize {
+    config.max_message.as_u64() as usize + (64 << 10)
+}
+
+/// Sends heartbeats at regular intervals until the link closes.
+pub(crate) async fn send_heartbeats(
+    link: Arc<dyn Link>,
+    every: Duration,
+    heartbeat: impl Fn() -> Message,
+) {
+    let mut ticks = interval(every);
+    while link.send(heartbeat()).is_ok() {
+        ticks.tick().await;
+    }
+}
+
+/// How many more intervals a hosted process may be silent than its host.
+const HOST_FIRST: u128 = 3;
+
+/// Detects that another process sends no heartbeats any more.
+pub(crate) struct HeartbeatMonitor {
+    ticks: Interval,
+    silent_ticks: u128,
+    allowed: u128,
+}
+
+impl HeartbeatMonitor {
+    pub(crate) fn new(config: &Config) -> HeartbeatMonitor {
+        let mut ticks = interval(config.heartbeat);
+        // A late tick counts once: if this process was stopped, the other one may still be alive.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let allowed =
+            config.heartbeat_timeout.as_millis().div_ceil(config.heartbeat.as_millis().max(1));
+        HeartbeatMonitor { ticks, silent_ticks: 0, allowed }
+    }
+
+    /// Lets the other process be silent for longer, so that the loss of its host is found first.
+    pub(crate) fn after_host(mut self) -> HeartbeatMonitor {
+        self.allowed += HOST_FIRST;
+        self
+    }
+
+    /// Resets the monitor, as a message has come.
+    pub(crate) fn received(&mut self) {
+        self.silent_ticks = 0;
+    }
+
+    /// Returns when there was no message for longer than `heartbeat_timeout`.
+    pub(crate) async fn lost(&mut self) {
+        while self.silent_ticks <= self.allowed {
+            self.ticks.tick().await;
+            self.silent_ticks += 1;
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Fiber inside one process: its runtime, the links to other processes, its children, and what all
+//! of fiber's actors, pools, rings and shared objects are made of.
+//!
+//! The modules form layers, from the bottom to the top: a module imports only from those below its
+//! own, and the test `tests/layers.rs` checks that.
+//!
+//! Users name the crate `fiber`, which re-exports what they need from here.
+
+// docs.rs shows the feature that each item needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![expect(missing_debug_implementations, reason = "fiber's own crates alone use these types")]
+
+pub mod blocking;
+pub mod durable;
+pub mod endpoint;
+pub mod events;
+pub mod mesh;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "metrics/disabled.rs"]
+mod metrics;
+pub mod objects;
+pub mod parts;
+pub mod random;
+pub mod reply;
+pub mod runtime;
+pub mod sources;
+pub mod stats;
+pub mod timeline;
+pub mod tokio_runtime;
+
+#[doc(hidden)]
+pub use fiber_backends::capture_in_tests;
+#[cfg(feature = "metrics")]
+#[doc(hidden)]
+pub use metrics::page as metrics_page;
+/// Export of spans by OpenTelemetry.
+#[cfg(feature = "opentelemetry")]
+pub mod opentelemetry {
+    pub use crate::runtime::telemetry::{init, layer};
+}

@@ -1,0 +1,145 @@
+//! The receivers of answers, and their deadlines.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use fiber_core::{Error, ExitReason, deadline_after};
+use fiber_transport::Received;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use super::wire::CallFailure;
+use crate::endpoint::Endpoint;
+
+/// The answer to a call, or the reason why there is none.
+pub type Answer = Result<Received, Unanswered>;
+
+/// The reason why a call has no answer.
+#[derive(Clone, Debug)]
+pub enum Unanswered {
+    /// The callee has answered that the call failed.
+    Failed(CallFailure),
+    /// The actor, or its process, is gone.
+    Lost(ExitReason),
+    /// No answer has arrived within the time limit of the call, which this is.
+    TimedOut(Duration),
+    /// The request could not be sent.
+    Refused(Error),
+}
+
+/// The receiver of a call's answer.
+pub enum Waiter {
+    /// Sends the answer to a future, without a deadline.
+    Sender(oneshot::Sender<Answer>),
+    /// Sends the answer to a future, or [`Unanswered::TimedOut`] at a deadline. From
+    /// `Deadlines::within`.
+    Timed(Arc<TimedWaiter>),
+    /// Calls a function with the answer, on the thread that receives it. It must not block.
+    Callback(Box<dyn FnOnce(Answer) + Send>),
+}
+
+/// A receiver with a deadline.
+pub struct TimedWaiter {
+    sender: Mutex<Option<oneshot::Sender<Answer>>>,
+    deadline: Deadline,
+    deadlines: &'static Deadlines,
+}
+
+/// A time, and a number that distinguishes deadlines at the same time.
+type Deadline = (Instant, u64);
+
+impl Waiter {
+    /// Passes the answer on. A receiver that is gone ignores it.
+    pub(crate) fn complete(self, answer: Answer) {
+        match self {
+            Waiter::Sender(sender) => drop(sender.send(answer)),
+            Waiter::Callback(then) => then(answer),
+            Waiter::Timed(timed) => {
+                timed.deadlines.queue.lock().times.remove(&timed.deadline);
+                timed.complete(answer);
+            }
+        }
+    }
+}
+
+impl TimedWaiter {
+    fn complete(&self, answer: Answer) {
+        let sender = self.sender.lock().take();
+        if let Some(sender) = sender {
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+/// The deadlines of all calls of this process.
+pub struct Deadlines {
+    endpoint: &'static Endpoint,
+    queue: Mutex<DeadlineQueue>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct DeadlineQueue {
+    times: BTreeMap<Deadline, (Duration, Weak<TimedWaiter>)>,
+    last: u64,
+    /// Whether the task that waits for the next deadline runs.
+    running: bool,
+}
+
+impl Deadlines {
+    pub(crate) fn new(endpoint: &'static Endpoint) -> Deadlines {
+        Deadlines { endpoint, queue: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// Returns a waiter that gets [`Unanswered::TimedOut`] after `limit`.
+    pub fn within(&'static self, limit: Duration, sender: oneshot::Sender<Answer>) -> Waiter {
+        let mut queue = self.queue.lock();
+        queue.last += 1;
+        let deadline = (deadline_after(limit), queue.last);
+        let timed =
+            Arc::new(TimedWaiter { sender: Mutex::new(Some(sender)), deadline, deadlines: self });
+        let is_first = queue.times.first_key_value().is_none_or(|(first, _)| deadline < *first);
+        queue.times.insert(deadline, (limit, Arc::downgrade(&timed)));
+        let running = std::mem::replace(&mut queue.running, true);
+        drop(queue);
+        if !running {
+            self.endpoint.spawn(|| self.run());
+        } else if is_first {
+            self.changed.notify_one();
+        }
+        Waiter::Timed(timed)
+    }
+
+    async fn run(&'static self) {
+        loop {
+            let next = self.expire(Instant::now());
+            let wait = async {
+                match next {
+                    Some(time) => tokio::time::sleep_until(time.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = wait => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+
+    /// Completes the calls whose deadline has passed. Returns the next deadline.
+    fn expire(&self, now: Instant) -> Option<Instant> {
+        loop {
+            let mut queue = self.queue.lock();
+            let first = queue.times.first_entry()?;
+            if first.key().0 > now {
+                return Some(first.key().0);
+            }
+            let (limit, timed) = first.remove();
+            drop(queue);
+            if let Some(timed) = timed.upgrade() {
+                timed.complete(Err(Unanswered::TimedOut(limit)));
+            }
+        }
+    }
+}

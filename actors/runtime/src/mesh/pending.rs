@@ -1,0 +1,96 @@
+//! The calls to another process that wait for their answers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fiber_transport::Received;
+use fiber_values::transfer::KeepAlive;
+use parking_lot::Mutex;
+
+use super::deadlines::{Answer, Unanswered, Waiter};
+use super::route::Route;
+use super::wire::{CallFailure, CallId, NO_ANSWER, Payload};
+
+/// A call that waits for its answer.
+pub struct Pending {
+    /// The receiver of the answer.
+    pub waiter: Waiter,
+    /// The way to find the actor again after a restart.
+    pub route: Option<Arc<Route>>,
+    /// The payload, if it is sent again after the actor's death.
+    pub resend: Option<Payload>,
+    /// Counts the call until it is completed.
+    pub load: Option<Load>,
+    /// Keeps the handles in the message alive.
+    pub _keep_alive: KeepAlive,
+}
+
+impl Pending {
+    /// Returns a call that is neither sent again nor counted.
+    pub(crate) fn new(waiter: Waiter) -> Pending {
+        Pending { waiter, route: None, resend: None, load: None, _keep_alive: KeepAlive::default() }
+    }
+
+    /// Passes the answer on.
+    pub fn complete(self, answer: Answer) {
+        // This comes first: the caller that gets the answer may look at the count.
+        drop(self.load);
+        self.waiter.complete(answer);
+    }
+}
+
+/// Counts a call until it is completed.
+pub struct Load(Arc<AtomicUsize>);
+
+impl Load {
+    /// Adds one to `count` until the returned value is dropped.
+    pub fn new(count: &Arc<AtomicUsize>) -> Load {
+        count.fetch_add(1, Ordering::Relaxed);
+        Load(Arc::clone(count))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All calls to one process that wait.
+pub(crate) struct Calls(Mutex<PendingCalls>);
+
+struct PendingCalls {
+    last: CallId,
+    pending: HashMap<CallId, Pending>,
+}
+
+impl Calls {
+    pub(crate) fn new() -> Calls {
+        Calls(Mutex::new(PendingCalls { last: NO_ANSWER, pending: HashMap::new() }))
+    }
+
+    /// Adds a call. Returns its id.
+    pub(crate) fn add(&self, pending: Pending) -> CallId {
+        let mut calls = self.0.lock();
+        calls.last += 1;
+        let call = calls.last;
+        calls.pending.insert(call, pending);
+        call
+    }
+
+    /// Completes a call with its answer.
+    pub(crate) fn complete(&self, call: CallId, answer: Result<Received, CallFailure>) {
+        let pending = self.0.lock().pending.remove(&call);
+        if let Some(pending) = pending {
+            pending.complete(answer.map_err(Unanswered::Failed));
+        }
+    }
+
+    /// Removes all calls and returns them, in the order in which they were sent.
+    pub(crate) fn take(&self) -> Vec<Pending> {
+        let mut pending: Vec<_> = std::mem::take(&mut self.0.lock().pending).into_iter().collect();
+        pending.sort_unstable_by_key(|(call, _)| *call);
+        pending.into_iter().map(|(_, pending)| pending).collect()
+    }
+}

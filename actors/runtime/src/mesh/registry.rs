@@ -1,0 +1,255 @@
+//! The actors and ports of this process that others can reach, and answers to queries about the
+//! actors that it owns.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
+use fiber_core::{ExitReason, Failure, FailureKind, Result};
+use fiber_values::codec;
+use parking_lot::Mutex;
+
+use super::inbox::{Inbox, IncomingMessage, ReplyTo, Responder};
+use super::owned::{ActorStatus, OwnedActor};
+use super::port::{PeerId, Ports, Request, Requester};
+use super::recent::Recent;
+use super::wire::{self, ActorId, ActorLocation, CallFailure, Frame, IncarnationEnd, Query};
+use crate::endpoint::Endpoint;
+
+/// The interval between two checks whether an exported actor has ended, while a caller waits for
+/// that: actix does not notify.
+const END_CHECK: Duration = Duration::from_millis(50);
+/// The interval between two checks of all exported actors, to close the inboxes of those that have
+/// ended.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// The time in ms that handles which a lost process sent to others may take to arrive.
+static TRANSIT_TIME: AtomicU64 = AtomicU64::new(5000);
+/// The number of ended actors whose exit reasons are remembered, for late callers.
+const ENDED_ACTORS: usize = 1024;
+
+pub(super) fn transit_time() -> Duration {
+    Duration::from_millis(TRANSIT_TIME.load(Ordering::Relaxed))
+}
+
+/// Shortens tests that wait until no handle can be on its way any more.
+#[doc(hidden)]
+pub fn set_transit_time(time: Duration) {
+    TRANSIT_TIME.store(time.as_millis() as u64, Ordering::Relaxed);
+}
+
+/// Everything in this process that has a number by which others reach it.
+pub struct Registry {
+    endpoint: &'static Endpoint,
+    inboxes: DashMap<ActorId, Arc<Inbox>>,
+    owned: DashMap<ActorId, Arc<OwnedActor>>,
+    /// Exported actors that have not ended.
+    exported: Mutex<Vec<Exported>>,
+    /// Ended actors, exported and owned, in the order of their ends.
+    ended: Mutex<Recent<ActorId>>,
+    ports: Ports,
+    last: AtomicU64,
+}
+
+/// An exported actor, and whether it is alive.
+struct Exported {
+    id: ActorId,
+    inbox: Arc<Inbox>,
+    is_alive: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Registry {
+    pub(crate) fn new(endpoint: &'static Endpoint) -> Registry {
+        Registry {
+            endpoint,
+            inboxes: DashMap::new(),
+            owned: DashMap::new(),
+            exported: Mutex::default(),
+            ended: Mutex::new(Recent::new(ENDED_ACTORS)),
+            ports: Ports::default(),
+            last: AtomicU64::new(ActorId::HOSTED.0),
+        }
+    }
+
+    /// Returns the ports of this process.
+    pub fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// Handles the loss of a peer.
+    pub(crate) fn lost(&'static self, peer: PeerId) {
+        let held = self.ports.lost(peer);
+        if !held.is_empty() {
+            self.endpoint.spawn(move || async move {
+                tokio::time::sleep(transit_time()).await;
+                self.ports.forget_lost(held);
+            });
+        }
+    }
+
+    fn next_id(&self) -> ActorId {
+        ActorId(self.last.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Makes the reader of an inbox reachable, for as long as `is_alive` returns `true`.
+    pub fn export(
+        &'static self,
+        inbox: Arc<Inbox>,
+        is_alive: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> ActorId {
+        let id = self.next_id();
+        self.inboxes.insert(id, Arc::clone(&inbox));
+        let mut exported = self.exported.lock();
+        exported.push(Exported { id, inbox, is_alive: Box::new(is_alive) });
+        if exported.len() == 1 {
+            self.endpoint.spawn(move || self.sweep());
+        }
+        id
+    }
+
+    /// Closes the inboxes of exported actors that have ended, until none is left.
+    async fn sweep(&self) {
+        loop {
+            tokio::time::sleep(SWEEP_INTERVAL).await;
+            let mut exported = self.exported.lock();
+            let ended: Vec<_> =
+                exported.extract_if(.., |exported| !(exported.is_alive)()).collect();
+            let is_last = exported.is_empty();
+            drop(exported);
+            for Exported { id, inbox, .. } in ended {
+                inbox.close(&ExitReason::Normal);
+                self.retire(id);
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Remembers an actor that has ended for some time, for late callers.
+    pub fn retire(&self, actor: ActorId) {
+        let forgotten = self.ended.lock().push(actor);
+        if let Some(forgotten) = forgotten {
+            self.inboxes.remove(&forgotten);
+            self.owned.remove(&forgotten);
+        }
+    }
+
+    /// Makes the actor reachable that this process was started for.
+    pub fn host(&self, inbox: Arc<Inbox>) {
+        self.inboxes.insert(ActorId::HOSTED, inbox);
+    }
+
+    pub fn inbox(&self, actor: ActorId) -> Option<Arc<Inbox>> {
+        self.inboxes.get(&actor).map(|inbox| Arc::clone(&inbox))
+    }
+
+    /// Adds an actor that this process is going to start in another one.
+    pub fn own(&self) -> Arc<OwnedActor> {
+        let owned = OwnedActor::new(self.next_id());
+        self.owned.insert(owned.id(), Arc::clone(&owned));
+        owned
+    }
+
+    pub fn owned(&self, actor: ActorId) -> Option<Arc<OwnedActor>> {
+        self.owned.get(&actor).map(|owned| Arc::clone(&owned))
+    }
+
+    /// Handles a frame.
+    pub(crate) fn accept(&'static self, frame: Option<Frame>, from: ReplyTo) {
+        match frame {
+            Some(Frame::Call { call, actor, method, message }) => {
+                let responder = Responder::new(from, call);
+                match self.inboxes.get(&actor) {
+                    Some(inbox) => {
+                        inbox.push(IncomingMessage { method, message, responder }, Instant::now());
+                    }
+                    None => responder.fail(&CallFailure::Stopped(wire::unknown())),
+                }
+            }
+            Some(Frame::Port { call, port, body }) => {
+                let requester = Requester::new(PeerId::LOCAL, Responder::new(from, call));
+                self.ports.deliver(port, Request { body, requester, link: None });
+            }
+            Some(Frame::Query { call, query }) => {
+                let responder = Responder::new(from, call);
+                self.endpoint.spawn(move || async move {
+                    match self.answer(query).await {
+                        Ok(value) => {
+                            let mut frame = wire::answer_head();
+                            frame.extend_from_slice(&value);
+                            responder.answer(frame);
+                        }
+                        Err(error) => responder
+                            .fail(&CallFailure::Failed(Failure::new(FailureKind::Result, error))),
+                    }
+                });
+            }
+            Some(Frame::Heartbeat) => {}
+            Some(Frame::Answer { .. } | Frame::Failed { .. }) | None => {
+                tracing::error!("an invalid frame of another process was ignored");
+            }
+        }
+    }
+
+    /// Answers a query.
+    async fn answer(&self, query: Query) -> Result<Vec<u8>> {
+        match query {
+            Query::Locate { actor, after } => codec::encode(&self.locate(actor, after).await),
+            Query::CurrentIncarnation { actor } => {
+                codec::encode(&self.owned(actor).map_or(1, |owned| owned.current()))
+            }
+            Query::IncarnationEnd { actor, incarnation } => {
+                codec::encode(&self.incarnation_end(actor, incarnation).await)
+            }
+            Query::ActorEnd { actor } => codec::encode(&self.actor_end(actor).await),
+            Query::Flush => codec::encode(&()),
+        }
+    }
+
+    async fn locate(&self, actor: ActorId, after: u64) -> ActorLocation {
+        let Some(owned) = self.owned(actor) else { return ActorLocation::Gone(wire::unknown()) };
+        let is_known = |status: &ActorStatus| {
+            status.gone.is_some() || (status.incarnation > after && status.process.is_some())
+        };
+        let status = owned.when(is_known).await;
+        match (status.gone, status.process) {
+            (None, Some(process)) => ActorLocation::At { process, incarnation: status.incarnation },
+            (reason, _) => ActorLocation::Gone(reason.unwrap_or_else(wire::unknown)),
+        }
+    }
+
+    async fn incarnation_end(&self, actor: ActorId, incarnation: u64) -> IncarnationEnd {
+        let Some(owned) = self.owned(actor) else {
+            return IncarnationEnd { reason: wire::unknown(), incarnation, gone: true };
+        };
+        let has_ended = |status: &ActorStatus| {
+            status.gone.is_some()
+                || status.ended.as_ref().is_some_and(|(ended, _)| *ended >= incarnation)
+        };
+        let status = owned.when(has_ended).await;
+        let gone = status.gone.is_some();
+        match status.ended {
+            Some((ended, reason)) if ended >= incarnation => {
+                IncarnationEnd { reason, incarnation: ended, gone }
+            }
+            _ => IncarnationEnd {
+                reason: status.gone.unwrap_or_else(wire::unknown),
+                incarnation,
+                gone,
+            },
+        }
+    }
+
+    async fn actor_end(&self, actor: ActorId) -> ExitReason {
+        if let Some(owned) = self.owned(actor) {
+            let status = owned.when(|status| status.gone.is_some()).await;
+            return status.gone.unwrap_or_else(wire::unknown);
+        }
+        let Some(inbox) = self.inbox(actor) else { return wire::unknown() };
+        while inbox.is_open() {
+            tokio::time::sleep(END_CHECK).await;
+        }
+        ExitReason::Normal
+    }
+}

@@ -1,0 +1,325 @@
+//! The frames between processes on behalf of their actors and shared objects.
+//!
+//! ```text
+//! MESH  CALL       call u64  actor u64  method: offset u64, name u64  message…  call 0: no answer
+//! MESH  QUERY      call u64  query…
+//! MESH  ANSWER     call u64  value…
+//! MESH  FAILED     call u64  failure…
+//! MESH  HEARTBEAT  0 u64
+//! MESH  PORT       call u64  port u64  body…                              answered like a call
+//! ```
+//! Numbers are little-endian. Message, query, value and failure are MessagePack.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use fiber_core::{Error, ExitReason, Failure, ProcessId, Result};
+use fiber_transport::{Message, Received};
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
+use fiber_values::entry::EntryRef;
+use serde::{Deserialize, Serialize};
+
+use crate::endpoint::MESH;
+
+const CALL: u8 = 0;
+const QUERY: u8 = 1;
+const ANSWER: u8 = 2;
+const FAILED: u8 = 3;
+const HEARTBEAT: u8 = 4;
+const PORT: u8 = 5;
+
+/// The position of the call's id in a frame.
+const CALL_ID: std::ops::Range<usize> = 2..10;
+/// Bytes before the body of a message to a port.
+pub(crate) const PORT_HEAD: usize = 18;
+/// The length, in bytes, from which frames are passed to the link as they are. Shorter ones are
+/// copied together.
+const LONG: usize = 16 << 10;
+
+/// The number of a call between two processes.
+pub(super) type CallId = u64;
+
+/// The id of a message that wants no answer.
+pub(crate) const NO_ANSWER: CallId = 0;
+
+/// The number of an actor in its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ActorId(pub u64);
+
+impl ActorId {
+    /// The actor that a process was started for.
+    pub const HOSTED: ActorId = ActorId(0);
+}
+
+/// The number of a port in its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PortId(pub u64);
+
+impl PortId {
+    /// Messages to this port change the holders of other ports.
+    pub(crate) const HOLDERS: PortId = PortId(0);
+}
+
+/// A process and its address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessRef {
+    /// The process, which is unique in the session.
+    pub id: ProcessId,
+    /// The URL at which other processes can connect to it.
+    pub address: Arc<str>,
+}
+
+/// A query to a process. Some are answered only when their event happens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Query {
+    /// The incarnation of an owned actor after this one. Answered with an `ActorLocation`, when it
+    /// runs.
+    Locate {
+        /// The actor, which the queried process owns.
+        actor: ActorId,
+        /// The last incarnation that the caller knows, or 0.
+        after: u64,
+    },
+    /// The incarnation that runs, or else the next one. Answered with a number.
+    CurrentIncarnation {
+        /// The actor, which the queried process owns.
+        actor: ActorId,
+    },
+    /// The end of this incarnation. Answered with an [`IncarnationEnd`], when it has ended.
+    IncarnationEnd {
+        /// The actor, which the queried process owns.
+        actor: ActorId,
+        /// The number of the incarnation. The first is 1.
+        incarnation: u64,
+    },
+    /// The end of an actor that will not be restarted. Answered with an [`ExitReason`].
+    ActorEnd {
+        /// The actor, which the queried process owns.
+        actor: ActorId,
+    },
+    /// Answered when all earlier messages have arrived.
+    Flush,
+}
+
+/// The location of an owned actor.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum ActorLocation {
+    At {
+        process: ProcessRef,
+        incarnation: u64,
+    },
+    /// The actor will not be restarted.
+    Gone(ExitReason),
+}
+
+/// The end of an incarnation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct IncarnationEnd {
+    /// The reason for which it ended.
+    pub reason: ExitReason,
+    /// The incarnation that ended last.
+    pub incarnation: u64,
+    /// Whether the actor will not be restarted.
+    pub gone: bool,
+}
+
+/// A message that is to be sent: a complete frame but for its call id, and the message's blobs.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    frame: Vec<u8>,
+    blobs: Blobs,
+}
+
+impl Payload {
+    /// Returns a call of `method` at `actor`. The caller checks its length.
+    pub fn call<M: Serialize>(actor: ActorId, method: EntryRef, message: &M) -> Result<Payload> {
+        let mut frame = Vec::with_capacity(96);
+        frame.extend_from_slice(&[MESH, CALL]);
+        for number in [NO_ANSWER, actor.0, method.offset, method.name] {
+            frame.extend_from_slice(&number.to_le_bytes());
+        }
+        let blobs = codec::append_apart(&mut frame, message)?;
+        Ok(Payload { frame, blobs })
+    }
+
+    /// Returns a query.
+    pub(crate) fn query(query: &Query) -> Payload {
+        let mut frame = vec![MESH, QUERY];
+        frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
+        codec::append(&mut frame, query).expect("queries can be serialized");
+        frame.into()
+    }
+
+    /// Returns the message to a port that began as `port_head`.
+    pub fn to_port(frame: Vec<u8>, blobs: Blobs) -> Payload {
+        Payload { frame, blobs }
+    }
+
+    /// Returns the length in bytes, with the blobs.
+    pub fn len(&self) -> usize {
+        self.frame.len() + self.blobs.total_len()
+    }
+
+    /// Returns the frame, with its call id.
+    pub(crate) fn into_message(mut self, call: CallId) -> Message {
+        self.frame[CALL_ID].copy_from_slice(&call.to_le_bytes());
+        Message { blobs: self.blobs, ..message(self.frame) }
+    }
+}
+
+/// The message has no blobs.
+impl From<Vec<u8>> for Payload {
+    fn from(frame: Vec<u8>) -> Payload {
+        Payload { frame, blobs: Blobs::default() }
+    }
+}
+
+fn message(frame: Vec<u8>) -> Message {
+    if frame.len() < LONG {
+        Message::new(frame)
+    } else {
+        Message::with_body(Vec::new(), frame.into())
+    }
+}
+
+/// Returns a message to a port without its body, which the caller appends.
+pub(crate) fn port_head(port: PortId) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(64);
+    begin_port(&mut frame, port);
+    frame
+}
+
+pub(crate) fn begin_port(frame: &mut Vec<u8>, port: PortId) {
+    frame.extend_from_slice(&[MESH, PORT]);
+    frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
+    frame.extend_from_slice(&port.0.to_le_bytes());
+}
+
+/// Returns an answer without its value, which the caller appends.
+pub fn answer_head() -> Vec<u8> {
+    let mut frame = Vec::with_capacity(64);
+    frame.extend_from_slice(&[MESH, ANSWER]);
+    frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
+    frame
+}
+
+/// An answer that began as [`answer_head`], with the blobs of its value.
+pub struct AnswerFrame {
+    /// The head, and after it the encoded value.
+    pub frame: Vec<u8>,
+    /// The parts of the value that travel beside its encoding.
+    pub blobs: Blobs,
+}
+
+impl From<Vec<u8>> for AnswerFrame {
+    fn from(frame: Vec<u8>) -> AnswerFrame {
+        AnswerFrame { frame, blobs: Blobs::default() }
+    }
+}
+
+impl AnswerFrame {
+    /// Returns the message, with its call id.
+    pub(crate) fn into_message(mut self, call: CallId) -> Message {
+        self.frame[CALL_ID].copy_from_slice(&call.to_le_bytes());
+        Message { blobs: self.blobs, ..message(self.frame) }
+    }
+
+    /// Returns the value.
+    pub(crate) fn into_value(self) -> Received {
+        Received { bytes: Bytes::from(self.frame).slice(CALL_ID.end..), blobs: self.blobs }
+    }
+}
+
+/// Returns the message that a call has failed.
+pub(super) fn failed(call: CallId, failure: &CallFailure) -> Message {
+    let mut frame = vec![MESH, FAILED];
+    frame.extend_from_slice(&call.to_le_bytes());
+    codec::append(&mut frame, failure).expect("a failure can be serialized");
+    message(frame)
+}
+
+/// Returns a heartbeat.
+pub(crate) fn heartbeat() -> Message {
+    let mut frame = vec![MESH, HEARTBEAT];
+    frame.extend_from_slice(&NO_ANSWER.to_le_bytes());
+    message(frame)
+}
+
+pub(crate) fn is_heartbeat(message: &[u8]) -> bool {
+    message.starts_with(&[MESH, HEARTBEAT])
+}
+
+/// The reason why a call was not answered, as its callee sends it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum CallFailure {
+    /// The message, its handler or its answer failed.
+    Failed(Failure),
+    /// The actor has ended.
+    Stopped(ExitReason),
+    /// The actor's mailbox is full.
+    Full {
+        /// The number of messages that the mailbox holds at most.
+        capacity: usize,
+    },
+    /// The journal of the object can't be read or written.
+    Journal {
+        /// The folder of the journal, in the process that owns the object.
+        journal: PathBuf,
+        /// The error, in words.
+        cause: String,
+    },
+}
+
+impl CallFailure {
+    /// Returns the error of a journal that was sent.
+    pub(crate) fn journal_error(journal: PathBuf, cause: String) -> Error {
+        let cause: Box<dyn std::error::Error + Send + Sync> = cause.into();
+        Error::Journal { journal, cause: cause.into() }
+    }
+}
+
+/// Returns the exit reason of an unknown actor.
+pub(super) fn unknown() -> ExitReason {
+    ExitReason::NotStarted("there is no such actor in its process, or it has ended".into())
+}
+
+/// A received frame.
+pub(crate) enum Frame {
+    Call { call: CallId, actor: ActorId, method: EntryRef, message: Received },
+    Query { call: CallId, query: Query },
+    Port { call: CallId, port: PortId, body: Received },
+    Answer { call: CallId, value: Received },
+    Failed { call: CallId, failure: CallFailure },
+    Heartbeat,
+}
+
+impl Frame {
+    /// Reads a frame. Returns `None` if it is invalid. Its sender has the session's key, so that is
+    /// a bug and not an attack.
+    pub(crate) fn read(frame: impl Into<Received>) -> Option<Frame> {
+        let Received { bytes: mut frame, blobs } = frame.into();
+        if frame.len() < CALL_ID.end {
+            return None;
+        }
+        let (_, kind, call) = (frame.get_u8(), frame.get_u8(), frame.get_u64_le());
+        match kind {
+            CALL if frame.len() >= 24 => {
+                let actor = ActorId(frame.get_u64_le());
+                let method = EntryRef { offset: frame.get_u64_le(), name: frame.get_u64_le() };
+                let message = Received { bytes: frame, blobs };
+                Some(Frame::Call { call, actor, method, message })
+            }
+            PORT if frame.len() >= 8 => {
+                let port = PortId(frame.get_u64_le());
+                Some(Frame::Port { call, port, body: Received { bytes: frame, blobs } })
+            }
+            QUERY => codec::decode(&frame).ok().map(|query| Frame::Query { call, query }),
+            ANSWER => Some(Frame::Answer { call, value: Received { bytes: frame, blobs } }),
+            FAILED => codec::decode(&frame).ok().map(|failure| Frame::Failed { call, failure }),
+            HEARTBEAT => Some(Frame::Heartbeat),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The future of an answer, for async code and for code that is not async.
+
+mod call;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use fiber_core::{Error, Result, block_on};
+use futures_util::future::{Either, select};
+
+pub use self::call::PendingCall;
+use crate::mesh::Alarm;
+use crate::runtime::Runtime;
+
+/// The future of an answer: of an actor, a shared object, or fiber itself.
+///
+/// `.await` it, or block the thread with [`wait`](Reply::wait). A request is sent when the method
+/// that returns the reply is called, and is carried out even if the reply is never awaited.
+/// Requests that wait for their turn are the exception: dropping the reply of a lock, a permit, an
+/// event, a barrier or an element withdraws the request, unless it was granted.
+///
+/// If the process that is to answer dies, the reply fails: with [`Error::ActorStopped`] for an
+/// actor, with [`Error::OwnerEnded`] for a shared object.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use std::time::Duration;
+///
+/// let count = fiber::sync::Value::new(1)?;
+/// assert_eq!(count.get().wait()?, 1);
+/// assert_eq!(count.get().timeout(Duration::from_secs(5)).wait()?, 1);
+/// # Ok::<(), fiber::Error>(())
+/// ```
+#[must_use = "a reply says whether the request succeeded: use `.await` or `.wait()`"]
+pub struct Reply<T>(Source<T>);
+
+/// The source of an answer.
+enum Source<T> {
+    Future {
+        /// The name of the answer in [`Error::TimedOut`].
+        what: Cow<'static, str>,
+        answer: Pin<Box<dyn Future<Output = Result<T>> + Send>>,
+    },
+    /// The answer of an actor. It is not boxed: calls are many.
+    Call(PendingCall<T>),
+    /// The request could not be sent.
+    Failed(Option<Error>),
+}
+
+impl<T> Reply<T> {
+    #[doc(hidden)]
+    pub fn new(answer: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T> {
+        Reply::named("the answer", answer)
+    }
+
+    /// Returns a reply that errors call `what`: "`what` did not happen within 3s".
+    #[doc(hidden)]
+    pub fn named(
+        what: impl Into<Cow<'static, str>>,
+        answer: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Reply<T> {
+        Reply(Source::Future { what: what.into(), answer: Box::pin(answer) })
+    }
+
+    /// Returns a reply whose future has been polled once, so that its request is sent.
+    #[doc(hidden)]
+    pub fn begun(answer: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T>
+    where
+        T: Send + 'static,
+    {
+        let mut answer = Box::pin(answer);
+        // The caller polls it again, with a waker of its own.
+        match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Reply::new(ready(answer)),
+            Poll::Pending => Reply(Source::Future { what: "the answer".into(), answer }),
+        }
+    }
+
+    #[doc(hidden)]
+    pub fn failed(error: Error) -> Reply<T> {
+        Reply(Source::Failed(Some(error)))
+    }
+
+    #[doc(hidden)]
+    pub fn call(call: PendingCall<T>) -> Reply<T> {
+        Reply(Source::Call(call))
+    }
+
+    /// Blocks this thread until the answer is there.
+    ///
+    /// Without a [`timeout`](Reply::timeout) there is no limit. The thread polls for up to `spin`
+    /// of the [configuration](fiber_core::Config) before it sleeps, as most answers arrive soon. In
+    /// async code, `.await` leaves the thread to other tasks.
+    ///
+    /// # Errors
+    /// The request's own errors, and [`Error::WouldDeadlock`] on fiber's own threads.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let count = fiber::sync::Value::new(1)?;
+    /// let (first, second) = (count.get(), count.get()); // both requests are sent here
+    /// assert_eq!(first.wait()? + second.wait()?, 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn wait(self) -> Result<T> {
+        block_on(self)
+    }
+
+    /// Waits for the answer for at most `limit`, counted from now.
+    ///
+    /// The returned reply fails with [`Error::TimedOut`] when the time is over. A request that
+    /// waits for its turn is then withdrawn, as if the reply had been dropped; any other request is
+    /// carried out.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// use std::time::Duration;
+    ///
+    /// let lock = fiber::sync::Lock::new()?;
+    /// let held = lock.lock().wait()?;
+    /// assert!(lock.lock().timeout(Duration::from_millis(1)).wait().is_err());
+    /// # drop(held);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn timeout(self, limit: Duration) -> Reply<T>
+    where
+        T: 'static,
+    {
+        let what = self.what().into_owned();
+        let timed_out = Error::TimedOut { what: what.clone(), limit };
+        let alarm = Runtime::get().map(|runtime| Alarm::after(runtime.mesh(), limit));
+        Reply::named(what, async move {
+            match select(self, alarm?).await {
+                Either::Left((answer, _)) => answer,
+                Either::Right(_) => Err(timed_out),
+            }
+        })
+    }
+
+    fn what(&self) -> Cow<'_, str> {
+        match &self.0 {
+            Source::Future { what, .. } => Cow::Borrowed(&**what),
+            Source::Call(call) => Cow::Owned(call.what()),
+            Source::Failed(_) => Cow::Borrowed("the answer"),
+        }
+    }
+}
+
+/// Nothing in a reply is pinned to its place: futures are boxed.
+impl<T> Unpin for Reply<T> {}
+
+impl<T> Future for Reply<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        match &mut self.0 {
+            Source::Future { answer, .. } => answer.as_mut().poll(context),
+            Source::Call(call) => call.poll(context),
+            Source::Failed(error) => {
+                Poll::Ready(Err(error.take().expect("a future is not polled after its end")))
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Reply<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Reply").field(&self.what()).finish()
+    }
+}

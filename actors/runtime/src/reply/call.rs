@@ -1,0 +1,73 @@
+//! Calls to actors that wait for their answer.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use fiber_core::{Error, ExitReason, Result};
+use fiber_transport::Received;
+use fiber_values::codec;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+use crate::mesh::{Answer, CallFailure, Unanswered};
+
+/// A call of an actor in another process.
+pub struct PendingCall<R> {
+    answer: oneshot::Receiver<Answer>,
+    decode: fn(&Received) -> Result<R>,
+    actor: Arc<str>,
+    message: &'static str,
+    caller: Option<Arc<str>>,
+}
+
+impl<R> PendingCall<R> {
+    /// `caller` is the actor that calls, if an actor does. Errors name all three.
+    pub fn new(
+        answer: oneshot::Receiver<Answer>,
+        actor: &Arc<str>,
+        message: &'static str,
+        caller: Option<Arc<str>>,
+    ) -> PendingCall<R>
+    where
+        R: DeserializeOwned,
+    {
+        let decode = |value: &Received| codec::decode_with(value, &value.blobs);
+        PendingCall { answer, decode, actor: Arc::clone(actor), message, caller }
+    }
+
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
+        let answer = ready!(Pin::new(&mut self.answer).poll(context));
+        let gone =
+            |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
+        Poll::Ready(self.conclude(answer.unwrap_or_else(gone)))
+    }
+
+    /// Returns the name of the answer in errors.
+    pub(super) fn what(&self) -> String {
+        let caller = self.caller.as_ref().map(|caller| format!(" that actor `{caller}` waits for"));
+        let caller = caller.unwrap_or_default();
+        format!("the answer of actor `{}` to `{}`{caller}", self.actor, self.message)
+    }
+
+    fn conclude(&self, answer: Answer) -> Result<R> {
+        let actor = || self.actor.to_string();
+        Err(match answer {
+            Ok(value) => return (self.decode)(&value),
+            Err(Unanswered::Failed(CallFailure::Failed(failure))) => {
+                Error::Call { name: actor(), message: self.message, failure }
+            }
+            Err(Unanswered::Failed(CallFailure::Stopped(reason)) | Unanswered::Lost(reason)) => {
+                Error::ActorStopped { name: actor(), reason }
+            }
+            Err(Unanswered::Failed(CallFailure::Full { capacity })) => {
+                Error::MailboxFull { name: actor(), capacity }
+            }
+            Err(Unanswered::Failed(CallFailure::Journal { journal, cause })) => {
+                CallFailure::journal_error(journal, cause)
+            }
+            Err(Unanswered::Refused(error)) => error,
+            Err(Unanswered::TimedOut(limit)) => Error::TimedOut { what: self.what(), limit },
+        })
+    }
+}

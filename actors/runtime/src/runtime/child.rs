@@ -1,0 +1,295 @@
+//! A process that fiber started, from `init` to its end.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Buf;
+use fiber_backends::{ListenAddress, Locality, backend, configured_interface};
+use fiber_core::{Address, Config, LinkKind, ProcessId, SessionKey, local_ip_towards, variables};
+use fiber_transport::{Connection, Role};
+use fiber_values::entry;
+use rustix::process::Signal;
+
+use super::child_exit::ChildExit;
+use super::child_main::{ParentMessage, StartRequest, StartedMain};
+use super::parent_info::{ChildPlace, ParentInfo};
+use super::protocol::ControlMessage;
+use super::{Runtime, Started, bridge, names, telemetry, thread};
+use crate::endpoint::{Endpoint, MAIN, MESH, connect_to, message_limit, send_heartbeats};
+use crate::mesh::MeshPeer;
+use crate::parts::Parts;
+
+/// The interval of heartbeats until the child has its parent's configuration.
+const EARLY_HEARTBEAT: Duration = Duration::from_secs(1);
+/// Time for which the parent's host may leave data unconfirmed until then.
+const EARLY_LINK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Lets fiber start this program again as its child processes. It must be the first line of `main`.
+///
+/// In a process that a user started it returns at once and starts nothing: fiber's thread starts
+/// with the first pool, process or other object. In a process that fiber started it does not
+/// return: the process works for its parent, and then exits, also when the parent dies. Further
+/// calls do nothing. `#[fiber::main]` calls it, and so does `fiber::test_harness!()`.
+///
+/// `#[tokio::main]` and `#[actix::main]` start their runtime before the first line of `main`: use
+/// `#[fiber::main]` in their place, which runs an `async fn main` in an actix system.
+///
+/// # Examples
+/// ```
+/// fn main() -> fiber::Result<()> {
+///     fiber::init();
+///     let pool = fiber::Pool::new(2)?;
+///     assert_eq!(pool.apply(|x: u32| x + 1, 1).wait()?, 2);
+///     Ok(())
+/// }
+/// ```
+pub fn init() {
+    let started: &Started = Parts::current().get();
+    if started.may_start.load(Ordering::Acquire) {
+        return;
+    }
+    fiber_backends::run_if_helper();
+    bridge::run_if_asked();
+    names::run_if_asked();
+    let variables = match fiber_core::secrets::take_variables(variables::PARENT, variables::KEY) {
+        Some([None, None]) => None,
+        Some([parent, key]) => Some((parent.unwrap_or_default(), key.unwrap_or_default())),
+        // The parent explains this exit; a line that this process prints would repeat it.
+        None if std::env::var_os(variables::PARENT).is_some() => quit(ChildExit::TooLate),
+        None => None,
+    };
+    started.may_start.store(true, Ordering::Release);
+    fiber_core::malloc::keep_large_blocks();
+    let Some((parent, key)) = variables else { return telemetry::is_head() };
+    if tokio::runtime::Handle::try_current().is_ok() {
+        // An async task of this process could not run in a runtime of its own.
+        quit(ChildExit::TooLate);
+    }
+    let info = parent.to_str().and_then(|text| text.parse::<ParentInfo>().ok());
+    let key =
+        fiber_core::secrets::read_secret(key).and_then(|text| text.parse::<SessionKey>().ok());
+    fiber_core::secrets::close_stdin();
+    match (info, key) {
+        (Some(info), Some(key)) => run(info, key),
+        _ => fail("FIBER_PARENT and FIBER_KEY are set, but not by fiber: unset them"),
+    }
+}
+
+/// Works for the parent, and exits.
+fn run(info: ParentInfo, key: SessionKey) -> ! {
+    if let Some(parent) = info.parent_pid {
+        die_with_parent(parent);
+    }
+    name_process();
+    entry::prepare().unwrap_or_else(|error| fail(&error.to_string()));
+    let parts = Parts::current();
+    let arbiter = thread::start(parts).unwrap_or_else(|error| fail(&error.to_string()));
+    let (sender, main) = std::sync::mpsc::channel();
+    let own_arbiter = arbiter.clone();
+    arbiter.spawn_fn(move || {
+        tokio::task::spawn_local(async move {
+            let joined = join(&info, &key).await.unwrap_or_else(|problem| match problem {
+                Some(problem) => fail(&problem),
+                None => quit(ChildExit::NotStarted),
+            });
+            let config = &joined.config;
+            let backend = backend(config).unwrap_or_else(|error| fail(&error.to_string()));
+            telemetry::send_to_parent(&joined.connection.link, message_limit(config));
+            config.clone().inherit();
+            let configured = configured_interface(config);
+            let configured = configured.unwrap_or_else(|error| fail(&error.to_string()));
+            let (listen_on, interface) = listen_address(&info, configured);
+            let endpoint = Endpoint::new(parts, info.id, (**config).clone(), key, own_arbiter);
+            let runtime = Runtime::new(endpoint, backend, listen_on, info.place, interface, false);
+            let work = joined.begin(runtime, info.parent).unwrap_or_else(|problem| fail(&problem));
+            let _ = sender.send(work.run);
+            quit(receive(runtime, work.connection, work.receive, work.parent).await)
+        });
+    });
+    match main.recv() {
+        Ok(main) => {
+            let code = main();
+            fiber_core::at_exit::flush_output();
+            std::process::exit(code)
+        }
+        Err(_) => fail("fiber's thread ended"),
+    }
+}
+
+/// A child that has joined its parent's session, and knows its work.
+pub(super) struct Joined {
+    connection: Connection,
+    pub(super) config: Box<Config>,
+    request: StartRequest,
+}
+
+/// The work of a child that has been prepared.
+pub(super) struct Work {
+    pub(super) connection: Connection,
+    pub(super) receive: Box<dyn FnMut(ParentMessage)>,
+    pub(super) run: Box<dyn FnOnce() -> i32 + Send>,
+    pub(super) parent: MeshPeer,
+}
+
+/// Joins the session of the parent.
+///
+/// # Errors
+/// Why the child can't work; `None` if its parent has closed the link, and may not expect it any
+/// more.
+pub(super) async fn join(info: &ParentInfo, key: &SessionKey) -> Result<Joined, Option<String>> {
+    let address = info.address.to_string();
+    let connected = connect_to(&address, key, info.id, info.listener, Role::Child).await;
+    let mut connection = connected
+        .map_err(|problem| format!("the parent can't be reached at {address}: {problem}"))?;
+    // Until the parent sets the interval of heartbeats, only this limit detects that its host is
+    // gone.
+    connection.link.set_peer_timeout(EARLY_LINK_TIMEOUT);
+    let link = Arc::clone(&connection.link);
+    let early = tokio::task::spawn_local(send_heartbeats(link, EARLY_HEARTBEAT, || {
+        let (usage, below, events) = (None, None, None);
+        ControlMessage::Heartbeat { usage, below, events }.message()
+    }));
+    let first = first_message(&mut connection).await;
+    early.abort();
+    let Some(ControlMessage::Start { config, request }) = first else { return Err(None) };
+    connection.incoming.set_limit(message_limit(&config));
+    connection.link.set_peer_timeout(config.heartbeat_timeout);
+    Ok(Joined { connection, config, request })
+}
+
+impl Joined {
+    /// Prepares the work for the process `parent`.
+    ///
+    /// # Errors
+    /// Why the child can't work.
+    pub(super) fn begin(
+        self,
+        runtime: &'static Runtime,
+        parent: ProcessId,
+    ) -> Result<Work, String> {
+        let Joined { connection, config, request } = self;
+        // Before the work starts: from now on, the parent kills a silent child.
+        let link = Arc::clone(&connection.link);
+        tokio::task::spawn_local(send_heartbeats(link, config.heartbeat, || {
+            telemetry::flush();
+            runtime.heartbeat().message()
+        }));
+        let parent = runtime.mesh().add_link(parent, &connection.link);
+        let started = request.start(runtime, Arc::clone(&connection.link));
+        let StartedMain { receive, run } = started.map_err(|error| error.to_string())?;
+        Ok(Work { connection, receive, run, parent })
+    }
+}
+
+/// Returns where a child listens, if its backend does not say it, and the interface by which other
+/// machines reach what runs in its host, if they do.
+fn listen_address(
+    info: &ParentInfo,
+    configured: Option<IpAddr>,
+) -> (Option<ListenAddress>, Option<IpAddr>) {
+    let on = |link, bind, locality| ListenAddress { link, bind, advertised: None, locality };
+    match info.place {
+        ChildPlace::Alone if info.parent_pid.is_some() => (None, None),
+        ChildPlace::Alone => {
+            let bind = interface_towards(&info.address).unwrap_or(Ipv4Addr::LOCALHOST.into());
+            (Some(on(LinkKind::remote(), bind, Locality::Remote)), None)
+        }
+        // Only the processes in it connect to a host.
+        ChildPlace::Host => {
+            let own = on(LinkKind::Unix, Ipv4Addr::LOCALHOST.into(), Locality::Child);
+            (Some(own), configured.or_else(|| interface_towards(&info.address)))
+        }
+        ChildPlace::InHost(interface) => {
+            (Some(on(LinkKind::remote(), interface, Locality::Child)), Some(interface))
+        }
+    }
+}
+
+/// Returns the interface by which this machine reaches the parent; `None` if the parent is on it.
+fn interface_towards(parent: &Address) -> Option<IpAddr> {
+    local_ip_towards(parent.far()?.ip()?).ok()
+}
+
+async fn first_message(connection: &mut Connection) -> Option<ControlMessage> {
+    // The default limit, for peers before their handshake, is too small for arguments.
+    connection.incoming.set_limit(i32::MAX as usize);
+    ControlMessage::read(&connection.next().await?.ok()?)
+}
+
+/// Receives messages of the parent until the child has to end. Returns why.
+pub(super) async fn receive(
+    runtime: &'static Runtime,
+    mut connection: Connection,
+    mut receive: Box<dyn FnMut(ParentMessage)>,
+    mut parent: MeshPeer,
+) -> ChildExit {
+    while let Some(Ok(mut message)) = connection.next().await {
+        match message.first() {
+            Some(&MAIN) => {
+                message.bytes.advance(1);
+                receive(ParentMessage::Data(message));
+            }
+            Some(&MESH) => parent.receive(message),
+            _ => match ControlMessage::read(&message) {
+                Some(ControlMessage::Shutdown) => receive(ParentMessage::Shutdown),
+                Some(ControlMessage::Kill) => return ChildExit::Killed,
+                Some(ControlMessage::Inspect { number, request }) => {
+                    let link = Arc::clone(&connection.link);
+                    tokio::task::spawn_local(async move {
+                        let answer = runtime.inspect(request).await;
+                        let _ = link.send(ControlMessage::Inspected { number, answer }.message());
+                    });
+                }
+                _ => {}
+            },
+        }
+    }
+    // If the parent is alive, it must not take this for a normal end.
+    ChildExit::LinkLost
+}
+
+/// Lets the kernel kill this process when its parent dies, even if this process hangs or is
+/// stopped.
+fn die_with_parent(parent: i32) {
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    // The parent may have died before.
+    let actual = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    if actual != parent {
+        exit_with(0)
+    }
+}
+
+/// Sets the name that process lists show: without it, a process started through `/proc/self/exe`
+/// would be `exe`.
+fn name_process() {
+    let own = std::env::current_exe().ok();
+    let name = own
+        .as_ref()
+        .and_then(|path| path.file_name())
+        .map(|name| name.to_string_lossy().into_owned());
+    let name: String =
+        name.unwrap_or_default().trim_end_matches(" (deleted)").chars().take(15).collect();
+    if let Ok(name) = std::ffi::CString::new(name) {
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
+fn fail(problem: &str) -> ! {
+    eprintln!("fiber: this process can't work for its parent: {problem}");
+    quit(ChildExit::NotStarted)
+}
+
+fn quit(exit: ChildExit) -> ! {
+    exit_with(exit.code())
+}
+
+/// Ends this process and its children at once. The program's exit handlers don't run, as other
+/// threads still do.
+fn exit_with(code: i32) -> ! {
+    if let Some(runtime) = Runtime::current() {
+        runtime.kill_children();
+    }
+    signal_hook::low_level::exit(code)
+}

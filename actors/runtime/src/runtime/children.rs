@@ -1,0 +1,253 @@
+//! Reports of this process's children, for people who look at the session.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use dashmap::DashMap;
+use fiber_backends::{Job, JobState, WaitReason};
+use fiber_core::ProcessId;
+use fiber_core::inspect::Request;
+use fiber_core::stats::{Event, ProcessRole, ProcessState, ProcessStats, ProcessUsage, Report};
+use fiber_transport::{Link, PeerInfo};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::launch::ended;
+use super::protocol::ControlMessage;
+use crate::events::Events;
+
+/// The time limit for the end of a process that was killed.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// The children of this process that have not ended.
+#[derive(Default)]
+pub(super) struct Children {
+    records: DashMap<ProcessId, ChildRecord>,
+    /// Requests to children that have not been answered.
+    asked: Mutex<HashMap<u64, oneshot::Sender<Result<String, String>>>>,
+    last: AtomicU64,
+}
+
+struct ChildRecord {
+    name: String,
+    role: ProcessRole,
+    restarts: u64,
+    since: SystemTime,
+    job: Arc<dyn Job>,
+    /// Its pid, host and link, once it has connected.
+    connected: Option<(u32, String, Arc<dyn Link>)>,
+    usage: Option<ProcessUsage>,
+    /// Its last report about its own objects and children.
+    below: Option<Box<Report>>,
+}
+
+impl Children {
+    pub(super) fn add(
+        &self,
+        id: ProcessId,
+        name: String,
+        role: ProcessRole,
+        restarts: u64,
+        job: Arc<dyn Job>,
+    ) {
+        let (since, usage, below) = (SystemTime::now(), None, None);
+        let record =
+            ChildRecord { name, role, restarts, since, job, connected: None, usage, below };
+        self.records.insert(id, record);
+    }
+
+    pub(super) fn connected(&self, info: &PeerInfo, link: &Arc<dyn Link>) {
+        if let Some(mut record) = self.records.get_mut(&info.id) {
+            record.connected = Some((info.pid, info.host.clone(), Arc::clone(link)));
+        }
+    }
+
+    pub(super) fn remove(&self, id: ProcessId) {
+        self.records.remove(&id);
+    }
+
+    /// Returns the job of the child of this name.
+    pub(super) fn job(&self, name: &str) -> Option<Arc<dyn Job>> {
+        let mut records = self.records.iter();
+        records.find(|record| record.name == name).map(|record| Arc::clone(&record.job))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Notes the statistics of a heartbeat and publishes its events, or passes an answer on.
+    pub(super) fn receive(&self, events: &Events, id: ProcessId, message: ControlMessage) {
+        match message {
+            ControlMessage::Heartbeat { usage, below, events: new } => {
+                let Some(mut record) = self.records.get_mut(&id) else { return };
+                record.usage = usage.or(record.usage.take());
+                record.below = below;
+                let Some(new) = new else { return };
+                let name = record.name.clone();
+                drop(record);
+                for mut event in serde_json::from_str::<Vec<Event>>(&new).unwrap_or_default() {
+                    event.kind.add_process(&name);
+                    events.publish(event);
+                }
+            }
+            ControlMessage::Inspected { number, answer } => {
+                if let Some(asker) = self.asked.lock().remove(&number) {
+                    let _ = asker.send(answer);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds the children of `parent` to its report, and what is below them.
+    pub(super) fn report(&self, parent: ProcessId, report: &mut Report) {
+        let mut ids: Vec<_> =
+            self.records.iter().map(|record| (record.since, *record.key())).collect();
+        ids.sort_unstable();
+        for (_, id) in ids {
+            let Some(record) = self.records.get(&id) else { continue };
+            report.processes.push(record.stats(id, parent));
+            if let Some(mut below) = record.below.as_deref().cloned() {
+                // A managed actor has one name: that of its process.
+                let mut own = below.actors.iter_mut().filter(|actor| actor.process == id);
+                if let (ProcessRole::Actor, Some(actor), None) =
+                    (record.role, own.next(), own.next())
+                {
+                    actor.name.clone_from(&record.name);
+                }
+                report.add_below(&record.name, below);
+            }
+        }
+    }
+
+    /// Sends a request to the child that is the process `process`, or that is above it. Returns its
+    /// answer, in JSON.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) async fn ask(
+        &self,
+        process: ProcessId,
+        request: Request,
+        limit: Duration,
+    ) -> Result<String, String> {
+        let is_above = |record: &ChildRecord| {
+            record.below.as_deref().is_some_and(|below| below.process(process).is_some())
+        };
+        let found =
+            self.records.iter().find(|record| *record.key() == process || is_above(record)).map(
+                |record| {
+                    let (name, place) = (record.name.clone(), record.job.place());
+                    (name, place, record.connected.clone(), record.pid_here(process))
+                },
+            );
+        let Some((name, place, connected, pid_here)) = found else {
+            return Err("the process has ended meanwhile".into());
+        };
+        let Some((_, _, link)) = connected else {
+            return Err(format!("`{name}` ({place}) has not started yet"));
+        };
+        let takes_stack = matches!(request, Request::Stack { .. });
+        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let (asker, answer) = oneshot::channel();
+        self.asked.lock().insert(number, asker);
+        let sent = link.send(ControlMessage::Inspect { number, request }.message());
+        let answer = match sent {
+            Ok(()) => timeout(limit, answer).await,
+            Err(_) => Ok(Ok(Err(format!("`{name}` ({place}) has just ended")))),
+        };
+        self.asked.lock().remove(&number);
+        let problem = match answer {
+            Ok(Ok(answer)) => return answer,
+            _ => format!(
+                "`{name}` ({place}) did not answer within {limit:?}: it may be stopped, or its \
+                 machine overloaded"
+            ),
+        };
+        let seen =
+            pid_here.filter(|_| takes_stack).map(|pid| fiber_stacks::from_outside(pid, &problem));
+        match seen {
+            Some(Ok(stack)) => serde_json::to_string(&stack).map_err(|error| error.to_string()),
+            _ => Err(problem),
+        }
+    }
+
+    /// Ends a child, or asks the child above the process to end it. Waits for the end.
+    ///
+    /// # Errors
+    /// A message for the user.
+    pub(super) async fn kill(
+        &self,
+        process: ProcessId,
+        request: Request,
+        grace: Duration,
+        limit: Duration,
+    ) -> Result<String, String> {
+        let own = self.records.get(&process).map(|record| Arc::clone(&record.job));
+        let Some(job) = own else {
+            let limit = grace.saturating_add(KILL_LIMIT).saturating_add(limit);
+            return self.ask(process, request, limit).await;
+        };
+        let mut states = job.states();
+        let has_ended = match grace.is_zero() {
+            true => false,
+            false => {
+                job.terminate();
+                timeout(grace, ended(&mut states)).await.is_ok()
+            }
+        };
+        if !has_ended {
+            job.kill();
+            timeout(KILL_LIMIT, ended(&mut states)).await.map_err(|_| {
+                format!("{} was killed, and has not ended after {KILL_LIMIT:?}", job.place())
+            })?;
+        }
+        Ok("null".into())
+    }
+}
+
+impl ChildRecord {
+    /// Returns the pid of this child, or of a process below it, if `/proc` has it under this pid.
+    fn pid_here(&self, process: ProcessId) -> Option<u32> {
+        let below = self.below.as_deref().and_then(|below| below.process(process));
+        let pid = match (below, &self.connected) {
+            (Some(below), _) => below.pid?,
+            (None, Some((pid, ..))) => *pid,
+            (None, None) => return None,
+        };
+        // A process of another machine or container has its pid there.
+        let own = std::fs::read_link("/proc/self/exe").ok()?;
+        (std::fs::read_link(format!("/proc/{pid}/exe")).ok()? == own).then_some(pid)
+    }
+
+    fn stats(&self, id: ProcessId, parent: ProcessId) -> ProcessStats {
+        let mut stats = ProcessStats::new(id, self.name.clone(), self.role, self.since);
+        stats.parent = Some(parent);
+        stats.set_job(self.job.place());
+        stats.restarts = self.restarts;
+        stats.state = match &*self.job.states().borrow() {
+            JobState::Waiting(WaitReason::Resources(message) | WaitReason::Image(message)) => {
+                ProcessState::Waiting(message.clone())
+            }
+            JobState::AwaitsHost | JobState::Starting => ProcessState::Starting,
+            _ if self.connected.is_none() => ProcessState::Starting,
+            _ => ProcessState::Running,
+        };
+        if let Some((pid, host, _)) = &self.connected {
+            (stats.pid, stats.host) = (Some(*pid), host.clone());
+        }
+        stats.usage = self.usage.clone();
+        stats.tail = self.job.tail();
+        stats
+    }
+}
+
+impl std::fmt::Debug for Children {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Children").field("count", &self.records.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,204 @@
+//! Messages that several processes of a host get, such as broadcast values: they cross the wire to
+//! the host once.
+//!
+//! The parent knows which processes of a host were sent which message. The host keeps a message
+//! until each of them has ended or needs it no more.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use fiber_transport::{Closed, Link, Message, Received};
+use fiber_values::blob::{Blob, Blobs};
+use parking_lot::Mutex;
+
+use super::wire::{self, Number, ToHost};
+
+/// The key of a shared message: see [`Link::send_shared`].
+pub(super) type Key = u64;
+
+/// Longer bytes beside blobs are kept where they have arrived.
+const SHORT: usize = 4 << 10;
+
+/// The wire to a host, as the links of all its processes use it.
+#[derive(Debug)]
+pub(super) struct HostWire {
+    link: Arc<dyn Link>,
+    /// Set when the host is being lost.
+    is_failing: Arc<AtomicBool>,
+    /// The messages that the host keeps, with the processes for which it does.
+    kept: Mutex<HashMap<Key, HashSet<Number>>>,
+}
+
+impl HostWire {
+    pub(super) fn new(link: Arc<dyn Link>, is_failing: Arc<AtomicBool>) -> HostWire {
+        HostWire { link, is_failing, kept: Mutex::default() }
+    }
+
+    pub(super) fn is_failing(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_failing)
+    }
+
+    pub(super) fn send(&self, message: Message) -> Result<(), Closed> {
+        self.link.send(message)
+    }
+
+    pub(super) fn send_later(&self, message: Message) -> Result<(), Closed> {
+        self.link.send_later(message)
+    }
+
+    pub(super) fn flush(&self) {
+        self.link.flush();
+    }
+
+    /// Queues a message to a process. Only the first process of the host gets it over the wire.
+    pub(super) fn send_shared(&self, to: Number, key: Key, message: Message) -> Result<(), Closed> {
+        // Queueing under the lock, so that the message is there before it is referred to.
+        let mut kept = self.kept.lock();
+        match kept.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(HashSet::from([to]));
+                let head = wire::shared_head(to, key, &message.head);
+                self.link.send_later(Message { head, ..message })
+            }
+            Entry::Occupied(mut entry) => {
+                entry.get_mut().insert(to);
+                self.link.send_later(wire::command(&ToHost::SendKept { number: to, key }))
+            }
+        }
+    }
+
+    /// Notes that a process needs a message no more.
+    pub(super) fn drop_shared(&self, of: Number, key: Key) {
+        let mut kept = self.kept.lock();
+        if let Entry::Occupied(mut entry) = kept.entry(key)
+            && entry.get_mut().remove(&of)
+            && entry.get().is_empty()
+        {
+            entry.remove();
+            let _ = self.link.send(wire::command(&ToHost::DropKept(vec![key])));
+        }
+    }
+
+    /// Notes that a process needs no message any more.
+    pub(super) fn drop_all_shared(&self, of: Number) {
+        let mut kept = self.kept.lock();
+        let mut unused = Vec::new();
+        kept.retain(|key, processes| {
+            let is_last = processes.remove(&of) && processes.is_empty();
+            if is_last {
+                unused.push(*key);
+            }
+            !is_last
+        });
+        if !unused.is_empty() {
+            let _ = self.link.send(wire::command(&ToHost::DropKept(unused)));
+        }
+    }
+}
+
+/// The messages that a host keeps for its processes.
+#[derive(Debug, Default)]
+pub(super) struct KeptMessages(HashMap<Key, Received>);
+
+impl KeptMessages {
+    /// Keeps a message, with its blobs where all processes of this host can map them. Returns it.
+    pub(super) fn keep(&mut self, key: Key, message: Received) -> Received {
+        let blobs = into_shared(&message.blobs);
+        // Short bytes would keep the frame, with the blobs that came in it.
+        let bytes = match message.bytes {
+            bytes if bytes.len() < SHORT => Bytes::copy_from_slice(&bytes),
+            bytes => bytes,
+        };
+        let message = Received { bytes, blobs };
+        self.0.insert(key, message.clone());
+        message
+    }
+
+    /// Returns the message for one more process.
+    pub(super) fn get(&self, key: Key) -> Option<Received> {
+        self.0.get(&key).cloned()
+    }
+
+    pub(super) fn drop_all(&mut self, keys: &[Key]) {
+        for key in keys {
+            self.0.remove(key);
+        }
+    }
+}
+
+/// Returns blobs where all processes of this host can map them, as far as there is room.
+pub(super) fn into_shared(blobs: &Blobs) -> Blobs {
+    if blobs.private_len() == 0 {
+        return blobs.clone();
+    }
+    Blobs::from(blobs.iter().cloned().map(Blob::into_shared).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Buf;
+
+    use super::super::wire::Arrived;
+    use super::*;
+
+    /// A link whose other end is a host.
+    #[derive(Debug, Default)]
+    struct ToKept(Mutex<(KeptMessages, Vec<String>)>);
+
+    impl Link for ToKept {
+        fn send(&self, message: Message) -> Result<(), Closed> {
+            let mut bytes = Bytes::from([&message.head[..], &message.body].concat());
+            bytes.advance(1);
+            let (kept, seen) = &mut *self.0.lock();
+            seen.push(match wire::read(bytes.into()).unwrap() {
+                Arrived::Shared { number, key, message } => {
+                    kept.keep(key, message);
+                    format!("{key} to {number}")
+                }
+                Arrived::Command(ToHost::SendKept { number, key }) => {
+                    assert_eq!(kept.get(key).unwrap(), &b"words"[..]);
+                    format!("{key} again to {number}")
+                }
+                Arrived::Command(ToHost::DropKept(keys)) => {
+                    kept.drop_all(&keys);
+                    format!("drop {keys:?}")
+                }
+                _ => panic!("it is no shared message"),
+            });
+            Ok(())
+        }
+
+        fn close(&self) {}
+
+        fn set_peer_timeout(&self, _: Duration) {}
+    }
+
+    #[test]
+    fn a_message_crosses_the_wire_once_and_is_kept_while_a_process_needs_it() {
+        let link = Arc::new(ToKept::default());
+        let wire = HostWire::new(Arc::clone(&link) as Arc<dyn Link>, Arc::default());
+        let seen = || std::mem::take(&mut link.0.lock().1);
+        let message = || Message::with_body(b"wor".to_vec(), Bytes::from_static(b"ds"));
+        for (number, key) in [(1, 7), (2, 7), (2, 8)] {
+            wire.send_shared(number, key, message()).unwrap();
+        }
+        assert_eq!(seen(), ["7 to 1", "7 again to 2", "8 to 2"]);
+        wire.drop_shared(1, 7);
+        wire.drop_shared(1, 8);
+        wire.send_shared(3, 7, message()).unwrap();
+        wire.drop_all_shared(2);
+        assert_eq!(seen(), ["7 again to 3", "drop [8]"]);
+        wire.drop_shared(3, 7);
+        wire.drop_all_shared(3);
+        assert_eq!(seen(), ["drop [7]"]);
+        assert!(link.0.lock().0.0.is_empty());
+        // It is sent as a whole again.
+        wire.send_shared(4, 7, message()).unwrap();
+        assert_eq!(seen(), ["7 to 4"]);
+    }
+}

@@ -1,0 +1,165 @@
+//! Simulated processes: threads of a host that work as workers in processes of their own do.
+//!
+//! With them, one machine runs a session of thousands of workers, to measure its parent and to test
+//! it. The link between the parent and the host is a real one, and so are the messages. Only the
+//! links within the host are in memory. A killed thread goes on with its task, and nothing of it
+//! arrives any more.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Buf;
+use fiber_backends::{Job, JobPlace, JobState};
+use fiber_core::stats::ProcessUsage;
+use fiber_core::{BuildId, Exit, ExitReason, ProcessId};
+use fiber_transport::{Connection, Link, Peer, PeerInfo, Role, memory};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::endpoint::{MAIN, send_heartbeats};
+use crate::runtime::listen::hand_over;
+use crate::runtime::usage::own_usage;
+use crate::runtime::{ControlMessage, ParentMessage, Runtime};
+
+const SIGKILL: i32 = 9;
+/// Enough for the tasks of tests and benchmarks.
+const STACK: usize = 256 << 10;
+const USAGE_AGE: Duration = Duration::from_millis(500);
+
+/// Starts a simulated process, which is connected at once.
+pub(super) fn start(runtime: &'static Runtime, id: ProcessId) -> Arc<dyn Job> {
+    let (host_end, process_end) = memory::pair();
+    let ((to_process, arriving), (to_host, inbox)) = (host_end.halves(), process_end.halves());
+    let job = Arc::new(SimulatedJob {
+        states: watch::Sender::new(JobState::Running),
+        killed: Notify::new(),
+        link: Arc::clone(&to_host),
+    });
+    let build = BuildId::current().expect("this process has connected with it").clone();
+    let (pid, host) = (std::process::id(), crate::endpoint::host_name());
+    let info = PeerInfo { id, to: runtime.id(), role: Role::Child, build, pid, host };
+    let connection = Connection::relayed(to_process, arriving);
+    let mut process = Connection::relayed(to_host, inbox);
+    // The host has checked the length.
+    process.incoming.set_limit(usize::MAX);
+    hand_over(id, Ok(Peer { info, connection }));
+    let started = Arc::clone(&job);
+    tokio::task::spawn_local(async move {
+        let exit = tokio::select! {
+            exit = work(runtime, process) => exit,
+            () = started.killed.notified() => ExitReason::Signal(SIGKILL),
+        };
+        started.link.close();
+        started.states.send_replace(JobState::Ended(Exit::new(exit, Vec::new())));
+    });
+    job
+}
+
+/// Works for the parent, until the end.
+async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
+    let first = host.next().await.and_then(|message| ControlMessage::read(&message.ok()?));
+    let Some(ControlMessage::Start { config, request }) = first else {
+        return ExitReason::Normal;
+    };
+    let to_parent = Arc::clone(&host.link);
+    let started = match request.start(runtime, Arc::clone(&to_parent)) {
+        Ok(started) => started,
+        Err(error) => return ExitReason::NotStarted(error.to_string()),
+    };
+    tokio::task::spawn_local(send_heartbeats(Arc::clone(&to_parent), config.heartbeat, || {
+        let (usage, below, events) = (Some(host_usage()), None, None);
+        ControlMessage::Heartbeat { usage, below, events }.message()
+    }));
+    let mut receive = StopOnDrop(started.receive);
+    let (ended, mut end) = oneshot::channel();
+    let main = thread::Builder::new().name("simulated".into()).stack_size(STACK);
+    let run = move || {
+        let _entered = runtime.parts().enter();
+        ended.send((started.run)())
+    };
+    if let Err(error) = main.spawn(run) {
+        return ExitReason::NotStarted(error.to_string());
+    }
+    loop {
+        let mut message = tokio::select! {
+            biased;
+            _ = &mut end => return ExitReason::Normal,
+            message = host.next() => match message {
+                Some(Ok(message)) => message,
+                Some(Err(_)) | None => return ExitReason::Normal,
+            },
+        };
+        if message.first() == Some(&MAIN) {
+            message.bytes.advance(1);
+            (receive.0)(ParentMessage::Data(message));
+            continue;
+        }
+        match ControlMessage::read(&message) {
+            Some(ControlMessage::Shutdown) => (receive.0)(ParentMessage::Shutdown),
+            Some(ControlMessage::Kill) => return ExitReason::Signal(SIGKILL),
+            Some(ControlMessage::Inspect { number, .. }) => {
+                let answer = Err("it is simulated, and has nothing to inspect".into());
+                let _ = to_parent.send(ControlMessage::Inspected { number, answer }.message());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the statistics of the host, at most `USAGE_AGE` old. Each simulated process sends them
+/// with its heartbeats, and the kernel needs longer for a process of many threads than for a
+/// worker's.
+fn host_usage() -> ProcessUsage {
+    // The statistics are those of the process.
+    static LAST: Mutex<Option<(Instant, ProcessUsage)>> = Mutex::new(None);
+    let mut last = LAST.lock();
+    match &*last {
+        Some((at, usage)) if at.elapsed() < USAGE_AGE => usage.clone(),
+        _ => {
+            let usage = own_usage();
+            *last = Some((Instant::now(), usage.clone()));
+            usage
+        }
+    }
+}
+
+/// Lets the thread of a process that was killed end after its task.
+struct StopOnDrop(Box<dyn FnMut(ParentMessage)>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        (self.0)(ParentMessage::Shutdown);
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedJob {
+    states: watch::Sender<JobState>,
+    killed: Notify,
+    /// Where the process sends.
+    link: Arc<dyn Link>,
+}
+
+impl Job for SimulatedJob {
+    fn place(&self) -> JobPlace {
+        JobPlace::Other { words: format!("a thread of pid {}", std::process::id()) }
+    }
+
+    fn tail(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn states(&self) -> watch::Receiver<JobState> {
+        self.states.subscribe()
+    }
+
+    fn terminate(&self) {
+        self.kill();
+    }
+
+    fn kill(&self) {
+        self.link.close();
+        self.killed.notify_one();
+    }
+}

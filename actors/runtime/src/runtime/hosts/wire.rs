@@ -1,0 +1,165 @@
+//! The messages between a parent and a host.
+//!
+//! The first byte after the channel says what a message is: [`RELAYED`] for a message of a hosted
+//! process or to one, behind the number of the process; [`SHARED`] for one that the host keeps for
+//! others, behind the number and the key; or [`COMMAND`] for an encoded [`ToHost`] or [`FromHost`].
+
+use bytes::{Buf, BufMut};
+use fiber_backends::{JobPlace, Room};
+use fiber_core::{Exit, Meta, OutputMode, ProcessId};
+use fiber_transport::{Message, PeerInfo, Received};
+use fiber_values::codec;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::shared::Key;
+use crate::endpoint::{CONTROL, MAIN};
+
+const RELAYED: u8 = 0;
+const COMMAND: u8 = 1;
+const SHARED: u8 = 2;
+
+/// The number of a hosted process. Its parent chooses it.
+pub(super) type Number = u64;
+
+/// The bytes before a relayed message.
+pub(super) const RELAY_HEAD: usize = 1 + 1 + size_of::<Number>();
+
+/// From the parent to the host.
+#[derive(Serialize, Deserialize)]
+pub(super) enum ToHost {
+    /// Start a process.
+    Start(Box<HostedProcess>),
+    /// Send SIGTERM to it.
+    Terminate(Number),
+    /// Kill it.
+    Kill(Number),
+    /// Close its link.
+    Close(Number),
+    /// Send it a message that the host keeps.
+    SendKept { number: Number, key: Key },
+    /// Keep these messages no longer.
+    DropKept(Vec<Key>),
+}
+
+/// A process to start in the host.
+#[derive(Serialize, Deserialize)]
+pub(super) struct HostedProcess {
+    pub(super) number: Number,
+    pub(super) id: ProcessId,
+    pub(super) parent: ProcessId,
+    pub(super) name: String,
+    pub(super) restarts: u64,
+    pub(super) retry_creation: bool,
+    pub(super) meta: Meta,
+    pub(super) output: OutputMode,
+}
+
+/// From the host to the parent.
+#[derive(Serialize, Deserialize)]
+pub(super) enum FromHost {
+    /// The resources that the machine offers.
+    Room(Room),
+    /// SIGTERM asks the host to end: it starts no more processes.
+    Terminating,
+    /// A process runs.
+    Running { number: Number, place: JobPlace },
+    /// A process has connected, or could not because of this problem.
+    Connected { number: Number, peer: Result<PeerInfo, String> },
+    /// The link of a process has ended, in order or with an error.
+    Closed { number: Number, problem: Option<String> },
+    /// A process has ended.
+    Ended { number: Number, exit: Exit },
+}
+
+/// A message that has arrived.
+pub(super) enum Arrived<C> {
+    Relayed(Number, Received),
+    Shared { number: Number, key: Key, message: Received },
+    Command(C),
+}
+
+/// Makes the message for a command.
+pub(super) fn command(command: &impl Serialize) -> Message {
+    let mut head = vec![MAIN, COMMAND];
+    codec::append(&mut head, command).expect("commands of hosts serialize");
+    Message::new(head)
+}
+
+/// Returns the head of a relayed message, with room for `more` bytes.
+pub(super) fn relay_head(number: Number, more: usize) -> Vec<u8> {
+    let mut head = Vec::with_capacity(RELAY_HEAD + more);
+    head.extend_from_slice(&[MAIN, RELAYED]);
+    head.put_u64_le(number);
+    head
+}
+
+/// Returns the head of a message that the host keeps, with the message's own.
+pub(super) fn shared_head(number: Number, key: Key, message: &[u8]) -> Vec<u8> {
+    let mut head = Vec::with_capacity(RELAY_HEAD + size_of::<Key>() + message.len());
+    head.extend_from_slice(&[MAIN, SHARED]);
+    head.put_u64_le(number);
+    head.put_u64_le(key);
+    head.extend_from_slice(message);
+    head
+}
+
+/// Returns whether a message of a host, with the byte of its channel, is a control message of a
+/// process in it, such as a heartbeat.
+pub(in crate::runtime) fn is_relayed_control(message: &[u8]) -> bool {
+    message.starts_with(&[MAIN, RELAYED]) && message.get(RELAY_HEAD) == Some(&CONTROL)
+}
+
+/// Reads a message behind the byte of its channel; `None` if it is malformed.
+pub(super) fn read<C: DeserializeOwned>(mut message: Received) -> Option<Arrived<C>> {
+    match message.bytes.try_get_u8().ok()? {
+        RELAYED => {
+            let number = message.bytes.try_get_u64_le().ok()?;
+            Some(Arrived::Relayed(number, message))
+        }
+        SHARED => {
+            let number = message.bytes.try_get_u64_le().ok()?;
+            let key = message.bytes.try_get_u64_le().ok()?;
+            Some(Arrived::Shared { number, key, message })
+        }
+        COMMAND => codec::decode(&message.bytes).ok().map(Arrived::Command),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn arrived(message: Message) -> Received {
+        let mut bytes = Bytes::from([&message.head[..], &message.body].concat());
+        bytes.advance(1);
+        bytes.into()
+    }
+
+    #[test]
+    fn heartbeats_of_processes_are_known_as_such() {
+        let relayed = |channel| [relay_head(7, 1), vec![channel]].concat();
+        assert!(is_relayed_control(&relayed(CONTROL)));
+        assert!(!is_relayed_control(&relayed(MAIN)));
+        assert!(!is_relayed_control(&relay_head(7, 0)));
+        assert!(!is_relayed_control(&command(&ToHost::Kill(8)).head));
+    }
+
+    #[test]
+    fn messages_survive_the_wire() {
+        let relayed = Message::with_body(relay_head(7, 0), Bytes::from_static(b"words"));
+        assert_eq!(relayed.head.len(), RELAY_HEAD);
+        match read::<ToHost>(arrived(relayed)) {
+            Some(Arrived::Relayed(7, message)) => assert_eq!(message.bytes, "words"),
+            _ => panic!("not relayed"),
+        }
+        let kill = read(arrived(command(&ToHost::Kill(8))));
+        assert!(matches!(kill, Some(Arrived::Command(ToHost::Kill(8)))));
+        for malformed in [&b""[..], &[RELAYED, 1], &[SHARED, 1], &[COMMAND], &[9, 9]] {
+            assert!(read::<ToHost>(Bytes::copy_from_slice(malformed).into()).is_none());
+        }
+    }
+}

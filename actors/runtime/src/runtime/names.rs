@@ -1,0 +1,185 @@
+//! Names the functions on stacks, in a process of its own.
+//!
+//! Reading the program's debug information takes more than 100 MB for a large program without
+//! optimization. A process that was asked for its stacks may be near its memory limit, and must not
+//! keep that much. So the process that shows stacks starts the program again with [`NAMER`] as the
+//! only argument: `fiber::init()` reads offsets from standard input, writes their names to standard
+//! output, and exits. All processes of a session run the same build, so each can name the functions
+//! of any other.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use fiber_core::stacks::{ProgramNames, Unnamed};
+use fiber_core::{at_exit, shortage};
+use fiber_stacks::program_names;
+use parking_lot::Mutex;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::Command;
+use tokio::runtime::Handle;
+use tokio::time::timeout_at;
+
+/// The only argument of a program that is to name functions.
+const NAMER: &str = "--fiber-name-functions";
+/// The line in front of the answer. A program may write others before `fiber::init()`.
+const GREETING: &str = "fiber-names:";
+const EXECUTABLE: &str = "/proc/self/exe";
+/// The number of offsets whose names are kept: some hundred bytes each.
+const MOST_KNOWN: usize = 4096;
+/// Where the kernel shows control groups of version 2.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+/// Names the functions of the program on `stacks`, within `limit`. It blocks: call it on a thread
+/// of [`on_a_thread`](fiber_core::on_a_thread).
+///
+/// # Errors
+/// A message for the user. Then the stacks have offsets in place of names.
+pub fn set_names(stacks: &mut impl Unnamed, limit: Duration) -> Result<(), String> {
+    // The names are those of the executable.
+    static KNOWN: Mutex<ProgramNames> = Mutex::new(ProgramNames::new());
+    let offsets = stacks.unnamed();
+    if offsets.is_empty() {
+        return Ok(());
+    }
+    let until = Instant::now() + limit;
+    let late = || format!("functions have no names: reading them took longer than {limit:?}");
+    // One process at a time: many workers may run past a timeout together, in the same function.
+    let mut known = KNOWN.try_lock_until(until).ok_or_else(late)?;
+    let unknown: BTreeSet<u64> =
+        offsets.into_iter().filter(|offset| !known.contains_key(offset)).collect();
+    if !unknown.is_empty() {
+        let asking = async { timeout_at(until.into(), ask(&unknown)).await };
+        check_room()?;
+        let answer = Handle::current().block_on(asking).map_err(|_| late())?;
+        let names = answer.map_err(|error| shortage::explain(&error)).and_then(|text| read(&text));
+        let names = names.map_err(|problem| format!("functions have no names: {problem}"))?;
+        if known.len() + names.len() > MOST_KNOWN {
+            known.clear();
+        }
+        known.extend(names);
+    }
+    stacks.set_names(&known);
+    Ok(())
+}
+
+/// Reads the answer of a process that names functions.
+fn read(answer: &str) -> Result<ProgramNames, String> {
+    let answer = answer.split_once(GREETING).map(|(_, answer)| answer);
+    let unknown = "the program, started again to read them, did not call `fiber::init()`";
+    let names = serde_json::from_str::<Result<ProgramNames, String>>(answer.ok_or(unknown)?);
+    names.map_err(|error| error.to_string())?
+}
+
+/// Starts a process that names functions, and returns its output.
+async fn ask(offsets: &BTreeSet<u64>) -> io::Result<String> {
+    let mut namer = Command::new(EXECUTABLE)
+        .arg(NAMER)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()?;
+    let (input, output) = (namer.stdin.take(), namer.stdout.take());
+    let (mut input, mut output) =
+        input.zip(output).ok_or_else(|| io::Error::other("it has no standard streams"))?;
+    input.write_all(&serde_json::to_vec(offsets)?).await?;
+    drop(input);
+    let mut answer = String::new();
+    output.read_to_string(&mut answer).await?;
+    let status = namer.wait().await?;
+    if status.success() {
+        Ok(answer)
+    } else {
+        Err(io::Error::other(format!("the process that reads them ended: {status}")))
+    }
+}
+
+/// Becomes the process that names functions and exits, if it was started for that.
+pub(super) fn run_if_asked() {
+    let mut arguments = env::args_os().skip(1);
+    if arguments.next().as_deref() != Some(OsStr::new(NAMER)) || arguments.next().is_some() {
+        return;
+    }
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    // If memory runs out all the same, this process is killed, and no other.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    at_exit::run_shielded(|| {
+        let mut offsets = String::new();
+        let read = io::stdin().read_to_string(&mut offsets);
+        let names = read.map_err(|error| error.to_string()).and_then(|_| {
+            let offsets = serde_json::from_str(&offsets).map_err(|error| error.to_string())?;
+            program_names(&offsets).map_err(|error| error.to_string())
+        });
+        let names = serde_json::to_string(&names).unwrap_or_default();
+        let mut output = io::stdout();
+        let _ = writeln!(output, "{GREETING}{names}");
+        let _ = output.flush();
+    })
+}
+
+/// Returns an error if the process that names functions could fill the memory that this process
+/// shares with it. It takes less than the program's file: see `docs/decisions.md`.
+fn check_room() -> Result<(), String> {
+    let needed = fs::metadata(EXECUTABLE).map_or(0, |file| file.len());
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    match room(Path::new(GROUPS), Path::new(own)) {
+        Some(room) if room < needed => Err(format!(
+            "functions have no names: reading them could take {} MiB, and the memory limit of the process that shows the \
+             stacks leaves {} MiB",
+            needed >> 20,
+            room >> 20
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns how many bytes the limits of a control group and of those above it leave. The kernel
+/// gives up cached files for them.
+fn room(groups: &Path, group: &Path) -> Option<u64> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let room = |group: &Path| {
+        let read = |name: &str| fs::read_to_string(groups.join(group).join(name)).ok();
+        let limit = number(&read("memory.max")?)?;
+        let used = number(&read("memory.current")?)?;
+        let stat = read("memory.stat").unwrap_or_default();
+        let files = ["active_file ", "inactive_file "]
+            .iter()
+            .filter_map(|name| number(stat.lines().find_map(|line| line.strip_prefix(name))?));
+        Some(limit.saturating_sub(used.saturating_sub(files.sum())))
+    };
+    group.ancestors().filter_map(room).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tightest_control_group_decides_and_cached_files_are_room() {
+        let groups = tempfile::tempdir().unwrap();
+        let write = |group: &str, name: &str, text: &str| {
+            let group = groups.path().join(group);
+            fs::create_dir_all(&group).unwrap();
+            fs::write(group.join(name), text).unwrap();
+        };
+        write("a/b", "memory.max", "max\n");
+        write("a/b", "memory.current", "10\n");
+        write("a", "memory.max", "1000\n");
+        write("a", "memory.current", "900\n");
+        assert_eq!(room(groups.path(), Path::new("a/b")), Some(100));
+        write("a", "memory.stat", "anon 600\nfile 300\nactive_file 200\ninactive_file 100\n");
+        assert_eq!(room(groups.path(), Path::new("a/b")), Some(400));
+        write("", "memory.max", "500\n");
+        write("", "memory.current", "300\n");
+        assert_eq!(room(groups.path(), Path::new("a/b")), Some(200));
+        assert_eq!(room(groups.path(), Path::new("none")), Some(200));
+    }
+}

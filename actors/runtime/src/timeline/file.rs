@@ -1,0 +1,326 @@
+//! The file of a timeline, in the JSON format of Chrome's traces, which Perfetto opens, too.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use fiber_core::stats::{EventKind, Slice, SliceKind};
+use serde_json::{Value, json};
+
+use super::tracks::{Item, MIN_WINDOW};
+
+/// Slices of tasks that take this long are written as long as there is room.
+const SLOW: Duration = Duration::from_secs(1);
+/// How often the window of merged slices doubles before the file takes only what is slow.
+const DOUBLINGS: u64 = 8;
+/// The end of the file, which the next items replace. So the file is always complete.
+const END: &str = "\n]\n";
+/// The number of the first track of a worker. Those of calls are below.
+const FIRST_WORKER: u64 = 1000;
+
+/// See the module's documentation.
+pub(super) struct TimelineFile {
+    file: File,
+    origin: SystemTime,
+    limit: u64,
+    /// The length without [`END`].
+    written: u64,
+    /// Items that are not written.
+    buffer: String,
+    pools: HashMap<String, PoolTracks>,
+    /// The pool and the track of each call.
+    calls: HashMap<u64, (u64, u64)>,
+}
+
+/// The tracks of one pool, which is a process in the file's terms.
+struct PoolTracks {
+    number: u64,
+    workers: HashMap<(String, u32), u64>,
+    /// The call that each of the tracks for calls shows.
+    calls: Vec<Option<u64>>,
+}
+
+impl TimelineFile {
+    /// Creates the file, or empties it.
+    pub(super) fn create(path: &Path, limit: u64, origin: SystemTime) -> io::Result<TimelineFile> {
+        let file = File::create(path)?;
+        let mut timeline = TimelineFile {
+            file,
+            origin,
+            limit,
+            written: 0,
+            buffer: "[".into(),
+            pools: HashMap::new(),
+            calls: HashMap::new(),
+        };
+        timeline.write()?;
+        Ok(timeline)
+    }
+
+    /// Returns how short slices have to be to be merged: the fuller the file, the longer.
+    pub(super) fn window(&self) -> Duration {
+        let doublings = (self.length() * DOUBLINGS / self.soft_limit().max(1)).min(DOUBLINGS);
+        MIN_WINDOW * (1 << doublings)
+    }
+
+    /// Writes what was added.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let length = self.buffer.len();
+        self.buffer.push_str(END);
+        self.file.write_all_at(self.buffer.as_bytes(), self.written)?;
+        self.written += length as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Adds an item, if there is room for it.
+    pub(super) fn add(&mut self, item: &Item) {
+        match item {
+            Item::Slice(slice) => self.slice(slice),
+            Item::CallBegan { at, pool, call, function } => {
+                self.call_began(*at, pool, *call, function)
+            }
+            Item::CallEnded { at, call } => self.call_ended(*at, *call),
+            Item::Event { at, event } => self.event(*at, event),
+        }
+    }
+
+    fn slice(&mut self, slice: &Slice) {
+        if slice.kind == SliceKind::Ran && slice.duration < SLOW && !self.has_room() {
+            return;
+        }
+        let (pool, track) = self.worker(&slice.pool, &slice.worker, slice.thread);
+        let mut arguments = json!({
+            "function": slice.function,
+            "call": slice.call,
+            "first": slice.first,
+            "count": slice.count,
+        });
+        if slice.failed > 0 {
+            arguments["failed"] = slice.failed.into();
+        }
+        let category = match slice.kind {
+            SliceKind::Redelivered => "redelivered",
+            SliceKind::Died => "died",
+            _ => "task",
+        };
+        let mut event = json!({
+            "ph": "X",
+            "name": short(&slice.function),
+            "cat": category,
+            "pid": pool,
+            "tid": track,
+            "ts": self.micros(slice.start),
+            "dur": slice.duration.as_nanos() as f64 / 1e3,
+            "args": arguments,
+        });
+        match slice.kind {
+            SliceKind::Redelivered => event["cname"] = "bad".into(),
+            SliceKind::Died => event["cname"] = "terrible".into(),
+            _ => {}
+        }
+        self.push(&event);
+    }
+
+    fn call_began(&mut self, at: SystemTime, pool: &str, call: u64, function: &str) {
+        if !self.has_room() {
+            return;
+        }
+        let number = self.pool(pool);
+        let calls = &mut self.pools.get_mut(pool).expect("`pool` adds it").calls;
+        let free = calls.iter().position(Option::is_none);
+        let track = free.unwrap_or(calls.len());
+        if track as u64 >= FIRST_WORKER {
+            return;
+        }
+        if free.is_none() {
+            calls.push(None);
+        }
+        calls[track] = Some(call);
+        let track = track as u64;
+        if free.is_none() {
+            let name = if track == 0 { "calls".into() } else { format!("calls {}", track + 1) };
+            self.name_track(number, track, &name);
+        }
+        self.calls.insert(call, (number, track));
+        let event = json!({
+            "ph": "B",
+            "name": short(function),
+            "cat": "call",
+            "pid": number,
+            "tid": track,
+            "ts": self.micros(at),
+            "args": { "function": function, "call": call },
+        });
+        self.push(&event);
+    }
+
+    fn call_ended(&mut self, at: SystemTime, call: u64) {
+        let Some((number, track)) = self.calls.remove(&call) else { return };
+        if let Some(pool) = self.pools.values_mut().find(|pool| pool.number == number) {
+            pool.calls[track as usize] = None;
+        }
+        let event = json!({ "ph": "E", "pid": number, "tid": track, "ts": self.micros(at) });
+        self.push(&event);
+    }
+
+    fn event(&mut self, at: SystemTime, event: &EventKind) {
+        match event {
+            EventKind::WorkerStarted { pool, worker, place } => {
+                self.instant(at, pool, Some(worker), "started", json!({ "place": place }));
+            }
+            EventKind::WorkerEnded { pool, worker, place, exit, expected, blamed, redelivered } => {
+                let name = match *expected {
+                    true if exit.reason.is_disruption() => "drained",
+                    true => "stopped",
+                    false => "died",
+                };
+                let blamed: Vec<_> = blamed.iter().map(ToString::to_string).collect();
+                let arguments =
+                    json!({ "place": place, "reason": exit.reason.to_string(), "blamed": blamed });
+                self.instant(at, pool, Some(worker), name, arguments);
+                if *redelivered > 0 {
+                    let arguments = json!({ "tasks": redelivered });
+                    self.instant(at, pool, Some(worker), "redelivered", arguments);
+                }
+            }
+            EventKind::TaskAbandoned { pool, task, workers, exit } => {
+                let arguments = json!({
+                    "function": task.function,
+                    "call": task.call,
+                    "index": task.index,
+                    "workers": workers,
+                    "reason": exit.reason.to_string(),
+                });
+                self.instant(at, pool, None, "abandoned", arguments);
+            }
+            EventKind::Straggler { pool, worker, task, .. } => {
+                let arguments = json!({ "task": task.to_string() });
+                self.instant(at, pool, Some(worker), "straggler", arguments);
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds a mark on a worker's track, or on a pool's track of calls.
+    fn instant(
+        &mut self,
+        at: SystemTime,
+        pool: &str,
+        worker: Option<&str>,
+        name: &str,
+        arguments: Value,
+    ) {
+        let (number, track) = match worker {
+            Some(worker) => self.worker(pool, worker, 0),
+            None => (self.pool(pool), 0),
+        };
+        let event = json!({
+            "ph": "i",
+            "s": if worker.is_some() { "t" } else { "p" },
+            "name": name,
+            "cat": "event",
+            "pid": number,
+            "tid": track,
+            "ts": self.micros(at),
+            "args": arguments,
+        });
+        self.push(&event);
+    }
+
+    /// Returns the number of a pool.
+    fn pool(&mut self, name: &str) -> u64 {
+        if let Some(pool) = self.pools.get(name) {
+            return pool.number;
+        }
+        let number = self.pools.len() as u64 + 1;
+        let tracks = PoolTracks { number, workers: HashMap::new(), calls: Vec::new() };
+        self.pools.insert(name.to_string(), tracks);
+        self.push(&json!({
+            "ph": "M",
+            "name": "process_name",
+            "pid": number,
+            "args": { "name": format!("pool {name}") },
+        }));
+        number
+    }
+
+    /// Returns the numbers of a pool and of a worker's track.
+    fn worker(&mut self, pool: &str, worker: &str, thread: u32) -> (u64, u64) {
+        let number = self.pool(pool);
+        let workers = &mut self.pools.get_mut(pool).expect("`pool` adds it").workers;
+        let key = (worker.to_string(), thread);
+        if let Some(track) = workers.get(&key) {
+            return (number, *track);
+        }
+        let track = FIRST_WORKER + workers.len() as u64;
+        workers.insert(key, track);
+        let name = match thread {
+            0 => worker.to_string(),
+            thread => format!("{worker} thread {}", thread + 1),
+        };
+        self.name_track(number, track, &name);
+        (number, track)
+    }
+
+    fn name_track(&mut self, pool: u64, track: u64, name: &str) {
+        let about = |what: &str, arguments: Value| json!({ "ph": "M", "name": what, "pid": pool, "tid": track, "args": arguments });
+        let events = [
+            about("thread_name", json!({ "name": name })),
+            about("thread_sort_index", json!({ "sort_index": track })),
+        ];
+        events.iter().for_each(|event| self.push(event));
+    }
+
+    fn push(&mut self, event: &Value) {
+        let text = event.to_string();
+        let separator = if self.length() > 1 { ",\n" } else { "\n" };
+        if self.length() + (separator.len() + text.len() + END.len()) as u64 <= self.limit {
+            self.buffer.push_str(separator);
+            self.buffer.push_str(&text);
+        }
+    }
+
+    fn length(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Returns the length from which on the file takes only what is slow, dead or redelivered.
+    fn soft_limit(&self) -> u64 {
+        self.limit / 4 * 3
+    }
+
+    fn has_room(&self) -> bool {
+        self.length() < self.soft_limit()
+    }
+
+    fn micros(&self, at: SystemTime) -> f64 {
+        let nanos = at.duration_since(self.origin).unwrap_or_default().as_nanos();
+        nanos as f64 / 1e3
+    }
+}
+
+/// Returns the last part of a function's path.
+fn short(function: &str) -> &str {
+    if function.contains('<') {
+        return function;
+    }
+    let mut parts = function.rmatch_indices("::");
+    let mut place = parts.next();
+    // A closure is named with its function.
+    while let Some((at, _)) = place
+        && function[at + 2..].starts_with('{')
+    {
+        place = parts.next();
+    }
+    place.map_or(function, |(at, _)| &function[at + 2..])
+}
+
+#[cfg(test)]
+mod tests;

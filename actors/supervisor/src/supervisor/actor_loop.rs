@@ -1,0 +1,132 @@
+//! Runs an actor to its end, and catches its panics.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use actix::dev::ContextFut;
+use actix::{Actor, ActorContext, Context};
+use fiber_core::{ExitReason, panics};
+use futures_core::future::LocalBoxFuture;
+use tokio::sync::mpsc;
+
+/// A command of a supervisor to an actor.
+#[derive(Debug)]
+pub(super) enum ActorCommand {
+    Stop,
+    Kill(ExitReason),
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
+}
+
+/// Returns the name of the supervised actor whose code runs on this thread, if there is one.
+pub fn current_actor() -> Option<Arc<str>> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+/// Runs `actor` until it ends, and drops it. Calls `on_started` when its `started` has returned,
+/// and `exit` for the reason of an end that the supervisor did not ask for.
+pub(super) async fn run_actor<A: Actor<Context = Context<A>>>(
+    name: Arc<str>,
+    context: Context<A>,
+    actor: A,
+    mut commands: mpsc::UnboundedReceiver<ActorCommand>,
+    on_started: impl FnOnce(),
+    exit: impl FnOnce() -> ExitReason,
+) -> ExitReason {
+    let mut run = Some(context.into_future(actor));
+    let mut on_started = Some(on_started);
+    let mut exit = Some(exit);
+    let mut stop_requested = false;
+    poll_fn(move |task| {
+        let future = run.as_mut().expect("a finished actor is not polled again");
+        let reason = match handle_commands(&mut commands, future, &mut stop_requested, task) {
+            Some(reason) => reason,
+            None => match run_as(&name, || Pin::new(&mut *future).poll(task)) {
+                Err(reason) => reason,
+                Ok(Poll::Ready(())) if stop_requested => ExitReason::Shutdown,
+                Ok(Poll::Ready(())) => exit.take().map_or(ExitReason::Normal, |exit| exit()),
+                Ok(Poll::Pending) => {
+                    if let Some(on_started) = on_started.take() {
+                        on_started();
+                    }
+                    return Poll::Pending;
+                }
+            },
+        };
+        drop_quietly(run.take());
+        Poll::Ready(reason)
+    })
+    .await
+}
+
+/// Runs code of the actor `name`, and returns a panic as the reason.
+fn run_as<T>(name: &Arc<str>, body: impl FnOnce() -> T) -> Result<T, ExitReason> {
+    let outer = CURRENT.replace(Some(Arc::clone(name)));
+    let result = catch_panic(body);
+    CURRENT.set(outer);
+    result
+}
+
+/// Handles the commands that have come. Returns `Some` if the actor must end at once.
+fn handle_commands<A: Actor<Context = Context<A>>>(
+    commands: &mut mpsc::UnboundedReceiver<ActorCommand>,
+    future: &mut ContextFut<A, Context<A>>,
+    stop_requested: &mut bool,
+    task: &mut TaskContext<'_>,
+) -> Option<ExitReason> {
+    while let Poll::Ready(command) = commands.poll_recv(task) {
+        match command {
+            Some(ActorCommand::Stop) => {
+                *stop_requested = true;
+                future.ctx().stop();
+            }
+            Some(ActorCommand::Kill(reason)) => return Some(reason),
+            // The supervisor is gone.
+            None => return Some(ExitReason::Shutdown),
+        }
+    }
+    None
+}
+
+/// Drops an actor. A context that is not terminated first would run `stopping` and even handlers,
+/// which must not happen after a panic or a kill.
+fn drop_quietly<A: Actor<Context = Context<A>>>(future: Option<ContextFut<A, Context<A>>>) {
+    let dropped = catch_panic(move || {
+        if let Some(mut future) = future {
+            future.ctx().terminate();
+            drop(future);
+        }
+    });
+    if let Err(reason) = dropped {
+        tracing::error!(
+            "an actor of type `{}` {reason} while it was dropped",
+            std::any::type_name::<A>()
+        );
+    }
+}
+
+/// Runs a function, and returns a panic as the reason.
+pub(super) fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, ExitReason> {
+    panics::catch(|| catch_unwind(AssertUnwindSafe(body))).map_err(|panic| {
+        // The reason has room for one line; the backtrace, if enabled, goes to stderr.
+        panic.print_backtrace();
+        ExitReason::Panicked(panic.message)
+    })
+}
+
+/// Awaits a future, and returns a panic as the reason.
+pub(super) async fn catch_panic_async<T>(
+    mut future: LocalBoxFuture<'_, T>,
+) -> Result<T, ExitReason> {
+    poll_fn(move |task| match catch_panic(|| future.as_mut().poll(task)) {
+        Ok(poll) => poll.map(Ok),
+        Err(reason) => Poll::Ready(Err(reason)),
+    })
+    .await
+}

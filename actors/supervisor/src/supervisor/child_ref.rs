@@ -1,0 +1,126 @@
+//! References to supervised actors.
+
+use std::fmt;
+use std::future::ready;
+use std::sync::Arc;
+
+use actix::dev::ToEnvelope;
+use actix::{Actor, Addr, Handler, Message, Recipient};
+use fiber_core::ExitReason;
+
+use super::identity::{Down, Identity};
+use super::incarnation::Current;
+use fiber_runtime::reply::Reply;
+
+/// A handle of a supervised actor, which leads to its current incarnation.
+///
+/// It works on any thread, in any runtime and without one. Dropping it stops nothing. The actor is
+/// in this process, so messages are not encoded: they need no serde.
+///
+/// # Examples
+/// The example of [`SupervisorBuilder::start`](super::SupervisorBuilder::start) shows a call that
+/// fails and the next one, which succeeds. The examples below use the same `Counter`.
+///
+/// ```
+/// # fiber::init();
+#[doc = include_str!("../doc/counter.md")]
+/// use fiber::supervisor::{ChildRef, ChildSpec};
+///
+/// let spec = ChildSpec::actor("counter", || Counter(0));
+/// let app = fiber::Supervisor::builder("app").child(spec).start().wait()?;
+/// let counter: ChildRef<Counter> = app.child("counter")?;
+/// assert_eq!(counter.path(), "app/counter");
+/// assert_eq!(counter.send(Add(7)).wait()?, 7);
+///
+/// app.stop().wait()?;
+/// assert!(counter.addr().is_none());
+/// assert!(counter.join().wait()?.is_normal());
+/// assert!(matches!(counter.send(Add(7)).wait(), Err(fiber::Error::ActorStopped { .. })));
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub struct ChildRef<A: Actor> {
+    identity: Arc<Identity>,
+    current: Arc<Current<A>>,
+}
+
+impl<A: Actor> ChildRef<A> {
+    pub(super) fn new(identity: Arc<Identity>, current: Arc<Current<A>>) -> ChildRef<A> {
+        ChildRef { identity, current }
+    }
+
+    /// Returns the full name, with the supervisors above: `app/counter`. [`ChildRef`] has an
+    /// example.
+    pub fn path(&self) -> &str {
+        self.identity.path()
+    }
+
+    /// Returns the address of the current incarnation, or `None` during a restart and after the
+    /// end. It does not lead to later incarnations.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// let spec = fiber::supervisor::ChildSpec::actor("counter", || Counter(0));
+    /// let app = fiber::Supervisor::builder("app").child(spec).start().wait()?;
+    /// let addr: Addr<Counter> = app.child("counter")?.addr().unwrap();
+    /// addr.do_send(Add(1));
+    /// assert_eq!(app.child::<Counter>("counter")?.send(Add(1)).wait()?, 2);
+    /// # app.stop().wait()?;
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn addr(&self) -> Option<Addr<A>> {
+        self.current.get().map(|incarnation| incarnation.addr)
+    }
+
+    /// Sends a message. The reply is the handler's result. [`ChildRef`] has an example.
+    ///
+    /// The message is sent at once. During a restart, the reply keeps it for the next incarnation,
+    /// and has to be awaited: dropping it drops the message.
+    ///
+    /// The thread, not the actor, runs the answer of a handler that returns a
+    /// [`ResponseFuture`](actix::ResponseFuture): the reply waits for it even if the actor ends
+    /// before.
+    ///
+    /// # Errors
+    /// [`Error::ActorStopped`](fiber_core::Error::ActorStopped) if the actor ends before it has
+    /// answered, with the reason, or if it is not restarted.
+    /// [`Error::System`](fiber_core::Error::System) if the actor is alive, but has dropped the
+    /// future of the answer.
+    pub fn send<M>(&self, message: M) -> Reply<M::Result>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+    {
+        let this = self.clone();
+        Reply::begun(async move { this.current.send(this.path(), message).await })
+    }
+
+    /// Sends `recipient` one [`Down`] for the end of each incarnation, from now on. If the actor
+    /// has ended for good, sends one at once. [`Down`] has an example.
+    pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
+        self.identity.watch(recipient);
+        Reply::new(ready(Ok(())))
+    }
+
+    /// Waits until the actor has ended for good, and returns the reason. Asks nothing of it.
+    /// [`ChildRef`] has an example.
+    pub fn join(&self) -> Reply<ExitReason> {
+        let current = self.current.clone();
+        Reply::new(async move { Ok(current.removed().await) })
+    }
+}
+
+impl<A: Actor> Clone for ChildRef<A> {
+    fn clone(&self) -> ChildRef<A> {
+        ChildRef { identity: self.identity.clone(), current: self.current.clone() }
+    }
+}
+
+impl<A: Actor> fmt::Debug for ChildRef<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ChildRef").field(&self.path()).finish()
+    }
+}

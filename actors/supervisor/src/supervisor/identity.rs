@@ -1,0 +1,172 @@
+//! The name and the watchers of a child, which its incarnations have in common.
+
+use std::sync::{Arc, OnceLock};
+
+use actix::{Message, Recipient};
+use fiber_core::ExitReason;
+use parking_lot::Mutex;
+
+/// The message to watchers that an incarnation has ended or could not start.
+///
+/// An actor that handles it can watch a supervisor's [child](super::SupervisorRef::watch_child), a
+/// [supervisor](super::SupervisorRef::watch), or a remote actor.
+///
+/// # Examples
+/// ```
+/// use actix::prelude::*;
+/// use fiber::error::ExitReason;
+/// use fiber::supervisor::{ChildSpec, Down};
+/// use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+///
+/// struct Idle;
+///
+/// impl Actor for Idle {
+///     type Context = Context<Self>;
+/// }
+///
+/// /// Passes on the ends that it receives.
+/// struct Watcher(UnboundedSender<Down>);
+///
+/// impl Actor for Watcher {
+///     type Context = Context<Self>;
+/// }
+///
+/// impl Handler<Down> for Watcher {
+///     type Result = ();
+///
+///     fn handle(&mut self, down: Down, _: &mut Context<Self>) {
+///         let _ = self.0.send(down);
+///     }
+/// }
+///
+/// #[fiber::main]
+/// async fn main() -> fiber::Result<()> {
+///     let idle = ChildSpec::actor("idle", || Idle);
+///     let app = fiber::Supervisor::builder("app").child(idle).start().await?;
+///     let (sender, mut ends) = unbounded_channel();
+///     app.watch_child("idle", Watcher(sender).start().recipient()).await?;
+///
+///     let reason = ExitReason::Failed("it is too slow".into());
+///     app.kill_child("idle", reason.clone()).await?;
+///     let down = ends.recv().await.expect("the watcher is alive");
+///     assert_eq!((&*down.name, down.reason), ("app/idle", reason));
+///     app.stop().await
+/// }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Down {
+    /// The full name, with the supervisors above: `app/counter`.
+    pub name: String,
+    /// Why the incarnation ended.
+    pub reason: ExitReason,
+}
+
+impl Down {
+    /// Makes the message about the end of `name`.
+    #[doc(hidden)]
+    pub fn new(name: String, reason: ExitReason) -> Down {
+        Down { name, reason }
+    }
+}
+
+impl Message for Down {
+    type Result = ();
+}
+
+pub(super) struct Identity {
+    name: String,
+    path: OnceLock<String>,
+    watch: Mutex<Watch>,
+}
+
+enum Watch {
+    Open(Vec<Watcher>),
+    /// The child was removed; its last incarnation ended for this reason.
+    Closed(ExitReason),
+}
+
+struct Watcher {
+    recipient: Recipient<Down>,
+    /// Whether the watcher has got a `Down`.
+    notified: bool,
+}
+
+impl Identity {
+    pub(super) fn new(name: String) -> Identity {
+        Identity { name, path: OnceLock::new(), watch: Mutex::new(Watch::Open(Vec::new())) }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the full name, or the bare one before [`attach`](Identity::attach).
+    pub(super) fn path(&self) -> &str {
+        self.path.get().unwrap_or(&self.name)
+    }
+
+    /// Makes it the identity of a child of the supervisor `parent`.
+    pub(super) fn attach(&self, parent: &str) {
+        self.path.get_or_init(|| format!("{parent}/{}", self.name));
+        let mut watch = self.watch.lock();
+        if matches!(*watch, Watch::Closed(_)) {
+            *watch = Watch::Open(Vec::new());
+        }
+    }
+
+    pub(super) fn watch(&self, recipient: Recipient<Down>) {
+        match &mut *self.watch.lock() {
+            Watch::Open(watchers) => watchers.push(Watcher { recipient, notified: false }),
+            Watch::Closed(reason) => recipient.do_send(self.down(reason)),
+        }
+    }
+
+    /// Ends the watch, as the child is not started again.
+    pub(super) fn close(&self, reason: &ExitReason) {
+        let before = std::mem::replace(&mut *self.watch.lock(), Watch::Closed(reason.clone()));
+        if let Watch::Open(watchers) = before {
+            // These began to watch after the last end.
+            for watcher in watchers.iter().filter(|watcher| !watcher.notified) {
+                watcher.recipient.do_send(self.down(reason));
+            }
+        }
+    }
+
+    fn notify(&self, reason: &ExitReason) {
+        if let Watch::Open(watchers) = &mut *self.watch.lock() {
+            watchers.retain_mut(|watcher| {
+                watcher.recipient.do_send(self.down(reason));
+                watcher.notified = true;
+                watcher.recipient.connected()
+            });
+        }
+    }
+
+    fn down(&self, reason: &ExitReason) -> Down {
+        Down { name: self.path().into(), reason: reason.clone() }
+    }
+}
+
+/// Sends the watchers one [`Down`] for an incarnation when it is dropped.
+pub(super) struct DownGuard {
+    identity: Arc<Identity>,
+    reason: ExitReason,
+}
+
+impl DownGuard {
+    pub(super) fn new(identity: Arc<Identity>) -> DownGuard {
+        DownGuard { identity, reason: ExitReason::Shutdown }
+    }
+
+    /// Sends the message with a reason other than [`ExitReason::Shutdown`].
+    pub(super) fn finish(mut self, reason: &ExitReason) {
+        self.reason = reason.clone();
+    }
+}
+
+impl Drop for DownGuard {
+    fn drop(&mut self) {
+        self.identity.notify(&self.reason);
+    }
+}

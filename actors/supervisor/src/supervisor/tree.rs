@@ -1,0 +1,204 @@
+//! The tree of all supervisors of this process and their children.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use dashmap::DashMap;
+pub use fiber_core::stats::{Branch, ChildKind, ChildState, Tree};
+use fiber_core::stats::{Report, Supervisors};
+use fiber_core::{ExitReason, ProcessId, value_memory};
+
+use fiber_runtime::parts::Parts;
+use fiber_runtime::sources::{Registration, Source, Sources};
+
+/// A branch, without the branches below.
+#[derive(Clone, Debug)]
+pub(super) struct EntryData {
+    parent: Option<u64>,
+    name: String,
+    pub(super) kind: ChildKind,
+    state: ChildState,
+    pub(super) place: Option<String>,
+    pub(super) incarnation: u64,
+    pub(super) last_exit: Option<ExitReason>,
+    since: SystemTime,
+}
+
+impl EntryData {
+    pub(super) fn enter(&mut self, state: ChildState) {
+        if self.state != state {
+            self.state = state;
+            self.since = SystemTime::now();
+        }
+    }
+}
+
+/// The supervisors of a session in this process, as a source of statistics.
+#[derive(Default)]
+struct Supervised {
+    entries: DashMap<u64, EntryData>,
+    last: AtomicU64,
+    /// Set with the first entry.
+    source: OnceLock<Arc<AllSupervisors>>,
+}
+
+struct AllSupervisors {
+    supervised: &'static Supervised,
+    registration: Registration,
+}
+
+impl Source for AllSupervisors {
+    fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
+    fn report(&self, process: ProcessId, report: &mut Report) {
+        let roots = self.supervised.roots();
+        if !roots.is_empty() {
+            report.supervisors.push(Supervisors::new(process, roots));
+        }
+    }
+}
+
+/// Identifies an entry of the tree, which may be gone.
+#[derive(Clone, Copy)]
+pub(super) struct EntryId {
+    supervised: &'static Supervised,
+    number: u64,
+}
+
+impl EntryId {
+    /// Changes the entry, if it is still there. `change` must not read the tree.
+    pub(super) fn update(self, change: impl FnOnce(&mut EntryData)) {
+        if let Some(mut data) = self.supervised.entries.get_mut(&self.number) {
+            change(&mut data);
+        }
+    }
+}
+
+impl fmt::Debug for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EntryId").field(&self.number).finish()
+    }
+}
+
+/// An entry of the tree, which is removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Entry(EntryId);
+
+impl Entry {
+    pub(super) fn new(parent: Option<EntryId>, name: &str, kind: ChildKind) -> Entry {
+        let supervised = parent.map_or_else(Supervised::current, |parent| parent.supervised);
+        // Numbers ascend: they are also the order of siblings, and a parent's is smaller than its
+        // children's.
+        let number = supervised.last.fetch_add(1, Ordering::Relaxed);
+        let data = EntryData {
+            parent: parent.map(|parent| parent.number),
+            name: name.into(),
+            kind,
+            state: ChildState::Starting,
+            place: None,
+            incarnation: 0,
+            last_exit: None,
+            since: SystemTime::now(),
+        };
+        supervised.entries.insert(number, data);
+        Entry(EntryId { supervised, number })
+    }
+
+    pub(super) fn id(&self) -> EntryId {
+        self.0
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut EntryData)) {
+        self.0.update(change);
+    }
+
+    pub(super) fn last_exit(&self) -> Option<ExitReason> {
+        let EntryId { supervised, number } = self.0;
+        supervised.entries.get(&number).and_then(|data| data.last_exit.clone())
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.0.supervised.entries.remove(&self.0.number);
+    }
+}
+
+/// Returns all supervisors of this process and their children, as they are now.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::Supervisor;
+/// use fiber::supervisor::ChildState;
+///
+/// let app = Supervisor::builder("app").start().wait()?;
+/// let tree = fiber::tree();
+/// assert_eq!(tree.find("app").map(|branch| branch.state), Some(ChildState::Running));
+/// println!("{tree}");
+/// app.stop().wait()?;
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub fn tree() -> Tree {
+    Tree::new(Parts::current().get::<Supervised>().roots(), value_memory())
+}
+
+impl Supervised {
+    /// Returns those of this thread's session.
+    fn current() -> &'static Supervised {
+        let parts = Parts::current();
+        let supervised = parts.get::<Supervised>();
+        supervised.source.get_or_init(|| {
+            let registration = Registration::default();
+            let source = Arc::new(AllSupervisors { supervised, registration });
+            parts.get::<Sources>().register(&source);
+            source
+        });
+        supervised
+    }
+
+    /// Returns the supervisors that are no children of others, oldest first.
+    fn roots(&self) -> Vec<Branch> {
+        let mut all: Vec<(u64, EntryData)> =
+            self.entries.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
+        all.sort_by_key(|(id, _)| *id);
+        let mut branches: Vec<(u64, Option<u64>, Branch)> =
+            all.into_iter().map(|(id, data)| (id, data.parent, data.branch())).collect();
+        let mut roots = Vec::new();
+        // From the back, so that a branch has all its children when it is moved to its parent.
+        while let Some((_, parent, mut branch)) = branches.pop() {
+            branch.children.reverse();
+            let above =
+                parent.and_then(|id| branches.binary_search_by_key(&id, |(id, _, _)| *id).ok());
+            match (above, parent) {
+                (Some(position), _) => branches[position].2.children.push(branch),
+                (None, None) => roots.push(branch),
+                // Its supervisor has just ended.
+                (None, Some(_)) => {}
+            }
+        }
+        roots.reverse();
+        roots
+    }
+}
+
+impl EntryData {
+    fn branch(self) -> Branch {
+        let mut branch = Branch::new(self.name, self.kind, self.state, self.since);
+        branch.place = self.place;
+        branch.restarts = self.incarnation.saturating_sub(1);
+        branch.last_exit = self.last_exit;
+        branch
+    }
+}
+
+/// Returns the names in the tree that begin with `prefix`.
+#[cfg(test)]
+pub(super) fn names(prefix: &str) -> Vec<String> {
+    let names = Supervised::current().entries.iter().map(|entry| entry.name.clone());
+    names.filter(|name| name.starts_with(prefix)).collect::<Vec<_>>()
+}

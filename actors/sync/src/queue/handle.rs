@@ -1,0 +1,226 @@
+//! Handles of queues and pipes, without the type of their elements.
+
+use std::sync::{Arc, OnceLock};
+
+use fiber_core::{Error, Result};
+use fiber_values::codec::{self, EncodedValue};
+use fiber_values::transfer;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::client::Client;
+use super::encoded::Encoded;
+use super::name::QueueName;
+use super::store::{Capacity, Store};
+use super::wire::{Closing, OPERATION, Operation};
+use fiber_runtime::durable::{DurableState, ObjectKind};
+use fiber_runtime::mesh::Payload;
+use fiber_runtime::objects::{Handle, ObjectRef, PortRef, Response};
+use fiber_runtime::runtime::Runtime;
+use fiber_runtime::sources::Sources;
+
+/// A handle of a queue in any process.
+#[derive(Clone)]
+pub(crate) struct QueueHandle {
+    inner: Arc<QueueHandleInner>,
+}
+
+/// The kind of a queue, which each process that uses it has to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum QueueKind {
+    /// Elements that are put are on their way.
+    Unbounded,
+    /// Elements that are put wait for room.
+    Bounded,
+    /// Elements that are put wait until they are recorded.
+    Durable,
+}
+
+struct QueueHandleInner {
+    handle: Handle,
+    kind: QueueKind,
+    location: OnceLock<Location>,
+}
+
+/// The way from this process to the queue.
+pub(super) enum Location {
+    Local(Arc<Store>),
+    Remote(Arc<Client>),
+}
+
+impl QueueHandle {
+    pub(super) fn new(name: QueueName, capacity: Capacity) -> Result<QueueHandle> {
+        let runtime = Runtime::get()?;
+        let kind = match capacity {
+            Capacity::Elements(_) => QueueKind::Bounded,
+            Capacity::Unbounded | Capacity::Bytes(_) => QueueKind::Unbounded,
+        };
+        let ports = runtime.registry().ports();
+        let QueueName { text, label } = name;
+        let store = ports.open(|port| Store::new(runtime, port, label, capacity));
+        QueueHandle::of_store(runtime, &text, kind, store)
+    }
+
+    /// Returns the handle of a durable queue.
+    pub(super) fn durable(
+        runtime: &'static Runtime,
+        name: QueueName,
+        capacity: Capacity,
+        durable: DurableState,
+    ) -> Result<QueueHandle> {
+        let elements = durable.read(&durable.slots())?;
+        let ports = runtime.registry().ports();
+        let QueueName { text, label } = name;
+        let store = ports.open(|port| {
+            Store::new(runtime, port, label, capacity).with_journal(durable, elements)
+        });
+        QueueHandle::of_store(runtime, &text, QueueKind::Durable, store)
+    }
+
+    fn of_store(
+        runtime: &'static Runtime,
+        name: &str,
+        kind: QueueKind,
+        store: Arc<Store>,
+    ) -> Result<QueueHandle> {
+        runtime.part::<Sources>().register(&store);
+        let port_ref = PortRef::local(runtime, name, store.port)?;
+        let inner = QueueHandleInner {
+            handle: Handle::local(port_ref, store.clone()),
+            kind,
+            location: OnceLock::from(Location::Local(store)),
+        };
+        Ok(QueueHandle { inner: Arc::new(inner) })
+    }
+
+    pub(super) fn kind(&self) -> QueueKind {
+        self.inner.kind
+    }
+
+    /// Refuses an operation that takes elements without an acknowledgement, if the queue is
+    /// durable.
+    pub(super) fn check_taking(&self, operation: &'static str) -> Result<()> {
+        if self.kind() != QueueKind::Durable {
+            return Ok(());
+        }
+        let problem = "the queue is durable, so its elements have to be acknowledged: take them \
+                       with `get_acknowledged`";
+        Err(Error::invalid(operation, problem))
+    }
+
+    pub(super) fn location(&self) -> Result<&Location> {
+        let inner = &*self.inner;
+        if let Some(location) = inner.location.get() {
+            return Ok(location);
+        }
+        let runtime = inner.handle.runtime()?;
+        let location = if runtime.id() == inner.handle.owner() {
+            match inner.handle.object().map(|port| Arc::clone(port).as_any().downcast::<Store>()) {
+                Some(Ok(store)) => Location::Local(store),
+                _ => return Err(self.closed(Closing::Closed)),
+            }
+        } else {
+            Location::Remote(Client::of(runtime, &inner.handle)?)
+        };
+        Ok(inner.location.get_or_init(|| location))
+    }
+
+    /// Returns the store, if this process owns the queue.
+    pub(super) fn store(&self) -> Option<&Arc<Store>> {
+        match self.location() {
+            Ok(Location::Local(store)) => Some(store),
+            _ => None,
+        }
+    }
+
+    pub(super) fn closed(&self, closing: Closing) -> Error {
+        Error::Closed { what: self.name().to_string(), reason: closing.reason() }
+    }
+
+    pub(super) fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<Encoded> {
+        let limit = self.inner.handle.runtime()?.config().max_message.as_u64();
+        if self.kind() != QueueKind::Durable {
+            return transfer::once(|| Encoded::new(value, limit));
+        }
+        let encode = || transfer::repeatable(|| Encoded::new(value, limit)).0;
+        let (encoded, has_handles) = transfer::finding_handles(encode);
+        if has_handles {
+            return Err(ObjectKind::Queue.refused(
+                "an element contains a handle, which names an object of this run of the program: \
+                 the next run can't use it",
+            ));
+        }
+        encoded
+    }
+
+    /// Decodes an element that was got. Until the owner knows that this process has used the
+    /// element, it may deliver the element, with the handles in it, to another process.
+    pub(super) fn decode<T: DeserializeOwned>(&self, element: &EncodedValue) -> Result<T> {
+        let (value, uncommitted) = transfer::uncommitted(|| element.decode());
+        if !uncommitted.is_empty() {
+            match self.location() {
+                Ok(Location::Remote(client)) => client.commit_when_used(uncommitted),
+                _ => uncommitted.commit(),
+            }
+        }
+        value
+    }
+
+    fn payload(&self, operation: &Operation) -> Payload {
+        operation_payload(&self.inner.handle, operation)
+    }
+}
+
+/// Returns the message to a queue that carries an operation.
+pub(super) fn operation_payload(queue: &PortRef, operation: &Operation) -> Payload {
+    let mut frame = queue.payload();
+    frame.push(OPERATION);
+    let blobs = codec::append_apart(&mut frame, operation).expect("operations can be serialized");
+    Payload::to_port(frame, blobs)
+}
+
+impl ObjectRef for QueueHandle {
+    type Operation = Operation;
+
+    fn port(&self) -> &PortRef {
+        &self.inner.handle
+    }
+
+    fn request(&self, operation: &Operation) -> Response {
+        match self.location() {
+            Ok(Location::Local(_)) => self.inner.handle.request(self.payload(operation)),
+            Ok(Location::Remote(client)) => client.request(operation),
+            Err(error) => Response::failed(&self.inner.handle.name, error),
+        }
+    }
+
+    fn send(&self, operation: &Operation) {
+        match self.location() {
+            Ok(Location::Local(_)) => self.inner.handle.send(self.payload(operation)),
+            Ok(Location::Remote(client)) => client.send(operation),
+            Err(error) => tracing::debug!("a request to {} was not sent: {error}", self.name()),
+        }
+    }
+}
+
+impl PartialEq for QueueHandle {
+    fn eq(&self, other: &QueueHandle) -> bool {
+        self.inner.handle == other.inner.handle
+    }
+}
+
+impl Eq for QueueHandle {}
+
+impl Serialize for QueueHandle {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (&self.inner.handle, self.inner.kind).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for QueueHandle {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<QueueHandle, D::Error> {
+        let (handle, kind) = Deserialize::deserialize(deserializer)?;
+        let inner = QueueHandleInner { handle, kind, location: OnceLock::new() };
+        Ok(QueueHandle { inner: Arc::new(inner) })
+    }
+}

@@ -1,0 +1,285 @@
+//! A queue in the process that owns it: its elements, and which consumer gets them.
+//!
+//! Elements go to consumers in the order in which they began to wait. Beyond its demand, a process
+//! is sent elements that it *prefetches*, so that it need not ask for each. It reports how many
+//! elements it has used. The rest comes back when another consumer finds the queue empty, and when
+//! the process dies.
+//!
+//! No process is sent an element after a later one. A consumer that stops at the later one, as at a
+//! sentinel, would leave the element unused, at a time when all other consumers may have stopped
+//! too. Therefore a process is sent elements only while its demand exceeds the elements on their
+//! way to it, and elements that came back go only to consumers that wait.
+
+mod clients;
+mod deliveries;
+mod demands;
+mod distribution;
+mod durable;
+mod operations;
+mod pipe_ends;
+mod unconfirmed;
+mod unfinished;
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Buf;
+use fiber_backends::print_message;
+use fiber_core::stats::{QueueStats, Report};
+use fiber_core::value_memory::{self, value_memory};
+use fiber_core::{FailureKind, ProcessId};
+use fiber_values::codec::{self, EncodedValue};
+use fiber_values::spill;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::timeout;
+
+use self::clients::Clients;
+use self::deliveries::Deliveries;
+use self::demands::Demands;
+use self::durable::DurableElements;
+use self::pipe_ends::PipeEnds;
+use self::unfinished::Unfinished;
+use super::blocks::{Block, Blocks};
+use super::encoded::Encoded;
+use super::get::NextElement;
+use super::wire::{Closing, OPERATION, PUT, WANT, read_block};
+use fiber_runtime::durable::DurableState;
+use fiber_runtime::mesh::{PeerId, Port, PortId, Request, Requester};
+use fiber_runtime::objects::Ticket;
+use fiber_runtime::runtime::Runtime;
+use fiber_runtime::sources::{Registration, Source};
+
+/// The time after which a queue that waits for memory says so, and tries to write to a file again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The capacity of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Capacity {
+    Unbounded,
+    Elements(usize),
+    Bytes(usize),
+}
+
+/// A queue of this process.
+pub(super) struct Store {
+    pub(super) port: PortId,
+    /// The name in statistics.
+    label: String,
+    runtime: &'static Runtime,
+    state: Mutex<QueueState>,
+    registration: Registration,
+}
+
+pub(super) struct QueueState {
+    capacity: Capacity,
+    ready: Blocks,
+    /// Elements that wait for room.
+    blocked: VecDeque<BlockedPut>,
+    /// Whether a task admits them when there is room in the memory of values.
+    memory_awaited: bool,
+    demands: Demands,
+    clients: Clients,
+    deliveries: Deliveries,
+    unfinished: Unfinished,
+    closing: Option<Closing>,
+    pipe_ends: PipeEnds,
+    durable: Option<DurableElements>,
+}
+
+/// Elements that wait for room, and the process that put them.
+struct BlockedPut {
+    /// `None` for elements that were sent through a pipe: their sender does not wait.
+    ticket: Option<Ticket>,
+    block: Block,
+    requester: Requester,
+}
+
+impl Store {
+    pub(super) fn new(
+        runtime: &'static Runtime,
+        port: PortId,
+        label: String,
+        capacity: Capacity,
+    ) -> Store {
+        let state = QueueState {
+            capacity,
+            ready: Blocks::default(),
+            blocked: VecDeque::new(),
+            memory_awaited: false,
+            demands: Demands::default(),
+            clients: Clients::default(),
+            deliveries: Deliveries::default(),
+            unfinished: Unfinished::default(),
+            closing: None,
+            pipe_ends: PipeEnds::default(),
+            durable: None,
+        };
+        let registration = Registration::default();
+        Store { port, label, runtime, state: Mutex::new(state), registration }
+    }
+
+    /// Makes a queue that is empty durable. `elements` are those that its journal has.
+    pub(super) fn with_journal(
+        self,
+        durable: DurableState,
+        elements: Vec<(u64, EncodedValue)>,
+    ) -> Store {
+        let mut state = self.lock();
+        state.durable = Some(DurableElements::new(durable, self.runtime, self.port));
+        state.restore(elements);
+        drop(state);
+        self
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock()
+    }
+
+    /// Admits elements when there is room in the memory of values, or a file can be written again.
+    /// Nothing of this queue announces that: other queues and calls may free memory.
+    fn await_memory(&self) {
+        let (runtime, port) = (self.runtime, self.port);
+        runtime.spawn(move || async move {
+            let mut has_said = false;
+            loop {
+                if timeout(RETRY, value_memory::wait_for_room()).await.is_err() {
+                    if !std::mem::replace(&mut has_said, true) {
+                        print_message(waiting_text(port)).await;
+                    }
+                    spill::try_again();
+                }
+                let port = runtime.registry().ports().get(port);
+                let Some(Ok(store)) = port.map(|port| port.as_any().downcast::<Store>()) else {
+                    return;
+                };
+                let mut state = store.lock();
+                state.distribute();
+                if !state.waits_for_memory() {
+                    state.memory_awaited = false;
+                    return;
+                }
+            }
+        });
+    }
+}
+
+fn waiting_text(port: PortId) -> String {
+    format!(
+        "fiber: queue {} waits for memory ({}), and its elements can't be written to {}: free room \
+         there, name another folder (`FIBER_SPILL_DIR`), or raise `FIBER_VALUE_MEMORY`\n",
+        port.0,
+        value_memory(),
+        spill::folder().display()
+    )
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.runtime.registry().ports().close(self.port);
+    }
+}
+
+impl Source for Store {
+    fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
+    fn report(&self, process: ProcessId, report: &mut Report) {
+        let state = self.state.lock();
+        let mut stats = QueueStats::new(process, self.port.0, self.label.clone());
+        stats.pipe = !state.pipe_ends.is_empty();
+        stats.length = state.ready.len() as u64;
+        stats.bytes = state.ready.bytes() as u64;
+        stats.blocked = state.blocked.iter().map(|put| put.block.len() as u64).sum();
+        stats.waiting = state.demands.len() as u64;
+        (stats.put, stats.taken) = (state.ready.pushed(), state.ready.taken());
+        report.queues.push(stats);
+    }
+}
+
+impl Port for Store {
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
+    fn receive(&self, request: Request) {
+        let Request { mut body, requester, link } = request;
+        let mut state = self.state.lock();
+        match (!body.is_empty()).then(|| body.bytes.get_u8()) {
+            Some(PUT) => match read_block(body) {
+                Some(block) => state.put(None, block, requester),
+                None => requester.fail(FailureKind::Arguments, &"a block of elements is invalid"),
+            },
+            Some(WANT) if body.len() >= 16 => {
+                let body = &mut body.bytes;
+                let (demand, prefetch, used) =
+                    (body.get_u32_le(), body.get_u32_le(), body.get_u64_le());
+                state.want(requester.peer, demand as usize, prefetch as usize, used);
+            }
+            Some(OPERATION) => match codec::decode_with(&body, &body.blobs) {
+                Ok(operation) => state.apply(operation, requester, link),
+                Err(error) => requester.fail(FailureKind::Arguments, &error),
+            },
+            _ => requester.fail(FailureKind::Arguments, &"a queue has no such request"),
+        }
+        if state.waits_for_memory() && !std::mem::replace(&mut state.memory_awaited, true) {
+            self.await_memory();
+        }
+    }
+
+    fn lost(&self, peer: PeerId) {
+        self.state.lock().peer_lost(peer);
+    }
+}
+
+/// Operations of the process that owns the queue.
+impl QueueState {
+    /// Returns why the queue takes no more elements, if it takes none.
+    pub(super) fn closing(&self) -> Option<Closing> {
+        self.closing
+    }
+
+    /// Puts an element in, if there is room. An element of a durable queue has to be recorded
+    /// first.
+    pub(super) fn put_here(&mut self, element: Encoded) -> Result<(), Encoded> {
+        if self.durable.is_some() || !self.blocked.is_empty() || !self.has_room() {
+            return Err(element);
+        }
+        self.unfinished.add(1);
+        self.ready.push(element);
+        if !self.demands.is_empty() {
+            self.distribute();
+        }
+        Ok(())
+    }
+
+    /// Returns the next element, or a promise of one, or `None` when no more elements will come.
+    pub(super) fn get_here(&mut self) -> Option<NextElement> {
+        // Consumers that wait have been given all elements that were there.
+        if let Some(element) = self.ready.pop() {
+            if !self.blocked.is_empty() {
+                self.distribute();
+            }
+            return Some(NextElement::Now(element));
+        }
+        if self.is_over() {
+            return None;
+        }
+        let promise = self.demands.wait_here();
+        self.distribute();
+        Some(NextElement::Later(promise))
+    }
+
+    /// Takes back an element whose consumer has gone.
+    pub(super) fn return_element(&mut self, element: EncodedValue) {
+        self.ready.put_back_first(element);
+        self.distribute();
+    }
+
+    /// Removes promises whose consumers have gone.
+    pub(super) fn remove_closed_promises(&mut self) {
+        self.demands.remove_closed_promises();
+    }
+}

@@ -1,0 +1,217 @@
+//! The processes that hold the ends of a pipe.
+
+use std::collections::{HashMap, HashSet};
+
+use super::QueueState;
+use crate::queue::wire::{Closing, PipeRole};
+use fiber_runtime::mesh::PeerId;
+
+/// Both ends of a pipe. A queue that is not a pipe has none.
+#[derive(Debug, Default)]
+pub(super) struct PipeEnds {
+    writers: EndHolders,
+    readers: EndHolders,
+}
+
+/// The processes that hold one end.
+#[derive(Debug, Default)]
+struct EndHolders {
+    here: usize,
+    elsewhere: HashMap<PeerId, usize>,
+    /// Tokens of ends that were sent and have not arrived.
+    in_transit: HashSet<u64>,
+    /// Tokens of ends that arrived before the message that they were sent.
+    early: HashSet<u64>,
+}
+
+/// Changes of the holders. The other end learns when the last holder is gone.
+impl QueueState {
+    /// Adds an end of this process. It has a token if it was sent before.
+    pub(in crate::queue) fn end_arrived_here(&mut self, role: PipeRole, token: Option<u64>) {
+        self.pipe_ends.arrived_here(role, token);
+    }
+
+    pub(in crate::queue) fn end_dropped_here(&mut self, role: PipeRole) {
+        self.pipe_ends.dropped_here(role);
+        self.close_if_gone(role);
+    }
+
+    pub(in crate::queue) fn end_sent(&mut self, role: PipeRole, token: u64) {
+        self.pipe_ends.sent(role, token);
+    }
+
+    pub(in crate::queue) fn end_lost(&mut self, role: PipeRole, token: u64) {
+        if self.pipe_ends.lost(role, token) {
+            self.close_if_gone(role);
+        }
+    }
+
+    /// Closes the pipe if no process holds this end any more.
+    pub(super) fn close_if_gone(&mut self, role: PipeRole) {
+        if !self.pipe_ends.are_gone(role) {
+            return;
+        }
+        match role {
+            PipeRole::Reader => {}
+            // Elements that wait for room were sent, so they can still be received.
+            PipeRole::Writer => std::mem::take(&mut self.blocked)
+                .into_iter()
+                .for_each(|blocked| self.admit(blocked)),
+        }
+        self.close(Closing::OtherEndGone);
+    }
+
+    /// Drops the elements that no process will receive. Some come back after the end of the last
+    /// reader: those that its process had prefetched.
+    pub(super) fn drop_unreadable(&mut self) {
+        let is_pipe = self.closing == Some(Closing::OtherEndGone);
+        if is_pipe && self.pipe_ends.are_gone(PipeRole::Reader) {
+            self.ready.clear();
+        }
+    }
+}
+
+impl PipeEnds {
+    /// Returns whether there are no ends: the queue is no direction of a pipe.
+    pub(super) fn is_empty(&self) -> bool {
+        self.writers.is_empty() && self.readers.is_empty()
+    }
+
+    fn holders(&mut self, role: PipeRole) -> &mut EndHolders {
+        match role {
+            PipeRole::Writer => &mut self.writers,
+            PipeRole::Reader => &mut self.readers,
+        }
+    }
+
+    fn arrived_here(&mut self, role: PipeRole, token: Option<u64>) {
+        let holders = self.holders(role);
+        holders.here += 1;
+        if let Some(token) = token {
+            holders.end_transit(token);
+        }
+    }
+
+    /// Adds an end of another process, which has arrived there.
+    pub(super) fn arrived(&mut self, role: PipeRole, peer: PeerId, token: u64) {
+        let holders = self.holders(role);
+        *holders.elsewhere.entry(peer).or_default() += 1;
+        holders.end_transit(token);
+    }
+
+    /// Adds an end in transit. It counts until it arrives.
+    fn sent(&mut self, role: PipeRole, token: u64) {
+        let holders = self.holders(role);
+        if !holders.early.remove(&token) {
+            holders.in_transit.insert(token);
+        }
+    }
+
+    /// Removes an end that will not arrive any more. Returns whether it was in transit.
+    fn lost(&mut self, role: PipeRole, token: u64) -> bool {
+        let holders = self.holders(role);
+        holders.early.remove(&token);
+        holders.in_transit.remove(&token)
+    }
+
+    fn dropped_here(&mut self, role: PipeRole) {
+        self.holders(role).here -= 1;
+    }
+
+    /// Removes an end of another process.
+    pub(super) fn dropped(&mut self, role: PipeRole, peer: PeerId) {
+        let holders = self.holders(role);
+        if let Some(count) = holders.elsewhere.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                holders.elsewhere.remove(&peer);
+            }
+        }
+    }
+
+    /// Removes all ends of a process that is gone. Returns their roles.
+    pub(super) fn peer_lost(&mut self, peer: PeerId) -> Vec<PipeRole> {
+        let mut held = vec![PipeRole::Writer, PipeRole::Reader];
+        held.retain(|role| self.holders(*role).elsewhere.remove(&peer).is_some());
+        held
+    }
+
+    /// Returns whether no process holds this end, and none is in transit.
+    fn are_gone(&self, role: PipeRole) -> bool {
+        let holders = match role {
+            PipeRole::Writer => &self.writers,
+            PipeRole::Reader => &self.readers,
+        };
+        holders.here == 0 && holders.elsewhere.is_empty() && holders.in_transit.is_empty()
+    }
+}
+
+impl EndHolders {
+    fn is_empty(&self) -> bool {
+        self.here == 0 && self.elsewhere.is_empty() && self.in_transit.is_empty()
+    }
+
+    fn end_transit(&mut self, token: u64) {
+        if !self.in_transit.remove(&token) {
+            self.early.insert(token);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OTHER: PeerId = PeerId::OTHER;
+
+    #[test]
+    fn an_end_in_transit_keeps_the_pipe_open() {
+        let mut ends = PipeEnds::default();
+        ends.arrived_here(PipeRole::Writer, None);
+        ends.arrived_here(PipeRole::Reader, None);
+        ends.sent(PipeRole::Writer, 7);
+        ends.dropped_here(PipeRole::Writer);
+        assert!(!ends.are_gone(PipeRole::Writer));
+        ends.arrived(PipeRole::Writer, OTHER, 7);
+        assert!(!ends.are_gone(PipeRole::Writer));
+        ends.dropped(PipeRole::Writer, OTHER);
+        assert!(ends.are_gone(PipeRole::Writer) && !ends.are_gone(PipeRole::Reader));
+    }
+
+    #[test]
+    fn an_end_may_arrive_before_the_message_that_it_was_sent() {
+        let mut ends = PipeEnds::default();
+        ends.arrived_here(PipeRole::Reader, None);
+        ends.arrived(PipeRole::Reader, OTHER, 7);
+        ends.sent(PipeRole::Reader, 7);
+        ends.dropped_here(PipeRole::Reader);
+        assert!(!ends.are_gone(PipeRole::Reader));
+        ends.dropped(PipeRole::Reader, OTHER);
+        assert!(ends.are_gone(PipeRole::Reader), "it does not stay in transit");
+    }
+
+    #[test]
+    fn a_lost_end_is_gone_unless_it_has_arrived() {
+        let mut ends = PipeEnds::default();
+        ends.sent(PipeRole::Writer, 7);
+        ends.sent(PipeRole::Reader, 8);
+        ends.arrived(PipeRole::Reader, OTHER, 8);
+        assert!(ends.lost(PipeRole::Writer, 7) && ends.are_gone(PipeRole::Writer));
+        assert!(!ends.lost(PipeRole::Reader, 8) && !ends.are_gone(PipeRole::Reader));
+    }
+
+    #[test]
+    fn the_ends_of_a_lost_process_are_gone_and_no_others() {
+        let mut ends = PipeEnds::default();
+        ends.arrived_here(PipeRole::Writer, None);
+        for token in 1..=2 {
+            ends.sent(PipeRole::Writer, token);
+            ends.arrived(PipeRole::Writer, OTHER, token);
+        }
+        assert_eq!(ends.peer_lost(OTHER), [PipeRole::Writer]);
+        assert_eq!(ends.peer_lost(OTHER), []);
+        assert!(!ends.are_gone(PipeRole::Writer), "one is here");
+        ends.dropped_here(PipeRole::Writer);
+        assert!(ends.are_gone(PipeRole::Writer));
+    }
+}

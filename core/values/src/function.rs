@@ -1,0 +1,279 @@
+//! Task functions: any `fn` and any closure that captures nothing, sync or async.
+
+use std::any::TypeId;
+use std::marker::PhantomData;
+use std::mem::needs_drop;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+
+use serde::de::DeserializeOwned;
+
+use crate::blob::Blobs;
+use crate::codec;
+use crate::entry::{Entry, instance};
+use crate::output::{AsResult, AsTermination, AsValue, Output, OutputKind, Termination, TryOutput};
+use crate::run::{BlockOn, Outcome, Tasks};
+use crate::transfer;
+use fiber_core::Meta;
+use fiber_core::panics;
+use fiber_core::{Failure, FailureKind};
+
+/// A task function that takes `Args`: one value, or a tuple of two to eight that it takes as
+/// separate arguments.
+///
+/// Every `fn` and every closure that captures nothing implements it. The compiler always infers
+/// `Marker`, which distinguishes how the arguments are taken.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no task function for `{Args}`: it captures variables, or takes other \
+               arguments",
+    label = "captures variables, or does not take `{Args}`",
+    note = "another process does not have what a closure captures, with or without `move`: pass it \
+            as an argument (a tuple for several), or share it with `Pool::broadcast`",
+    note = "a task function is an `fn` or a closure that captures nothing; it takes the item as \
+            its one parameter, or the parts of a tuple as two to eight parameters",
+    note = "for several parameters, make each item a tuple with a value for each of them; for more \
+            than eight, take one tuple or struct as the only parameter"
+)]
+pub trait Function<Args, Marker>: Copy + 'static {
+    /// The type that the function returns.
+    type Output;
+
+    /// Calls the function.
+    fn call(self, args: Args) -> Self::Output;
+}
+
+/// Marks functions that take the item as their one argument.
+#[derive(Debug)]
+pub struct OneArgument<A>(PhantomData<A>);
+
+/// Marks functions that take the parts of a tuple as their arguments. `()` is for none.
+#[derive(Debug)]
+pub struct TupleArguments<A>(PhantomData<A>);
+
+#[diagnostic::do_not_recommend]
+impl<F, A, R> Function<A, OneArgument<A>> for F
+where
+    F: Fn(A) -> R + Copy + 'static,
+{
+    type Output = R;
+
+    fn call(self, args: A) -> R {
+        self(args)
+    }
+}
+
+/// A tuple that holds an argument for each of several parameters.
+///
+/// With this trait between [`Function`] and the tuple, the compiler shows the message of `Function`
+/// for an item that is not a tuple. With the tuple in the implementation's head, it would report
+/// mismatched types.
+pub trait Arguments<Parameters> {
+    /// Returns the arguments.
+    fn spread(self) -> Parameters;
+}
+
+macro_rules! many {
+    ($($name:ident)+) => {
+        #[diagnostic::do_not_recommend]
+        impl<$($name),+> Arguments<($($name,)+)> for ($($name,)+) {
+            fn spread(self) -> Self {
+                self
+            }
+        }
+
+        #[diagnostic::do_not_recommend]
+        impl<F, Args, R, $($name),+> Function<Args, TupleArguments<($($name,)+)>> for F
+        where
+            F: Fn($($name),+) -> R + Copy + 'static,
+            Args: Arguments<($($name,)+)>,
+        {
+            type Output = R;
+
+            #[allow(non_snake_case)]
+            fn call(self, args: Args) -> R {
+                let ($($name,)+) = args.spread();
+                self($($name),+)
+            }
+        }
+    };
+}
+
+many!(A B);
+many!(A B C);
+many!(A B C D);
+many!(A B C D E);
+many!(A B C D E G);
+many!(A B C D E G H);
+many!(A B C D E G H I);
+
+#[diagnostic::do_not_recommend]
+impl<F, R> Function<(), TupleArguments<()>> for F
+where
+    F: Fn() -> R + Copy + 'static,
+{
+    type Output = R;
+
+    fn call(self, (): ()) -> R {
+        self()
+    }
+}
+
+/// Fails the build if `F` captures variables.
+///
+/// Each public method that takes a function evaluates `const { assert_captures_nothing::<F>() }` in
+/// its own body. The compiler's note then shows the caller's line; in a function further in, it
+/// would show only fiber's source.
+#[track_caller]
+pub const fn assert_captures_nothing<F>() {
+    // Not `assert!`: its error differs with and without the standard library's sources.
+    let assert_captures_nothing = if size_of::<F>() == 0 { Some(()) } else { None };
+    assert_captures_nothing.expect(
+        "the function of the call that is shown below captures variables, which another process \
+         does not have: pass them as arguments (a tuple for several), or share them with \
+         `Pool::broadcast`. A function pointer (`as fn(..) -> ..`) counts as captured: name the \
+         function itself",
+    );
+}
+
+/// Calls `F`, which captures nothing: see [`instance`].
+pub fn invoke<F, A, M>(args: A) -> F::Output
+where
+    F: Function<A, M>,
+{
+    instance::<F>().call(args)
+}
+
+/// The [`Entry`] of a task function, with the types that its caller needs: `A` of the arguments,
+/// `T` of the value that the caller receives.
+#[derive(Debug)]
+pub struct TypedEntry<A, T> {
+    /// The entry.
+    pub entry: &'static Entry,
+    /// The resources of the function's `#[fiber::meta]`.
+    pub meta: Meta,
+    /// The function's type. Two closures in one function have the same path, and not the same type.
+    pub function: TypeId,
+    types: PhantomData<fn(A) -> T>,
+}
+
+impl<A: DeserializeOwned, T> TypedEntry<A, T> {
+    /// Returns the entry of a function whose output is a value.
+    #[track_caller]
+    pub fn of_value<F, M, N>(_function: F) -> TypedEntry<A, T>
+    where
+        F: Function<A, M, Output: Output<N, Value = T>>,
+        N: 'static,
+    {
+        TypedEntry::new::<F, M, AsValue<N>>()
+    }
+
+    /// Returns the entry of a function whose output is a `Result`: an `Err` is a failure.
+    #[track_caller]
+    pub fn of_result<F, M, N>(_function: F) -> TypedEntry<A, T>
+    where
+        F: Function<A, M, Output: TryOutput<N, Value = T>>,
+        N: 'static,
+    {
+        TypedEntry::new::<F, M, AsResult<N>>()
+    }
+
+    #[track_caller]
+    fn new<F, M, K>() -> TypedEntry<A, T>
+    where
+        F: Function<A, M>,
+        K: OutputKind<F::Output>,
+    {
+        let entry = task_entry::<F, A, M, K>();
+        entry.passed_at(Location::caller());
+        let function = TypeId::of::<F>();
+        TypedEntry { entry, meta: Meta::of::<F>(), function, types: PhantomData }
+    }
+}
+
+impl<A: DeserializeOwned> TypedEntry<A, ()> {
+    /// Returns the entry of a function whose value is dropped: only success or failure counts.
+    #[track_caller]
+    pub fn of_termination<F, M, N>(_function: F) -> TypedEntry<A, ()>
+    where
+        F: Function<A, M, Output: Termination<N>>,
+        N: 'static,
+    {
+        TypedEntry::new::<F, M, AsTermination<N>>()
+    }
+}
+
+/// Returns the entry of `F`. The caller makes sure that `F` captures nothing: see
+/// [`assert_captures_nothing`].
+fn task_entry<F, A, M, K>() -> &'static Entry
+where
+    F: Function<A, M>,
+    A: DeserializeOwned,
+    K: OutputKind<F::Output>,
+{
+    TaskEntry::<F, A, M, K>::ENTRY
+}
+
+/// Holds the entry of `F` as a constant.
+struct TaskEntry<F, A, M, K>(PhantomData<(F, A, M, K)>);
+
+impl<F, A, M, K> TaskEntry<F, A, M, K>
+where
+    F: Function<A, M>,
+    A: DeserializeOwned,
+    K: OutputKind<F::Output>,
+{
+    const ENTRY: &'static Entry = &Entry::new(std::any::type_name::<F>, Self::run);
+
+    fn run(tasks: &mut dyn Tasks) {
+        let mut value = Vec::new();
+        // One `catch_unwind` serves all tasks until one panics: it costs as much as a short task.
+        while let Err(panic) =
+            panics::catch(|| catch_unwind(AssertUnwindSafe(|| Self::run_all(tasks, &mut value))))
+        {
+            encode_failure(&mut value, &Failure::from(panic));
+            tasks.finish(Outcome::Failure, &mut value, Blobs::default());
+        }
+    }
+
+    fn run_all(tasks: &mut dyn Tasks, value: &mut Vec<u8>) {
+        while let Some((args, blobs, executor)) = tasks.next() {
+            value.clear();
+            let args = || codec::decode_with(args, blobs);
+            let encode = |output: &_| codec::append_owned_apart(value, output);
+            let called = call_encoded::<A, _, K, _>(args, invoke::<F, A, M>, executor, encode);
+            let (outcome, blobs) = match called {
+                Ok(blobs) => (Outcome::Value, blobs),
+                Err(failure) => {
+                    encode_failure(value, &failure);
+                    (Outcome::Failure, Blobs::default())
+                }
+            };
+            tasks.finish(outcome, value, blobs);
+        }
+    }
+}
+
+/// Decodes arguments, calls a function with them, and encodes its result.
+///
+/// # Errors
+/// A failure of the function, or of serde.
+pub fn call_encoded<A, R, K, E>(
+    decode: impl FnOnce() -> fiber_core::Result<A>,
+    function: impl FnOnce(A) -> R,
+    executor: &dyn BlockOn,
+    encode: impl FnOnce(&K::Value) -> fiber_core::Result<E>,
+) -> Result<E, Failure>
+where
+    K: OutputKind<R>,
+{
+    let args = decode().map_err(|error| Failure::new(FailureKind::Arguments, error))?;
+    let output = K::resolve(function(args), executor)?;
+    // A handle has something to drop.
+    let encoded =
+        if needs_drop::<K::Value>() { transfer::once(|| encode(&output)) } else { encode(&output) };
+    encoded.map_err(|error| Failure::new(FailureKind::Result, error))
+}
+
+fn encode_failure(value: &mut Vec<u8>, failure: &Failure) {
+    value.clear();
+    codec::append(value, failure).expect("a failure is made of text, which serializes");
+}
