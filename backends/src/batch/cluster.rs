@@ -157,6 +157,7 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                     }
                     self.records.remove(&job.name, &job.id)?;
                 }
+                self.system.cancel_session(session).await?;
                 self.records.remove_program(session)
             };
             let removed: Result<(), BackendError> = remove.await;

@@ -18,6 +18,13 @@ use crate::cluster::session::ExitStatus;
 pub(crate) const EXIT: &str = "exit";
 /// The end of the name of a folder with the output of hosts.
 pub(crate) const HOSTS: &str = "hosts";
+/// The end of the name of a file with the session and the program of a job, for batch systems that
+/// do not keep them.
+const ABOUT: &str = "session";
+/// The end of the name of a file with the seconds that a head has to end, once it is asked to.
+const GRACE: &str = "grace";
+/// The text in place of an exit code while the program runs.
+const STARTED: &str = "started";
 /// The folder of copies of programs.
 const PROGRAMS: &str = "programs";
 
@@ -124,11 +131,58 @@ impl Records {
         created.map(drop).map_err(|error| refused!("{} can't be written: {error}", path.display()))
     }
 
+    /// Creates the record of a job, with its session and its program.
+    pub(crate) fn describe(
+        &self,
+        name: &str,
+        id: &str,
+        session: &str,
+        program: &str,
+    ) -> Result<(), BackendError> {
+        self.write(name, id, ABOUT, &format!("{session} {program}\n"))?;
+        self.create(name, id)
+    }
+
+    /// Returns the session and the program of a job, and when it was submitted.
+    pub(crate) fn description(
+        &self,
+        record: &Record,
+    ) -> Option<(String, String, Option<SystemTime>)> {
+        let path = self.file(&record.name, &record.id, ABOUT);
+        let text = fs::read_to_string(&path).ok()?;
+        let (session, program) = text.trim_end_matches('\n').split_once(' ')?;
+        let written = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
+        Some((session.to_string(), program.to_string(), written))
+    }
+
+    /// Returns whether the batch script has begun, and has written no exit code yet.
+    pub(crate) fn has_started(&self, record: &Record) -> bool {
+        let text = fs::read_to_string(self.file(&record.name, &record.id, EXIT));
+        text.is_ok_and(|text| text.trim() == STARTED)
+    }
+
+    /// Says to the batch script how long the head has to end.
+    pub(crate) fn write_grace(
+        &self,
+        name: &str,
+        id: &str,
+        seconds: u32,
+    ) -> Result<(), BackendError> {
+        self.write(name, id, GRACE, &format!("{seconds}\n"))
+    }
+
+    fn write(&self, name: &str, id: &str, kind: &str, text: &str) -> Result<(), BackendError> {
+        let path = self.file(name, id, kind);
+        fs::write(&path, text)
+            .map_err(|error| refused!("{} can't be written: {error}", path.display()))
+    }
+
     /// Removes the record of a job, and all files beside it.
     pub(crate) fn remove(&self, name: &str, id: &str) -> Result<(), BackendError> {
         remove_folder(&self.hosts(name, id))?;
         // The record itself is the last: without it, nothing leads to the others.
-        for path in [self.file(name, id, EXIT), self.path(name, id)] {
+        let others = [EXIT, ABOUT, GRACE].map(|kind| self.file(name, id, kind));
+        for path in others.into_iter().chain([self.path(name, id)]) {
             removed(fs::remove_file(&path), &path)?;
         }
         Ok(())
@@ -228,6 +282,13 @@ mod tests {
         assert_eq!(records.ended(&all[0]), ended(3, None));
         fs::write(records.file("job-1", "17", EXIT), "143 its time limit\n").unwrap();
         assert_eq!(records.ended(&all[0]), ended(143, Some("its time limit")));
+        records.describe("job-1", "17", "00aa", "/a b/pi").unwrap();
+        let (session, program, _) = records.description(&all[0]).unwrap();
+        assert_eq!((&*session, &*program), ("00aa", "/a b/pi"));
+        records.write_grace("job-1", "17", 5).unwrap();
+        assert!(!records.has_started(&all[0]));
+        fs::write(records.file("job-1", "17", EXIT), "started\n").unwrap();
+        assert!(records.has_started(&all[0]) && records.ended(&all[0]).is_none());
         records.remove("job-1", "17").unwrap();
         records.remove("job-1", "17").unwrap();
         assert_eq!(fs::read_dir(records.folder()).unwrap().count(), 0);

@@ -66,6 +66,12 @@ pub(crate) trait BatchSystem: Debug {
     /// It does not answer, or refuses.
     async fn cancel(&self, id: &str) -> Result<(), BackendError>;
 
+    /// Cancels the job of a session that has no record yet: its start was interrupted.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    async fn cancel_session(&self, session: &str) -> Result<(), BackendError>;
+
     /// Asks the head of a job to end within `grace` seconds.
     ///
     /// # Errors
