@@ -47,7 +47,8 @@ pub(crate) fn fiber(arguments: &[&str]) -> Setup {
         .args(arguments)
 }
 
-/// Returns `fiber run` with this binary, which plays a scenario, on two slots of a host.
+/// Returns `fiber run` with this binary, which plays a scenario, on two slots of a host if the
+/// options do not say otherwise.
 pub(crate) fn run(options: &[&str], scenario: &str) -> Setup {
     let own = std::env::current_exe().expect("this binary is somewhere");
     run_program(&own, options, scenario)
@@ -58,8 +59,9 @@ pub(crate) fn run_program(program: &Path, options: &[&str], scenario: &str) -> S
     let program = program.display().to_string();
     let scenario = format!("{SCENARIO}={scenario}");
     // The job may outlive the command and its directories.
-    let own = ["-e", "SCENARIO_MARK=job", "-e", "TMPDIR=/tmp", "--pe", "fiber", "--slots", "2"];
-    fiber(&[&["run", "-e", &scenario], &own[..], options, &[&program]].concat())
+    let own = ["-e", "SCENARIO_MARK=job", "-e", "TMPDIR=/tmp", "--pe", "fiber"];
+    let slots: &[&str] = if options.contains(&"--slots") { &[] } else { &["--slots", "2"] };
+    fiber(&[&["run", "-e", &scenario], &own[..], slots, options, &[&program]].concat())
 }
 
 /// Returns the id of the live job of a session.

@@ -3,7 +3,7 @@
 use fiber_test_support::trial;
 use rustix::process::Signal;
 
-use crate::cluster::{fiber, job, run};
+use crate::cluster::{fiber, grid, job, run};
 use crate::session::{StartedSession, output, own_name};
 
 #[trial]
@@ -50,12 +50,7 @@ fn the_environment_of_the_command_is_that_of_the_program() {
 
 #[trial]
 fn workers_run_on_all_hosts_of_the_job() {
-    let options = ["-a", "--slots", "6"];
-    let own = std::env::current_exe().expect("this binary is somewhere").display().to_string();
-    let scenario = format!("{}=cores", fiber_test_support::program::SCENARIO);
-    let job = ["-e", "SCENARIO_MARK=job", "-e", "TMPDIR=/tmp", "--pe", "fiber"];
-    let arguments = [&["run", "-e", &scenario], &job[..], &options, &[&own]].concat();
-    fiber(&arguments).run().code(0).says(&["workers: 6"]);
+    run(&["-a", "--slots", "6"], "cores").run().code(0).says(&["workers: 6"]);
 }
 
 #[trial]
@@ -80,4 +75,11 @@ fn a_dry_run_prints_what_qsub_takes() {
         assert!(script.lines().any(|other| other == line), "`{line}` is missing in:\n{script}");
     }
     assert!(script.contains("export FIBER_BACKEND=gridengine"), "{script}");
+    let folder = tempfile::tempdir().expect("there is room");
+    let file = folder.path().join("script");
+    std::fs::write(&file, &script).expect("there is room");
+    let verified = grid("qsub", &["-verify", &file.display().to_string()]);
+    for words in ["h_rt=90", "fiber range: 2", "hard_queue_list:            main.q"] {
+        assert!(verified.contains(words), "`{words}` is missing in:\n{verified}");
+    }
 }

@@ -65,7 +65,7 @@ fn a_session_that_waits_says_why() {
     assert!(held.listed().is_null());
 
     // Nobody has so many slots, and `-w n` submits it all the same.
-    let large = StartedSession::new(&["--slots=998", "--gridengine=-w n"], "ready");
+    let large = StartedSession::new(&["--slots", "998", "--gridengine=-w n"], "ready");
     let waits = large.wait_until("its reason", |session| !session["detail"].is_null());
     let detail = waits["detail"].as_str().expect("it has one");
     assert!(detail.contains("cannot run in PE"), "{detail}");

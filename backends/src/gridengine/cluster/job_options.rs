@@ -30,7 +30,8 @@ pub(super) const OPTIONS: &[BackendOption] = &[
         "time",
         OptionKind::Time,
         "TIME",
-        "The time limit of the whole session (`h_rt`): 30m, 2h, 1day [default: the queue's]",
+        "The time limit of the whole session: 30m, 2h, 1day [default: that of the partition or \
+         queue]",
     ),
     BackendOption::new(
         "gridengine",

@@ -50,7 +50,7 @@ impl Submission {
     pub(super) fn described(&self) -> String {
         let mut lines = String::from("#!/bin/sh\n");
         for words in self.options.chunk_by(|_, next| !next.starts_with('-')) {
-            let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+            let words: Vec<String> = words.iter().map(|word| directive(word)).collect();
             lines.push_str(&format!("#$ {}\n", words.join(" ")));
         }
         lines + &self.script
@@ -79,6 +79,15 @@ impl Submission {
         }
         step.done();
         Ok(())
+    }
+}
+
+/// Returns a word as a line `#$` has it, which knows quotes and no variables of a shell.
+fn directive(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-$*".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_string(),
+        false => quoted(word),
     }
 }
 
