@@ -20,7 +20,7 @@ fn recorded() {
 
 /// Maps more tasks of 20 ms than there is time for, and prints the error that ends the call.
 #[scenario("unrecorded")]
-fn unrecorded() {
+pub(crate) fn unrecorded() {
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(20));
         index

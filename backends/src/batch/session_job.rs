@@ -59,7 +59,7 @@ impl SessionJob {
             has_output: true,
             state: self.state.clone(),
             restarts: self.restarts,
-            meta: self.meta.clone(),
+            meta: self.meta,
             started_at: self.submitted,
             usage: None,
         }

@@ -152,9 +152,9 @@ fn parse_details(shown: &str) -> HashMap<String, Details> {
 
 /// Returns the limit of resource requests such as `h_vmem=1G,h_rt=1:00:05`.
 pub(super) fn requested_limit(requests: &str) -> Option<Duration> {
-    let limits =
+    let mut limits =
         requests.split(',').filter_map(|request| seconds(request.trim().strip_prefix("h_rt=")?));
-    limits.last().map(Duration::from_secs)
+    limits.next_back().map(Duration::from_secs)
 }
 
 /// Parses Grid Engine's `[[HOURS:]MINUTES:]SECONDS`.

@@ -109,8 +109,8 @@ impl JobOptions {
     /// Returns the limit of an option such as `-l h_rt=1:00:00`.
     fn requested_limit(&self) -> Option<u64> {
         let requests = self.words.windows(2).filter(|words| words[0] == "-l");
-        let limits = requests.filter_map(|words| queue::requested_limit(&words[1]));
-        limits.last().map(|limit| limit.as_secs())
+        let mut limits = requests.filter_map(|words| queue::requested_limit(&words[1]));
+        limits.next_back().map(|limit| limit.as_secs())
     }
 }
 
