@@ -16,11 +16,15 @@ mod script;
 mod session_job;
 mod system;
 
-pub(crate) use self::cluster::{BatchCluster, PAUSE};
+pub(crate) use self::cluster::BatchCluster;
+#[cfg(feature = "slurm")]
+pub(crate) use self::cluster::PAUSE;
 pub(crate) use self::commands::{CommandError, Hints, run_within};
 pub(crate) use self::head_script::{HeadScript, exports};
 pub(crate) use self::program::{program_of, program_path};
-pub(crate) use self::records::{Record, Records, copy_path};
+#[cfg(feature = "slurm")]
+pub(crate) use self::records::copy_path;
+pub(crate) use self::records::{Record, Records};
 pub(crate) use self::script::quoted;
 pub(crate) use self::session_job::SessionJob;
 pub(crate) use self::system::{BatchSystem, Words};

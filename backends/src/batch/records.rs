@@ -6,6 +6,7 @@
 //!
 //! Copies of programs are in `programs/SESSION`: the id of a job is not known before it may start.
 
+#[cfg(feature = "slurm")]
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -24,11 +25,13 @@ const ABOUT: &str = "session";
 /// The end of the name of a file with the seconds that a head has to end, once it is asked to.
 const GRACE: &str = "grace";
 /// The text in place of an exit code while the program runs.
+#[cfg(feature = "gridengine")]
 const STARTED: &str = "started";
 /// The folder of copies of programs.
 const PROGRAMS: &str = "programs";
 
 /// Returns the path of the copy of a program.
+#[cfg(feature = "slurm")]
 pub(crate) fn copy_path(folder: &Path, session: &str, original: &Path) -> PathBuf {
     let name = original.file_name().unwrap_or(OsStr::new("program"));
     folder.join(PROGRAMS).join(session).join(name)
@@ -132,6 +135,7 @@ impl Records {
     }
 
     /// Creates the record of a job, with its session and its program.
+    #[cfg(feature = "gridengine")]
     pub(crate) fn describe(
         &self,
         name: &str,
@@ -144,6 +148,7 @@ impl Records {
     }
 
     /// Returns the session and the program of a job, and when it was submitted.
+    #[cfg(feature = "gridengine")]
     pub(crate) fn description(
         &self,
         record: &Record,
@@ -156,12 +161,14 @@ impl Records {
     }
 
     /// Returns whether the batch script has begun, and has written no exit code yet.
+    #[cfg(feature = "gridengine")]
     pub(crate) fn has_started(&self, record: &Record) -> bool {
         let text = fs::read_to_string(self.file(&record.name, &record.id, EXIT));
         text.is_ok_and(|text| text.trim() == STARTED)
     }
 
     /// Says to the batch script how long the head has to end.
+    #[cfg(feature = "gridengine")]
     pub(crate) fn write_grace(
         &self,
         name: &str,
@@ -171,6 +178,7 @@ impl Records {
         self.write(name, id, GRACE, &format!("{seconds}\n"))
     }
 
+    #[cfg(feature = "gridengine")]
     fn write(&self, name: &str, id: &str, kind: &str, text: &str) -> Result<(), BackendError> {
         let path = self.file(name, id, kind);
         fs::write(&path, text)
@@ -189,6 +197,7 @@ impl Records {
     }
 
     /// Copies the program of a session for its nodes.
+    #[cfg(feature = "slurm")]
     pub(crate) fn copy_program(&self, session: &str, original: &Path) -> Result<(), BackendError> {
         let copy = copy_path(&self.folder, session, original);
         let made = || {

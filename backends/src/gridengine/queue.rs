@@ -121,10 +121,11 @@ fn parse_details(shown: &str) -> HashMap<String, Details> {
     let mut job: Option<&mut Details> = None;
     let mut is_reason = false;
     for line in shown.lines() {
-        let is_continued = line.starts_with(' ');
         let (key, value) = match line.split_once(':') {
-            Some((key, value)) if !is_continued => (key.trim(), value.trim()),
-            _ => ("", line.trim()),
+            _ if line.starts_with(' ') => ("", line.trim()),
+            Some((key, value)) => (key.trim(), value.trim()),
+            // A rule between two jobs.
+            None => ("=", ""),
         };
         if key == "job_number" {
             job = Some(jobs.entry(value.to_string()).or_default());
