@@ -1,4 +1,4 @@
-//! Jobs as tasks of a job of Grid Engine.
+//! Jobs as tasks of a job of Grid Engine. `GridEngineCluster` sees whole sessions, from outside.
 //!
 //! A program that runs in a job with a parallel environment (`qsub -pe NAME SLOTS script`) starts
 //! its processes on the hosts of the job: on its own host with a shell, on the others with `qrsh
@@ -8,9 +8,10 @@
 
 mod allocation;
 mod backend;
+mod cluster;
+mod commands;
 mod problem;
-#[cfg(feature = "cluster")]
-mod sessions;
+mod queue;
 mod task;
 
 use std::sync::Arc;
@@ -18,9 +19,6 @@ use std::sync::Arc;
 pub(crate) use self::backend::GridEngine;
 use crate::BackendEntry;
 
-pub(crate) const ENTRY: BackendEntry = {
-    let entry = BackendEntry::new("gridengine", |config| Ok(Arc::new(GridEngine::new(config))));
-    #[cfg(feature = "cluster")]
-    let entry = entry.sessions(&sessions::SESSIONS);
-    entry
-};
+pub(crate) const ENTRY: BackendEntry =
+    BackendEntry::new("gridengine", |config| Ok(Arc::new(GridEngine::new(config))))
+        .sessions(&cluster::SESSIONS);

@@ -31,7 +31,7 @@ use self::guard::Group;
 use self::resources::{Grant, ran_out_of_memory};
 #[cfg(feature = "cluster")]
 pub(crate) use self::sessions::host_sessions;
-#[cfg(all(feature = "cluster", feature = "shell"))]
+#[cfg(all(feature = "cluster", feature = "ssh"))]
 pub(crate) use self::sessions::{HostSessions, REFUSED};
 use crate::gpus::{GpuAllocator, VISIBLE};
 use crate::oom::OomKills;

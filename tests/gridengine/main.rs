@@ -6,6 +6,8 @@
 mod ends;
 mod input;
 mod job;
+#[path = "../slurm/limited.rs"]
+mod limited;
 mod scenarios;
 mod work;
 

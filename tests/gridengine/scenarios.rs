@@ -81,3 +81,10 @@ fn deaths() {
     let abort = || -> () { std::process::abort() };
     println!("abort: {}", pool.apply(abort, ()).wait().unwrap_err());
 }
+
+/// Maps more tasks than there is time for.
+#[scenario("limited")]
+fn limited() {
+    init();
+    crate::limited::unrecorded();
+}

@@ -61,3 +61,11 @@ fn several_programs_follow_each_other_in_a_job() {
     let out = Job::submit(TWO_HOSTS, &format!("{line}\n{line}\n{line}")).succeeds();
     assert_eq!(out, "pi: 3.14\n".repeat(3));
 }
+
+#[trial]
+fn a_program_learns_of_the_time_limit_of_its_job() {
+    let limited = ["-pe", "fiber", "4", "-l", "h_rt=20"];
+    let out = Job::submit(&limited, &line("limited", "")).succeeds();
+    assert!(out.contains("in order: true"), "{out}");
+    assert!(out.contains("no more tasks of `") && out.contains("time limit"), "{out}");
+}

@@ -6,6 +6,7 @@
 mod allocations;
 mod batch;
 mod chaos;
+mod limited;
 mod pilots;
 mod scenarios;
 mod stubs;

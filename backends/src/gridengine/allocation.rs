@@ -1,5 +1,8 @@
 //! The job in which this process runs, with its hosts.
 
+use std::time::{Duration, SystemTime};
+
+use super::queue;
 use crate::BackendError;
 
 const NO_JOB: &str = "this process is in no job of Grid Engine: start it in a script that `qsub \
@@ -9,12 +12,18 @@ const NO_JOB: &str = "this process is in no job of Grid Engine: start it in a sc
 /// that begin with `FIBER_` are options of the configuration.
 pub(super) const HOSTS: &str = "JOB_HOSTS_BY_FIBER";
 
+/// The variable by which the head of `fiber run` knows the end of its job: its id, and the time in
+/// seconds since 1970.
+pub(super) const ENDS_AT: &str = "JOB_ENDS_BY_FIBER";
+
 /// The hosts that a parallel environment has given to this process.
 #[derive(Debug)]
 pub(super) struct Allocation {
     /// The id of its job.
     pub(super) job: String,
     pub(super) hosts: Vec<Host>,
+    /// When Grid Engine asks it to end, if that is known.
+    pub(super) ends_at: Option<SystemTime>,
 }
 
 /// A host of the job.
@@ -36,7 +45,7 @@ impl Allocation {
         // Only the first host has the file. Another job may have been submitted with this variable.
         let list = variable(HOSTS).filter(|list| list.lines().next() == Some(&job));
         if let Some(hosts) = list.and_then(|list| hosts(list.split_once('\n')?.1).ok()) {
-            return Ok(Allocation { job, hosts });
+            return Ok(Allocation { job, hosts, ends_at: None });
         }
         let Some(path) = variable("PE_HOSTFILE") else {
             return Err(refused!(
@@ -52,7 +61,21 @@ impl Allocation {
                  its number of slots"
             )
         })?;
-        Ok(Allocation { job, hosts })
+        let ends_at = variable(ENDS_AT).and_then(|end| end_of(&end, &job));
+        Ok(Allocation { job, hosts, ends_at })
+    }
+
+    /// Asks Grid Engine for the time limit of the job, if `fiber run` has not said it.
+    pub(super) async fn ask_for_the_end(&mut self) {
+        // Only the first host has the file, which Grid Engine writes at the start of the job.
+        let Some(path) = std::env::var_os("PE_HOSTFILE").filter(|_| self.ends_at.is_none()) else {
+            return;
+        };
+        let begun = std::fs::metadata(path).and_then(|metadata| metadata.modified());
+        // Hosts that may not ask have no answer.
+        let details = queue::details(&[&self.job]).await.remove(&self.job);
+        let limit = details.and_then(|details| details.limit);
+        self.ends_at = begun.ok().zip(limit).map(|(begun, limit)| begun + limit);
     }
 
     /// Returns the job and its hosts with their slots, each in a line.
@@ -80,6 +103,12 @@ impl Allocation {
             )
         })
     }
+}
+
+/// Parses the value of [`ENDS_AT`] for a job. That of another job may be in the environment.
+fn end_of(value: &str, job: &str) -> Option<SystemTime> {
+    let (_, seconds) = value.split_once(' ').filter(|(id, _)| *id == job)?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.parse().ok()?))
 }
 
 /// Parses lines of `HOST SLOTS QUEUE PROCESSORS`. A host has a line for each of its queues.
@@ -111,9 +140,17 @@ mod tests {
         let list = "n1 2 main.q@n1 UNDEFINED\nn2.site 4 main.q@n2 0,1\nn1 1 other.q@n1 <NULL>\n";
         let expected =
             [("n1", 3), ("n2.site", 4)].map(|(name, slots)| Host { name: name.into(), slots });
-        let allocation = Allocation { job: "7".into(), hosts: hosts(list).unwrap() };
+        let hosts = hosts(list).unwrap();
+        let allocation = Allocation { job: "7".into(), hosts, ends_at: None };
         assert_eq!(allocation.hosts, expected);
         assert_eq!(allocation.list(), "7\nn1 3\nn2.site 4\n");
+    }
+
+    #[test]
+    fn the_end_of_another_job_does_not_count() {
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(90);
+        assert_eq!(end_of("7 90", "7"), Some(end));
+        assert_eq!((end_of("8 90", "7"), end_of("7 soon", "7"), end_of("", "7")), (None, None, None));
     }
 
     #[test]
@@ -126,7 +163,7 @@ mod tests {
     #[test]
     fn a_host_of_another_job_is_refused_with_those_of_this_one() {
         let hosts = hosts("n1 2\nn2 2\n").unwrap();
-        let allocation = Allocation { job: "7".into(), hosts };
+        let allocation = Allocation { job: "7".into(), hosts, ends_at: None };
         assert_eq!(allocation.host(None).unwrap().name, "n1");
         assert_eq!(allocation.host(Some("n2")).unwrap().name, "n2");
         let problem = allocation.host(Some("n3")).unwrap_err().to_string();

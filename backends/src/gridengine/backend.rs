@@ -1,6 +1,7 @@
 //! The backend.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use fiber_core::{Config, Error, Result};
 use futures_util::future::{LocalBoxFuture, ready};
@@ -25,7 +26,12 @@ impl GridEngine {
     }
 
     async fn allocation(&self) -> Result<&Allocation, BackendError> {
-        self.allocation.get_or_try_init(async || Allocation::find()).await
+        let find = async || {
+            let mut allocation = Allocation::find()?;
+            allocation.ask_for_the_end().await;
+            Ok(allocation)
+        };
+        self.allocation.get_or_try_init(find).await
     }
 
     async fn hosts(&self) -> Result<&[Host]> {
@@ -77,6 +83,10 @@ impl Backend for GridEngine {
     fn default_processes(&self) -> Option<usize> {
         let allocation = Allocation::find().ok()?;
         Some(allocation.hosts.iter().map(|host| host.slots as usize).sum())
+    }
+
+    fn ends_at(&self) -> Option<SystemTime> {
+        self.allocation.get().and_then(|allocation| allocation.ends_at)
     }
 
     /// Does nothing: what runs on a host ends with its session, and with the job.

@@ -1,14 +1,14 @@
 //! One task of the job: a program on one of its hosts.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fiber_core::{Config, ExitReason};
 use tokio::process::Command;
 
 use super::allocation::{Allocation, HOSTS, Host};
-use super::problem;
+use super::{commands, problem};
 use crate::batch::{is_this_host, program_path};
 use crate::shell::{COMMAND, Remote, Script};
 use crate::{BackendError, JobSpec, configured_environment};
@@ -77,15 +77,6 @@ fn is_own(name: &OsStr) -> bool {
     OWN_VARIABLES.contains(&name) || OWN_FAMILIES.iter().any(|family| name.starts_with(family))
 }
 
-/// Returns the command `qrsh`. Jobs often lack it in their PATH.
-fn qrsh() -> OsString {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    let installed = variable("SGE_ROOT")
-        .zip(variable("SGE_ARCH").or_else(|| variable("ARC")))
-        .map(|(root, architecture)| root.join("bin").join(architecture).join("qrsh"));
-    installed.filter(|path| path.exists()).unwrap_or_else(|| "qrsh".into()).into_os_string()
-}
-
 impl Remote for Task {
     fn machine(&self) -> &str {
         &self.host
@@ -102,7 +93,7 @@ impl Remote for Task {
             command.args(["-c", COMMAND]);
             return command;
         }
-        let mut command = Command::new(qrsh());
+        let mut command = commands::command("qrsh");
         command.args(["-inherit", &self.host, COMMAND]);
         command
     }

@@ -35,7 +35,7 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
 
 /// Returns the programs of this host, whichever backend they use for their children.
 pub(crate) fn host_sessions() -> Box<dyn Cluster> {
-    Box::new(HostSessions { backend: SESSIONS.name, no_start: None })
+    Box::new(HostSessions { backend: SESSIONS.name })
 }
 
 /// Programs of this host.
@@ -43,21 +43,13 @@ pub(crate) fn host_sessions() -> Box<dyn Cluster> {
 pub(crate) struct HostSessions {
     /// The backend of the programs that [`Cluster::start`] starts.
     backend: &'static str,
-    /// Why there is no start, with what to do instead.
-    no_start: Option<&'static str>,
 }
 
+#[cfg(feature = "ssh")]
 impl HostSessions {
     /// Returns the programs of a backend whose heads are processes of this host.
-    #[cfg(feature = "ssh")]
     pub(crate) fn of(backend: &'static str) -> Box<dyn Cluster> {
-        Box::new(HostSessions { backend, no_start: None })
-    }
-
-    /// Returns the programs of a backend that the command does not start, and why.
-    #[cfg(feature = "gridengine")]
-    pub(crate) fn without_start(backend: &'static str, why: &'static str) -> Box<dyn Cluster> {
-        Box::new(HostSessions { backend, no_start: Some(why) })
+        Box::new(HostSessions { backend })
     }
 }
 
@@ -79,9 +71,6 @@ impl Cluster for HostSessions {
         run: &'a RunRequest,
         _: &'a dyn Progress,
     ) -> LocalBoxFuture<'a, Result<Started>> {
-        if let Some(why) = self.no_start {
-            return Box::pin(ready(Err(Error::not_started(&run.name, why))));
-        }
         let ProgramSource::Executable(path) = &run.source else {
             let problem = "a program of this host is an executable, not an image";
             return Box::pin(ready(Err(Error::not_started(&run.name, problem))));

@@ -4,15 +4,13 @@
 
 mod error;
 
-use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, Command};
-use tokio::time::timeout;
+use tokio::process::Command;
 
-pub(crate) use self::error::CommandError;
+pub(super) use self::error::HINTS;
+use crate::batch::run_within;
+pub(super) use crate::batch::CommandError;
 
 /// Time limit for a command. A busy slurmctld answers late, and without one they wait for minutes.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -43,59 +41,7 @@ pub(super) async fn run(program: &'static str, arguments: &[&str]) -> Result<Str
     let mut command = command(program);
     // Times as seconds since 1970, and messages that can be compared.
     command.args(arguments).env("SLURM_TIME_FORMAT", "%s").env("LC_ALL", "C");
-    run_within(LIMIT, program, command, "").await
-}
-
-async fn run_within(
-    limit: Duration,
-    program: &'static str,
-    mut command: Command,
-    input: &str,
-) -> Result<String, CommandError> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let not_run = |error| CommandError::NotRun { program, error };
-    let mut child = command.spawn().map_err(not_run)?;
-    let group = CommandGroup::of(&child);
-    let ended = async {
-        if let Some(mut pipe) = child.stdin.take() {
-            // A command that fails early does not read it all.
-            let _ = pipe.write_all(input.as_bytes()).await;
-        }
-        child.wait_with_output().await
-    };
-    let output =
-        timeout(limit, ended).await.map_err(|_| CommandError::TimedOut { program, limit })?;
-    group.has_ended();
-    let output = output.map_err(not_run)?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_string()),
-        false => {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            Err(CommandError::failed(program, &errors, output.status))
-        }
-    }
-}
-
-/// The process group of a command, which is killed if nobody waits for its end. Many sites wrap
-/// Slurm's commands in scripts.
-struct CommandGroup(Option<Pid>);
-
-impl CommandGroup {
-    fn of(child: &Child) -> CommandGroup {
-        CommandGroup(child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())))
-    }
-
-    fn has_ended(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for CommandGroup {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
+    run_within(LIMIT, program, &HINTS, command, "").await
 }
 
 /// Submits a batch script with options of the command line, and returns the id of its job. The job
@@ -107,13 +53,14 @@ pub(super) async fn submit(options: &[String], script: &str) -> Result<String, C
         command.env_remove(variable);
     }
     command.arg("--parsable").args(options);
-    let answer = run_within(LIMIT, program, command, script).await?;
+    let answer = run_within(LIMIT, program, &HINTS, command, script).await?;
     job_in(&answer).ok_or_else(|| CommandError::Failed {
         program,
         words: format!(
             "it names no job: {:?}; `squeue --me` shows whether there is one",
             answer.trim()
         ),
+        hints: &HINTS,
     })
 }
 
@@ -129,7 +76,7 @@ fn job_in(answer: &str) -> Option<String> {
 /// Cancels a job or a step (`JOB.STEP`), or sends it a signal. One that has ended is no error.
 pub(super) async fn cancel(arguments: &[&str]) -> Result<(), CommandError> {
     match run("scancel", arguments).await {
-        Err(error) if error.is_about_an_ended_job() => Ok(()),
+        Err(error) if error::is_about_an_ended_job(&error) => Ok(()),
         other => other.map(drop),
     }
 }
@@ -173,8 +120,6 @@ pub(super) async fn node_address(node: Option<&str>) -> Result<Option<String>, C
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     #[test]
@@ -192,32 +137,5 @@ mod tests {
         assert_eq!(job_in("quota: 7 h\n4711;cluster").as_deref(), Some("4711"));
         assert_eq!(job_in("Submitted batch job 4711"), None);
         assert_eq!(job_in(""), None);
-    }
-
-    #[tokio::test]
-    async fn a_command_that_hangs_or_is_missing_is_named() {
-        let mut sleep = command("sleep");
-        sleep.arg("60");
-        let hangs = run_within(Duration::from_millis(50), "sleep", sleep, "").await.unwrap_err();
-        assert!(hangs.is_passing(), "{hangs}");
-        assert!(hangs.to_string().contains("`sleep` has not answered"), "{hangs}");
-        let missing = run("fiber-no-such-command", &[]).await.unwrap_err();
-        let missing = missing.to_string();
-        assert!(missing.contains("no command `fiber-no-such-command` in PATH"), "{missing}");
-    }
-
-    #[tokio::test]
-    async fn a_command_that_hangs_ends_with_the_script_around_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let mut wrapper = command("sh");
-        wrapper.args(["-c", "exec 3>\"$0\"; sleep 60 & wait"]).arg(&pipe);
-        // The pipe ends with the last process that holds it.
-        let end = std::thread::spawn(move || std::fs::read(pipe));
-        let begun = Instant::now();
-        run_within(Duration::from_secs(1), "sh", wrapper, "").await.unwrap_err();
-        end.join().unwrap().unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(30));
     }
 }

@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep};
 
 use super::jobs::{self, Job as SlurmJob};
 use super::queue::Queue;
-use super::script::{BatchScript, named, quoted};
+use super::script::{BatchScript, named};
 use super::states::{self, Ending, ScriptExit, State};
 use super::{commands, options};
-use crate::batch::program_path;
+use crate::batch::{program_path, quoted};
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::output::{Tail, print_message};
 use crate::owner::JobOwner;

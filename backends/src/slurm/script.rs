@@ -1,8 +1,6 @@
-//! Batch scripts: options of `sbatch`, and lines for a shell.
+//! Batch scripts with options of `sbatch`.
 
 use std::fmt;
-
-use shlex::Quoter;
 
 use super::commands::{self, CommandError};
 use crate::BackendError;
@@ -69,12 +67,6 @@ fn directive(option: &str) -> String {
     }
 }
 
-/// Quotes a word for a shell.
-pub(super) fn quoted(word: &str) -> String {
-    let quoted = Quoter::new().allow_nul(true).quote(word);
-    quoted.expect("all characters are allowed").into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,14 +82,5 @@ mod tests {
     fn a_line_break_in_an_option_is_refused() {
         let refused = BatchScript::new(vec!["--licenses=a\nb".into()], String::new());
         assert!(refused.unwrap_err().to_string().contains("line break"));
-    }
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        for word in ["it's", "a b", "$HOME", "", "n[1-3]*", "a\nb", "x=y"] {
-            let line = format!("printf %s {}", quoted(word));
-            let printed = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&printed.stdout), word);
-        }
     }
 }

@@ -2,18 +2,16 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 
 use fiber_test_support::command;
-use fiber_test_support::program::{ProgramOutput, SCENARIO, Setup};
-use fiber_test_support::wait::wait_until;
-use serde_json::Value;
+use fiber_test_support::program::{SCENARIO, Setup};
 use tempfile::TempDir;
 
-/// The folder of all records.
-static STATE: LazyLock<TempDir> = LazyLock::new(|| TempDir::new().expect("there is room"));
+use crate::session::state;
+
+/// The name of the backend.
+pub(crate) const BACKEND: &str = "slurm";
 
 /// Runs a command of Slurm.
 pub(crate) fn slurm(name: &str, arguments: &[&str]) -> String {
@@ -33,7 +31,7 @@ pub(crate) fn must_answer() {
 pub(crate) fn fiber(arguments: &[&str]) -> Setup {
     Setup::with_executable("", Path::new(env!("CARGO_BIN_EXE_fiber")))
         .env("FIBER_BACKEND", "slurm")
-        .env("XDG_STATE_HOME", STATE.path())
+        .env("XDG_STATE_HOME", state())
         .args(arguments)
 }
 
@@ -65,115 +63,23 @@ pub(crate) fn squeue_with(line: &str) -> (TempDir, String) {
     (folder, path)
 }
 
-/// Runs a command that must succeed, and returns its output.
-#[track_caller]
-pub(crate) fn output(setup: Setup) -> String {
-    setup.run().code(0).out
-}
-
-/// Returns a unique name.
-pub(crate) fn own_name() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
 /// Returns the id of the live job of a session.
 pub(crate) fn job(name: &str) -> Option<String> {
     let listed = slurm("squeue", &["--noheader", "--name", name, "--format", "%i"]);
     listed.lines().next().map(String::from)
 }
 
-/// Returns the files of this name in the folder of all records.
-pub(crate) fn found(pattern: &str) -> Vec<String> {
-    let state = STATE.path().display().to_string();
-    let found = command::output("find", &[&state, "-name", pattern], "");
-    found.expect("it can be searched").lines().map(String::from).collect()
+/// Ends a job, if it still runs.
+pub(crate) fn cancel(job: &str) {
+    let _ = command::output("scancel", &[job], "");
 }
 
-/// A session that was started without `--attach`. Dropping this removes it.
-pub(crate) struct StartedSession {
-    pub(crate) name: String,
-    /// Keeps the working directory.
-    pub(crate) directory: Option<ProgramOutput>,
+/// Lets a job start that was submitted with `--hold`.
+pub(crate) fn release(job: &str) {
+    slurm("scontrol", &["release", job]);
 }
 
-impl StartedSession {
-    /// Returns the file of its output.
-    pub(crate) fn record(&self) -> PathBuf {
-        let files = self.files();
-        let output = files.iter().find(|file| file.ends_with(".out"));
-        PathBuf::from(output.expect("it has one"))
-    }
-
-    /// Returns all files of the session, and the folders of them.
-    pub(crate) fn files(&self) -> Vec<String> {
-        found(&format!("{}.*", self.name))
-    }
-
-    /// Returns all that it has printed.
-    pub(crate) fn output(&self) -> String {
-        fs::read_to_string(self.record()).expect("it can be read")
-    }
-
-    /// Lets a job start that was submitted with `--hold`.
-    pub(crate) fn release(&self) {
-        slurm("scontrol", &["release", &job(&self.name).expect("it is queued")]);
-    }
-
-    #[track_caller]
-    pub(crate) fn new(options: &[&str], scenario: &str) -> StartedSession {
-        let own = std::env::current_exe().expect("this binary is somewhere");
-        StartedSession::of(&own, options, scenario)
-    }
-
-    /// Starts a session of a copy of this binary.
-    #[track_caller]
-    pub(crate) fn of(program: &Path, options: &[&str], scenario: &str) -> StartedSession {
-        let mut session = StartedSession::under(own_name());
-        let options = [&["--name", &session.name], options].concat();
-        let started = run_program(program, &options, scenario).run().code(0);
-        assert_eq!(started.out, format!("Created job: {}", session.name));
-        session.directory = Some(started);
-        session
-    }
-
-    /// Guards the session of this name.
-    pub(crate) fn under(name: String) -> StartedSession {
-        StartedSession { name, directory: None }
-    }
-
-    /// Returns the session's entry of `fiber ps --json`; `Null` if there is none.
-    pub(crate) fn listed(&self) -> Value {
-        let sessions: Value =
-            serde_json::from_str(&output(fiber(&["ps", "--json", "--backend", "slurm"])))
-                .expect("it is JSON");
-        let sessions = sessions.as_array().expect("it is a list");
-        let own = |session: &&Value| session["name"] == self.name.as_str();
-        sessions.iter().find(own).cloned().unwrap_or_default()
-    }
-
-    /// Waits until the session's entry of `fiber ps` satisfies a condition.
-    #[track_caller]
-    pub(crate) fn wait_until(&self, what: &str, reached: impl Fn(&Value) -> bool) -> Value {
-        let mut last = Value::Null;
-        wait_until(what, || {
-            last = self.listed();
-            reached(&last)
-        });
-        last
-    }
-
-    /// Kills its head, not through fiber.
-    pub(crate) fn lose(&self) {
-        let job = job(&self.name).expect("it has a job");
-        slurm("scancel", &["--signal=KILL", "--batch", &job]);
-    }
-}
-
-impl Drop for StartedSession {
-    fn drop(&mut self) {
-        if let Some(job) = job(&self.name) {
-            let _ = command::output("scancel", &[&job], "");
-        }
-    }
+/// Kills the head of a job, not through fiber.
+pub(crate) fn lose(job: &str) {
+    slurm("scancel", &["--signal=KILL", "--batch", job]);
 }

@@ -5,7 +5,8 @@ use std::os::unix::fs::symlink;
 use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
 
-use crate::cluster::{StartedSession, fiber, run, slurm};
+use crate::cluster::{fiber, run, slurm};
+use crate::session::StartedSession;
 
 #[track_caller]
 fn fails(setup: Setup, code: i32, words: &[&str]) {

@@ -8,6 +8,7 @@ mod cluster;
 mod input;
 mod runs;
 mod scenarios;
+mod session;
 mod sessions;
 
 use std::process::ExitCode;

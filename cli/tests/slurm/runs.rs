@@ -7,9 +7,8 @@ use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::cluster::{
-    StartedSession, fiber, found, job, output, own_name, run, run_program, slurm,
-};
+use crate::cluster::{fiber, job, run, run_program, slurm};
+use crate::session::{StartedSession, found, output, own_name};
 
 #[trial]
 fn an_attached_run_ends_as_its_program_does() {

@@ -8,9 +8,8 @@ use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::cluster::{
-    StartedSession, fiber, job, output, own_name, run_program, slurm, squeue_with,
-};
+use crate::cluster::{fiber, job, run_program, slurm, squeue_with};
+use crate::session::{StartedSession, output, own_name};
 
 #[trial]
 fn a_session_is_seen_followed_asked_and_killed() {

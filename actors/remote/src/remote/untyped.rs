@@ -125,7 +125,7 @@ impl UntypedAddr {
         };
         let payload = payload?;
         let limit = runtime.config().max_message.as_u64();
-        codec::check_size(payload.len(), limit, || {
+        codec::check_size(payload.size(), limit, || {
             format!("a message of type `{}`", std::any::type_name::<M>())
         })?;
         let pending = answer.map(|(sender, load)| Pending {

@@ -158,7 +158,7 @@ impl Payload {
     }
 
     /// Returns the length in bytes, with the blobs.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.frame.len() + self.blobs.total_len()
     }
 

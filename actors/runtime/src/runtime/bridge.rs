@@ -18,8 +18,8 @@ use fiber_core::inspect::{self, BRIDGE, GREETING, READY, Socket};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 
-/// The variable with the id of the job that a process is in.
-const SLURM_JOB: &str = "SLURM_JOB_ID";
+/// The variables with the id of the job that a process is in, of Slurm and Grid Engine.
+const JOB_IDS: [&str; 2] = ["SLURM_JOB_ID", "JOB_ID"];
 
 /// Becomes the bridge and exits, if that is what this process was started for.
 pub(super) fn run_if_asked() {
@@ -47,7 +47,8 @@ fn connect() -> Result<UnixStream, String> {
         inspect::sockets().map_err(|error| format!("/proc/net/unix can't be read: {error}"))?;
     if found.len() > 1 {
         // In the network namespace of the machine, or of a pod with several containers.
-        let own = own_sockets(env::var_os(SLURM_JOB).as_deref());
+        let job = JOB_IDS.iter().find_map(|name| Some((*name, env::var_os(name)?)));
+        let own = own_sockets(job.as_ref().map(|(name, id)| (*name, id.as_os_str())));
         found.retain(|socket| own.contains(&socket.inode));
     }
     let mut problem = "no program with an inspector runs here".to_string();
@@ -70,8 +71,8 @@ fn connect_to(socket: &Socket) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Returns the numbers of the sockets that visible processes hold, or only those of a Slurm job.
-fn own_sockets(job: Option<&OsStr>) -> HashSet<String> {
+/// Returns the numbers of the sockets that visible processes hold, or only those of a batch job.
+fn own_sockets(job: Option<(&str, &OsStr)>) -> HashSet<String> {
     let is_process = |name: &OsStr| name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
     let entries = |path| fs::read_dir(path).into_iter().flatten().flatten();
     entries("/proc".into())
@@ -86,10 +87,10 @@ fn own_sockets(job: Option<&OsStr>) -> HashSet<String> {
         .collect()
 }
 
-/// Returns whether a process of `/proc` was started by a Slurm job. Jobs of one user see each
-/// other's processes.
-fn is_of_job(process: &Path, job: &OsStr) -> bool {
-    let wanted = [SLURM_JOB.as_bytes(), b"=", job.as_bytes()].concat();
+/// Returns whether a process of `/proc` was started by a batch job, which a variable names. Jobs of
+/// one user see each other's processes.
+fn is_of_job(process: &Path, (name, id): (&str, &OsStr)) -> bool {
+    let wanted = [name.as_bytes(), b"=", id.as_bytes()].concat();
     let environment = fs::read(process.join("environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
 }

@@ -1,21 +1,19 @@
 //! The batch script of a session.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::job_options::JobOptions;
 use super::jobs::MARK;
-use super::records::{self, EXIT, HOSTS};
 use crate::BackendError;
-use crate::cluster::session::{ProgramSource, RunRequest};
+use crate::batch::{self, HeadScript, copy_path, quoted};
+use crate::cluster::session::RunRequest;
 use crate::slurm::notices::COPY_HINT;
 use crate::slurm::options;
-use crate::slurm::script::{self, BatchScript, quoted};
+use crate::slurm::script::{self, BatchScript};
 
 /// The signal by which fiber asks a head to end. The script, which alone gets it, sends the head
 /// SIGTERM. Nobody else uses it: it is SIGVTALRM.
 pub(super) const ASK_TO_END: i32 = 26;
-/// The exit code of shells if there is no such program, or no such process to wait for.
-const NOT_FOUND: i32 = 127;
 /// The remedy if the copy of the program is missing.
 const MISSING_COPY: &str = "fiber has copied it to the folder for output: set XDG_STATE_HOME to a \
     folder that all nodes share";
@@ -122,107 +120,53 @@ fn time_limit(time: std::time::Duration) -> Result<String, BackendError> {
     Ok(format!("{}-{:02}:{:02}:{:02}", hours / 24, hours % 24, minutes % 60, seconds % 60))
 }
 
-/// Returns the batch script. It starts the head and writes the exit code beside the output, in
-/// `folder`: Slurm forgets a job some minutes after its end.
-pub(super) fn script(run: &RunRequest, folder: &Path) -> Result<BatchScript, BackendError> {
-    let exports = exports(run, folder)?;
-    let program = program(run, folder)?;
-    let missing = match copies_program(run) {
-        true => MISSING_COPY,
-        false => COPY_HINT,
-    };
-    let missing = quoted(&format!("has no program {program}: {missing}"));
-    let directory = directory(&JobOptions::of(run))?;
-    let elsewhere = quoted(&format!(
-        "can't enter the working directory {directory}: start the session in one that all nodes \
-         share, or name one by `--slurm=--chdir=DIRECTORY`. The program runs in"
-    ));
-    let words = std::iter::once(&program).chain(&run.command);
-    let command = words.map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-    let body = format!(
-        r#"
-{exports}
-# The shell itself has nothing to say on the program's standard error.
-exec 3<&0 4>&2 2>/dev/null
-rm -f "$fiber_files.{EXIT}"
-(cd {directory}) ||
-    echo "fiber: warning: the node $SLURMD_NODENAME" {elsewhere} "$(pwd)" >&4
-
-# Ends the job as the program has ended.
-fiber_end() {{
-    echo "$1" >"$fiber_files.{EXIT}"
-    {requeue}exit "$1"
-}}
-if ! [ -e {file} ]; then
-    echo "fiber: the node $SLURMD_NODENAME" {missing} >&4
-    fiber_end {NOT_FOUND}
-fi
-
-# Shells start background processes with SIGINT and SIGQUIT ignored.
-fiber_plain=
-env --default-signal=INT,QUIT true && fiber_plain='env --default-signal=INT,QUIT'
-
-# Slurm sends a signal to this script alone (`scancel --batch`): then it is passed on. Or it sends it
-# to all processes of the job, and the program has it already. That one ends the witness as well.
-fiber_witness() {{
+/// The functions of the script that pass on signals. Slurm sends a signal to the script alone
+/// (`scancel --batch`): then it is passed on. Or it sends it to all processes of the job, and the
+/// program has it already. That one ends the witness as well.
+const FUNCTIONS: &str = r"# Ends with a signal that Slurm sends to all processes of the job.
+fiber_witness() {
     $fiber_plain sleep 2147483647 &
     fiber_witness=$!
-}}
-fiber_pass() {{
-    fiber_signal=$1
-    (sleep 1; kill $fiber_witness && kill -"$1" $fiber_head) &
-    fiber_witness
-}}
-
-(
-    trap - INT QUIT
-    exec $fiber_plain {command} <&3 2>&4 3<&- 4>&-
-) &
-fiber_head=$!
-fiber_witness
-for fiber_signal in HUP INT QUIT ABRT USR1 USR2 ALRM TERM; do
-    trap "fiber_pass $fiber_signal" $fiber_signal
-done
-trap 'fiber_signal=TERM; kill -TERM $fiber_head' {ASK_TO_END}
-
-fiber_signal=
-wait $fiber_head
-fiber_code=$?
-# A signal ends the wait early.
-while [ -n "$fiber_signal" ]; do
-    fiber_signal=
-    wait $fiber_head
-    fiber_next=$?
-    [ $fiber_next -eq {NOT_FOUND} ] || fiber_code=$fiber_next
-done
-kill $fiber_witness
-fiber_end $fiber_code
-"#,
-        requeue = requeue(run.restarts),
-        directory = quoted(&directory),
-        file = quoted(&program),
-    );
-    BatchScript::new(options(run, folder)?, body)
 }
+fiber_pass() {
+    fiber_signal=$1
+    (sleep 1; kill $fiber_witness && kill -$1 $fiber_head) &
+    fiber_witness
+}";
 
-/// Returns the lines that set the variables of a session.
-fn exports(run: &RunRequest, folder: &Path) -> Result<String, BackendError> {
-    let files = quoted(&format!("{}/{}.", folder.display(), run.name));
-    let mut lines = format!("fiber_files={files}$SLURM_JOB_ID\nexport FIBER_BACKEND=slurm\n");
+/// Returns the batch script.
+pub(super) fn script(run: &RunRequest, folder: &Path) -> Result<BatchScript, BackendError> {
+    let files = quoted(&format!("{}/{}.", folder.display(), run.name)) + "$SLURM_JOB_ID";
+    let mut exports = batch::exports(run, "slurm", &files)?;
     if run.restarts > 0 {
-        lines.push_str("export FIBER_RESTARTS=\"${SLURM_RESTART_COUNT:-0}\"\n");
+        exports.push_str("export FIBER_RESTARTS=\"${SLURM_RESTART_COUNT:-0}\"\n");
     }
-    if !run.environment.iter().any(|(name, _)| name == "FIBER_LOG_DIR") {
-        lines.push_str(&format!("export FIBER_LOG_DIR=\"$fiber_files.{HOSTS}\"\n"));
-    }
-    for (name, value) in &run.environment {
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if name.is_empty() || !name.chars().all(plain) || name.starts_with(char::is_numeric) {
-            return Err(refused!("`{name}` is no name of a variable: a script can't export it"));
-        }
-        lines.push_str(&format!("export {name}={}\n", quoted(value)));
-    }
-    Ok(lines)
+    let traps = format!(
+        "fiber_witness
+for fiber_signal in HUP INT QUIT ABRT USR1 USR2 ALRM TERM; do
+    trap \"fiber_pass $fiber_signal\" $fiber_signal
+done
+trap 'fiber_signal=TERM; kill -TERM $fiber_head' {ASK_TO_END}"
+    );
+    let script = HeadScript {
+        exports,
+        node: "$SLURMD_NODENAME",
+        directory: &directory(&JobOptions::of(run))?,
+        elsewhere: "`--slurm=--chdir=DIRECTORY`",
+        program: &program(run, folder)?,
+        arguments: &run.command,
+        missing: match copies_program(run) {
+            true => MISSING_COPY,
+            false => COPY_HINT,
+        },
+        begin: "rm -f \"$fiber_files.exit\"",
+        before_end: requeue(run.restarts),
+        functions: FUNCTIONS,
+        ignored: ":",
+        traps: &traps,
+        ended: "kill $fiber_witness",
+    };
+    BatchScript::new(options(run, folder)?, script.text())
 }
 
 /// Returns the lines that queue the job again if the program has failed.
@@ -245,22 +189,11 @@ pub(super) fn copies_program(run: &RunRequest) -> bool {
     last.is_some_and(|(_, value)| value.trim() == "true")
 }
 
-/// Returns the path of the program on this machine.
-pub(super) fn original(run: &RunRequest) -> Result<PathBuf, BackendError> {
-    let ProgramSource::Executable(path) = &run.source else {
-        return Err("Slurm starts programs, not images: give the program: `fiber run --backend \
-                    slurm CMD`"
-            .into());
-    };
-    std::path::absolute(path)
-        .map_err(|error| refused!("the path {} can't be used: {error}", path.display()))
-}
-
 /// Returns the path of the program on the nodes.
 fn program(run: &RunRequest, folder: &Path) -> Result<String, BackendError> {
-    let mut path = original(run)?;
+    let mut path = batch::program_of(run)?;
     if copies_program(run) {
-        path = records::program(folder, &run.session, &path);
+        path = copy_path(folder, &run.session, &path);
     }
     path.to_str().map(String::from).ok_or_else(|| {
         refused!("the path {} is no UTF-8, which Slurm's comments need", path.display())
@@ -283,6 +216,7 @@ mod tests {
     use fiber_core::Meta;
 
     use super::*;
+    use crate::cluster::session::ProgramSource;
     use crate::cluster::{OptionValue, OptionValues};
 
     fn script_of(run: &RunRequest) -> String {

@@ -5,8 +5,8 @@ use std::process::Stdio;
 use fiber_core::Result;
 use fiber_core::inspect::BRIDGE;
 
-use super::super::commands::{self, CommandError};
-use super::jobs::SessionJob;
+use super::super::commands::{self, CommandError, HINTS};
+use crate::batch::SessionJob;
 use crate::cluster::bridge::{Greeting, NO_BRIDGE, failed, greeting};
 use crate::cluster::session::ByteStream;
 
@@ -30,7 +30,7 @@ pub(super) async fn connect(job: &SessionJob) -> Result<Box<dyn ByteStream>> {
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            let problem = CommandError::NotRun { program, error };
+            let problem = CommandError::NotRun { program, error, hints: &HINTS };
             return failed(&job.name, problem.to_string());
         }
     };

@@ -12,7 +12,8 @@ pub(super) const OPTIONS: &[BackendOption] = &[
         "time",
         OptionKind::Time,
         "TIME",
-        "The time limit of the whole session: 30m, 2h, 1day [default: the partition's]",
+        "The time limit of the whole session: 30m, 2h, 1day [default: that of the partition or \
+         queue]",
     ),
     BackendOption::new(
         "partition",

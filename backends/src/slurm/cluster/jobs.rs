@@ -1,103 +1,70 @@
 //! The jobs that `fiber run` has submitted, and their hosts.
 
-use std::ops::Deref;
-
 use fiber_core::Meta;
 
 use super::super::commands::{self, CommandError};
 use super::super::jobs::{self, Job, Step};
 use super::status;
-use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
+use crate::batch::SessionJob;
+use crate::cluster::session::{Location, ProcessState, SessionProcess};
 use crate::{BackendError, JobPlace};
 
 /// The first word of the comment of each job that `fiber run` has submitted.
 pub(super) const MARK: &str = "fiber";
 
-/// A job that `fiber run` has submitted. Its name is that of its session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SessionJob {
-    /// The id of its session.
-    pub(super) session: String,
-    /// The path of its program.
-    pub(super) program: String,
-    job: Job,
+/// Returns the session of a job, if it has one.
+fn session(job: Job) -> Option<SessionJob> {
+    let mut words = job.comment.splitn(3, ' ');
+    if words.next() != Some(MARK) {
+        return None;
+    }
+    let (session, program) = (words.next()?.to_string(), words.next()?.to_string());
+    Some(SessionJob {
+        session,
+        program,
+        state: status::process_state(&job),
+        meta: job.meta(),
+        name: job.name,
+        id: job.id,
+        restarts: job.restarts,
+        submitted: job.submitted,
+        node: job.node,
+        output: job.output.into(),
+    })
 }
 
-impl Deref for SessionJob {
-    type Target = Job;
-
-    fn deref(&self) -> &Job {
-        &self.job
+/// Returns a host of a session, as `fiber ps` shows it.
+fn host(session: &str, step: Step) -> SessionProcess {
+    SessionProcess {
+        name: step.name,
+        place: JobPlace::Step { id: Some(step.id.clone()), node: None, client: None },
+        job: step.id,
+        program: None,
+        parent: Some(session.to_string()),
+        machine: step.node,
+        location: Location::Cluster,
+        // It is a part of the session's.
+        has_output: false,
+        state: ProcessState::Running,
+        restarts: 0,
+        meta: Meta::new(),
+        started_at: step.started,
+        usage: None,
     }
-}
-
-impl SessionJob {
-    fn of(job: Job) -> Option<SessionJob> {
-        let mut words = job.comment.splitn(3, ' ');
-        if words.next() != Some(MARK) {
-            return None;
-        }
-        let (session, program) = (words.next()?.to_string(), words.next()?.to_string());
-        Some(SessionJob { session, program, job })
-    }
-
-    pub(super) fn process_state(&self) -> ProcessState {
-        status::process_state(&self.job)
-    }
-
-    /// Returns its exit status, if it has ended.
-    pub(super) fn exit_status(&self) -> Option<ExitStatus> {
-        status::exit_status(self.state(), self.exit)
-    }
-
-    /// Returns its head, as `fiber ps` shows it.
-    pub(super) fn process(&self) -> SessionProcess {
-        SessionProcess {
-            name: self.name.clone(),
-            job: self.name.clone(),
-            program: Some(file_name(&self.program).to_string()),
-            parent: None,
-            place: JobPlace::Job { id: self.id.clone() },
-            machine: self.node.clone(),
-            location: Location::Cluster,
-            has_output: true,
-            state: self.process_state(),
-            restarts: self.restarts,
-            meta: self.meta(),
-            started_at: self.submitted,
-            usage: None,
-        }
-    }
-
-    /// Returns a host of its session, as `fiber ps` shows it.
-    pub(super) fn host(&self, step: Step) -> SessionProcess {
-        SessionProcess {
-            name: step.name,
-            place: JobPlace::Step { id: Some(step.id.clone()), node: None, client: None },
-            job: step.id,
-            program: None,
-            parent: Some(self.name.clone()),
-            machine: step.node,
-            location: Location::Cluster,
-            // It is a part of the session's.
-            has_output: false,
-            state: ProcessState::Running,
-            restarts: 0,
-            meta: Meta::new(),
-            started_at: step.started,
-            usage: None,
-        }
-    }
-}
-
-/// Returns the file name of a program.
-fn file_name(path: &str) -> &str {
-    path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
 /// Returns the jobs of all sessions that Slurm knows, newest first.
 pub(super) async fn all() -> Result<Vec<SessionJob>, CommandError> {
-    Ok(jobs::of_this_user().await?.into_iter().filter_map(SessionJob::of).collect())
+    Ok(jobs::of_this_user().await?.into_iter().filter_map(session).collect())
+}
+
+/// Returns the hosts of these sessions.
+pub(super) async fn hosts_of(jobs: &[SessionJob]) -> Result<Vec<SessionProcess>, CommandError> {
+    let of = |step: Step| {
+        let job = jobs.iter().find(|job| job.id == step.job)?;
+        Some(host(&job.name, step))
+    };
+    Ok(hosts().await?.into_iter().filter_map(of).collect())
 }
 
 /// Returns the steps that are hosts: not those of `fiber top` and others.
@@ -129,7 +96,7 @@ mod tests {
     #[test]
     fn a_sessions_job_is_known_by_its_comment() {
         let of = |comment: &str| {
-            SessionJob::of(Job {
+            session(Job {
                 name: "pi".into(),
                 node: Some("n1".into()),
                 comment: comment.into(),

@@ -1,13 +1,10 @@
 //! The states and exit statuses of sessions, from those of their jobs.
 
-use fiber_core::Meta;
-
 use super::super::commands;
 use super::super::jobs::Job;
 use super::super::states::{self, Ending, ScriptExit, State};
-use super::records::{Record, Records};
-use crate::JobPlace;
-use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
+use crate::batch::{Record, Records};
+use crate::cluster::session::{ExitStatus, ProcessState};
 
 /// Returns the state of the head of a job.
 pub(super) fn process_state(job: &Job) -> ProcessState {
@@ -61,8 +58,7 @@ fn ended(ending: Ending, exit: ScriptExit) -> ExitStatus {
 /// Returns how a job has ended that `squeue` does not list any more: from the site's accounts,
 /// which know a reason, or by the exit code that the batch script has written.
 pub(super) async fn remembered(records: &Records, record: &Record) -> Option<ExitStatus> {
-    let recorded = || records.exit_code(record).map(|code| ExitStatus { code, reason: None });
-    accounted(&record.id).await.or_else(recorded)
+    accounted(&record.id).await.or_else(|| records.ended(record))
 }
 
 /// Returns how a job has ended, if the site keeps accounts.
@@ -74,26 +70,6 @@ async fn accounted(id: &str) -> Option<ExitStatus> {
     let (state, exit) = told.lines().last()?.split_once('|')?;
     let word = state.split(' ').next()?;
     exit_status(State::named(word), ScriptExit::parse(exit))
-}
-
-/// Returns the head of a session whose job `squeue` does not list any more.
-pub(super) async fn forgotten(records: &Records, record: &Record) -> SessionProcess {
-    let ended = remembered(records, record).await;
-    SessionProcess {
-        name: record.name.clone(),
-        job: record.name.clone(),
-        program: None,
-        parent: None,
-        place: JobPlace::Job { id: record.id.clone() },
-        machine: None,
-        location: Location::Cluster,
-        has_output: true,
-        state: ended.map_or(ProcessState::Gone, ProcessState::Ended),
-        restarts: 0,
-        meta: Meta::new(),
-        started_at: record.written,
-        usage: None,
-    }
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::super::script::BatchScript;
-use super::super::{commands, states};
+use super::super::{commands, jobs, states};
 use super::job_options::JobOptions;
-use super::records::Records;
-use super::{PAUSE, batch, jobs, partitions};
+use super::{batch, jobs as sessions, partitions};
 use crate::BackendError;
+use crate::batch::{PAUSE, Records, program_of};
 use crate::cluster::session::RunRequest;
 use crate::progress::Progress;
 
@@ -32,7 +32,7 @@ pub(super) async fn submit(
 ) -> Result<(), BackendError> {
     let script = script(records, run)?;
     partitions::check(&JobOptions::of(run)).await?;
-    if jobs::all().await?.iter().any(|job| job.name == run.name && !job.has_ended()) {
+    if sessions::all().await?.iter().any(|job| job.name == run.name && !job.has_ended()) {
         return Err(refused!(
             "a job `{0}` exists already: choose another name, or end that one (`fiber kill {0}`)",
             run.name
@@ -40,7 +40,7 @@ pub(super) async fn submit(
     }
     let step = progress.begin("submitting the job");
     if batch::copies_program(run) {
-        records.copy_program(&run.session, &batch::original(run)?)?;
+        records.copy_program(&run.session, &program_of(run)?)?;
     }
     let submitted = async {
         let id = script.submit().await?;
@@ -67,7 +67,7 @@ pub(super) async fn submit(
 async fn must_be_startable(id: &str) -> Result<(), BackendError> {
     let begun = Instant::now();
     while begun.elapsed() < SEEN {
-        let job = jobs::all().await?.into_iter().find(|job| job.id == id);
+        let job = jobs::of_this_user().await?.into_iter().find(|job| job.id == id);
         match job {
             Some(job) if job.is_pending() && states::is_hopeless(&job.reason) => {
                 return Err(refused!(

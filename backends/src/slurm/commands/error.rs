@@ -1,104 +1,20 @@
 //! Failures of Slurm's commands, with remedies.
 
-use std::fmt;
-use std::io;
-use std::time::Duration;
+use crate::batch::{CommandError, Hints};
 
-use fiber_core::shortage;
+/// What messages about Slurm's commands say.
+pub(crate) static HINTS: Hints = Hints {
+    missing: "in PATH: run this on a login node of a Slurm cluster, or load its module (`module \
+              load slurm`)",
+    silent: "Slurm's controller may be down; see `scontrol ping`",
+    trim: |line| line.strip_prefix("error: ").unwrap_or(line),
+    is_passing: |words| is_out_of_reach(&words.to_lowercase()),
+    remedy,
+};
 
-use crate::BackendError;
-
-/// Why a command did not do its work.
-#[derive(Debug)]
-pub(crate) enum CommandError {
-    /// It can't be run.
-    NotRun { program: &'static str, error: io::Error },
-    /// It did not end in time.
-    TimedOut { program: &'static str, limit: Duration },
-    /// It failed, with this on standard error.
-    Failed { program: &'static str, words: String },
-}
-
-impl CommandError {
-    /// Returns the failure of a command that printed `errors`, and nothing useful without any.
-    pub(super) fn failed(
-        program: &'static str,
-        errors: &str,
-        otherwise: impl fmt::Display,
-    ) -> CommandError {
-        let words = words_of(errors, program);
-        let words = if words.is_empty() { otherwise.to_string() } else { words };
-        CommandError::Failed { program, words }
-    }
-
-    /// Returns whether Slurm may answer the same request later: it is busy, restarted or out of
-    /// reach.
-    pub(crate) fn is_passing(&self) -> bool {
-        match self {
-            CommandError::NotRun { .. } => false,
-            CommandError::TimedOut { .. } => true,
-            CommandError::Failed { words, .. } => is_out_of_reach(&words.to_lowercase()),
-        }
-    }
-
-    /// Returns whether `scancel` has failed because the job or step has ended.
-    pub(super) fn is_about_an_ended_job(&self) -> bool {
-        let signs = ["already completing or completed", "Invalid job id"];
-        matches!(self, CommandError::Failed { words, .. }
-            if signs.iter().any(|sign| words.contains(sign)))
-    }
-}
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CommandError::NotRun { program, error } if error.kind() == io::ErrorKind::NotFound => {
-                write!(
-                    f,
-                    "there is no command `{program}` in PATH: run this on a login node of a Slurm \
-                     cluster, or load its module (`module load slurm`)"
-                )
-            }
-            CommandError::NotRun { program, error } => {
-                let problem = shortage::explain(error);
-                write!(f, "the command `{program}` can't be run: {problem}")
-            }
-            CommandError::TimedOut { program, limit } => write!(
-                f,
-                "`{program}` has not answered within {limit:?}: Slurm's controller may be down; see \
-                 `scontrol ping`"
-            ),
-            CommandError::Failed { program, words } => {
-                write!(f, "`{program}` failed: {words}")?;
-                remedy(words).map_or(Ok(()), |remedy| write!(f, ": {remedy}"))
-            }
-        }
-    }
-}
-
-impl From<CommandError> for BackendError {
-    fn from(error: CommandError) -> BackendError {
-        let message = error.to_string();
-        match error {
-            CommandError::TimedOut { .. } => BackendError::TimedOut(message),
-            CommandError::Failed { .. } if error.is_passing() => BackendError::OutOfReach(message),
-            CommandError::Failed { .. } => BackendError::Refused(message),
-            CommandError::NotRun { error, .. } if shortage::is_shortage(&error) => {
-                BackendError::Shortage(message)
-            }
-            CommandError::NotRun { .. } => BackendError::NotAvailable(message),
-        }
-    }
-}
-
-/// Returns the messages of a command as one line, without its own name.
-fn words_of(text: &str, program: &str) -> String {
-    let own = format!("{program}: ");
-    let lines = text.lines().map(|line| {
-        let line = line.strip_prefix(&own).unwrap_or(line);
-        line.strip_prefix("error: ").unwrap_or(line).trim()
-    });
-    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+/// Returns whether `scancel` has failed because the job or step has ended.
+pub(super) fn is_about_an_ended_job(error: &CommandError) -> bool {
+    error.says(&["already completing or completed", "Invalid job id"])
 }
 
 fn is_out_of_reach(words: &str) -> bool {
@@ -142,7 +58,7 @@ mod tests {
 
     #[test]
     fn failures_name_the_remedy() {
-        let failure = |words: &str| CommandError::failed("sbatch", words, "").to_string();
+        let failure = |words: &str| CommandError::failed("sbatch", &HINTS, words, "").to_string();
         let partition = failure(
             "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission \
              failed: Invalid partition name specified",
@@ -163,9 +79,9 @@ mod tests {
 
     #[test]
     fn a_job_that_has_ended_needs_no_cancelling() {
-        let failure = |words: &str| CommandError::failed("scancel", words, "");
+        let failure = |words: &str| CommandError::failed("scancel", &HINTS, words, "");
         let ended = "scancel: error: Kill job error on job id 7: Invalid job id specified";
-        assert!(failure(ended).is_about_an_ended_job());
-        assert!(!failure("scancel: error: Access/permission denied").is_about_an_ended_job());
+        assert!(is_about_an_ended_job(&failure(ended)));
+        assert!(!is_about_an_ended_job(&failure("scancel: error: Access/permission denied")));
     }
 }

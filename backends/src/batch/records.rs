@@ -6,46 +6,57 @@
 //!
 //! Copies of programs are in `programs/SESSION`: the id of a job is not known before it may start.
 
+#[cfg(feature = "slurm")]
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{env, fs, io};
 
 use crate::BackendError;
+use crate::cluster::session::ExitStatus;
 
 /// The end of the name of a file with an exit code.
-pub(super) const EXIT: &str = "exit";
+pub(crate) const EXIT: &str = "exit";
 /// The end of the name of a folder with the output of hosts.
-pub(super) const HOSTS: &str = "hosts";
+pub(crate) const HOSTS: &str = "hosts";
+/// The end of the name of a file with the session and the program of a job, for batch systems that
+/// do not keep them.
+const ABOUT: &str = "session";
+/// The end of the name of a file with the seconds that a head has to end, once it is asked to.
+const GRACE: &str = "grace";
+/// The text in place of an exit code while the program runs.
+#[cfg(feature = "gridengine")]
+const STARTED: &str = "started";
 /// The folder of copies of programs.
 const PROGRAMS: &str = "programs";
 
 /// Returns the path of the copy of a program.
-pub(super) fn program(folder: &Path, session: &str, original: &Path) -> PathBuf {
+#[cfg(feature = "slurm")]
+pub(crate) fn copy_path(folder: &Path, session: &str, original: &Path) -> PathBuf {
     let name = original.file_name().unwrap_or(OsStr::new("program"));
     folder.join(PROGRAMS).join(session).join(name)
 }
 
 /// The folder of the records of one cluster.
 #[derive(Debug)]
-pub(super) struct Records {
+pub(crate) struct Records {
     folder: PathBuf,
 }
 
 /// The record of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The name of the session.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The id of its job.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// When the output was written last.
-    pub(super) written: Option<SystemTime>,
+    pub(crate) written: Option<SystemTime>,
 }
 
 impl Record {
     /// Returns whether nothing was written for some time.
-    pub(super) fn is_older_than(&self, time: Duration) -> bool {
+    pub(crate) fn is_older_than(&self, time: Duration) -> bool {
         is_older_than(self.written, time)
     }
 }
@@ -70,17 +81,17 @@ fn removed(result: io::Result<()>, path: &Path) -> Result<(), BackendError> {
 }
 
 impl Records {
-    /// Opens the records of a cluster. Creates nothing.
-    pub(super) fn open(cluster: &str) -> Result<Records, BackendError> {
-        Ok(Records { folder: folder()?.join(cluster) })
+    /// Opens the records of a cluster of a backend. Creates nothing.
+    pub(crate) fn open(backend: &str, cluster: &str) -> Result<Records, BackendError> {
+        Ok(Records { folder: folder()?.join(backend).join(cluster) })
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Returns the file of a session's output.
-    pub(super) fn path(&self, name: &str, id: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str, id: &str) -> PathBuf {
         self.file(name, id, "out")
     }
 
@@ -89,21 +100,24 @@ impl Records {
     }
 
     /// Returns the folder of the output of a session's hosts, which they create.
-    pub(super) fn hosts(&self, name: &str, id: &str) -> PathBuf {
+    pub(crate) fn hosts(&self, name: &str, id: &str) -> PathBuf {
         self.file(name, id, HOSTS)
     }
 
-    /// Returns the exit code that the batch script has written, if its job has ended.
-    pub(super) fn exit_code(&self, record: &Record) -> Option<i32> {
+    /// Returns how the program has ended, from the exit code that the batch script has written,
+    /// and the reason behind it.
+    pub(crate) fn ended(&self, record: &Record) -> Option<ExitStatus> {
         let text = fs::read_to_string(self.file(&record.name, &record.id, EXIT)).ok()?;
-        text.trim().parse().ok()
+        let (code, reason) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        let reason = Some(reason.to_string()).filter(|reason| !reason.is_empty());
+        Some(ExitStatus { code: code.parse().ok()?, reason })
     }
 
-    pub(super) fn has(&self, name: &str, id: &str) -> bool {
+    pub(crate) fn has(&self, name: &str, id: &str) -> bool {
         self.path(name, id).exists()
     }
 
-    pub(super) fn create_folder(&self) -> Result<(), BackendError> {
+    pub(crate) fn create_folder(&self) -> Result<(), BackendError> {
         fs::create_dir_all(&self.folder).map_err(|error| {
             refused!(
                 "the folder {} for output can't be created: {error}: set XDG_STATE_HOME to a \
@@ -114,25 +128,78 @@ impl Records {
     }
 
     /// Creates the record of a job. The job may have created it, and written to it, already.
-    pub(super) fn create(&self, name: &str, id: &str) -> Result<(), BackendError> {
+    pub(crate) fn create(&self, name: &str, id: &str) -> Result<(), BackendError> {
         let path = self.path(name, id);
         let created = fs::OpenOptions::new().create(true).append(true).open(&path);
         created.map(drop).map_err(|error| refused!("{} can't be written: {error}", path.display()))
     }
 
+    /// Creates the record of a job, with its session and its program.
+    #[cfg(feature = "gridengine")]
+    pub(crate) fn describe(
+        &self,
+        name: &str,
+        id: &str,
+        session: &str,
+        program: &str,
+    ) -> Result<(), BackendError> {
+        self.write(name, id, ABOUT, &format!("{session} {program}\n"))?;
+        self.create(name, id)
+    }
+
+    /// Returns the session and the program of a job, and when it was submitted.
+    #[cfg(feature = "gridengine")]
+    pub(crate) fn description(
+        &self,
+        record: &Record,
+    ) -> Option<(String, String, Option<SystemTime>)> {
+        let path = self.file(&record.name, &record.id, ABOUT);
+        let text = fs::read_to_string(&path).ok()?;
+        let (session, program) = text.trim_end_matches('\n').split_once(' ')?;
+        let written = fs::metadata(&path).and_then(|metadata| metadata.modified()).ok();
+        Some((session.to_string(), program.to_string(), written))
+    }
+
+    /// Returns whether the batch script has begun, and has written no exit code yet.
+    #[cfg(feature = "gridengine")]
+    pub(crate) fn has_started(&self, record: &Record) -> bool {
+        let text = fs::read_to_string(self.file(&record.name, &record.id, EXIT));
+        text.is_ok_and(|text| text.trim() == STARTED)
+    }
+
+    /// Says to the batch script how long the head has to end.
+    #[cfg(feature = "gridengine")]
+    pub(crate) fn write_grace(
+        &self,
+        name: &str,
+        id: &str,
+        seconds: u32,
+    ) -> Result<(), BackendError> {
+        self.write(name, id, GRACE, &format!("{seconds}\n"))
+    }
+
+    #[cfg(feature = "gridengine")]
+    fn write(&self, name: &str, id: &str, kind: &str, text: &str) -> Result<(), BackendError> {
+        let path = self.file(name, id, kind);
+        fs::write(&path, text)
+            .map_err(|error| refused!("{} can't be written: {error}", path.display()))
+    }
+
     /// Removes the record of a job, and all files beside it.
-    pub(super) fn remove(&self, name: &str, id: &str) -> Result<(), BackendError> {
+    pub(crate) fn remove(&self, name: &str, id: &str) -> Result<(), BackendError> {
         remove_folder(&self.hosts(name, id))?;
         // The record itself is the last: without it, nothing leads to the others.
-        for path in [self.file(name, id, EXIT), self.path(name, id)] {
+        let others = [EXIT, ABOUT, GRACE].map(|kind| self.file(name, id, kind));
+        for path in others.into_iter().chain([self.path(name, id)]) {
             removed(fs::remove_file(&path), &path)?;
         }
         Ok(())
     }
 
     /// Copies the program of a session for its nodes.
-    pub(super) fn copy_program(&self, session: &str, original: &Path) -> Result<(), BackendError> {
-        let copy = program(&self.folder, session, original);
+    #[cfg(feature = "slurm")]
+    pub(crate) fn copy_program(&self, session: &str, original: &Path) -> Result<(), BackendError> {
+        let copy = copy_path(&self.folder, session, original);
         let made = || {
             fs::create_dir_all(copy.parent().unwrap_or(&self.folder))?;
             fs::copy(original, &copy)
@@ -147,13 +214,13 @@ impl Records {
     }
 
     /// Removes the copy of a session's program, if there is one.
-    pub(super) fn remove_program(&self, session: &str) -> Result<(), BackendError> {
+    pub(crate) fn remove_program(&self, session: &str) -> Result<(), BackendError> {
         remove_folder(&self.folder.join(PROGRAMS).join(session))
     }
 
     /// Removes the copies of programs that no session needs any more. One that is young may be of a
     /// session whose job is not submitted yet.
-    pub(super) fn remove_programs(
+    pub(crate) fn remove_programs(
         &self,
         older_than: Duration,
         is_needed: impl Fn(&str) -> bool,
@@ -170,7 +237,7 @@ impl Records {
         Ok(())
     }
 
-    pub(super) fn all(&self) -> Result<Vec<Record>, BackendError> {
+    pub(crate) fn all(&self) -> Result<Vec<Record>, BackendError> {
         let unreadable = |error: io::Error| {
             format!("the folder {} can't be read: {error}", self.folder.display())
         };
@@ -192,12 +259,12 @@ impl Records {
     }
 }
 
-/// Returns the folder of all clusters' records.
+/// Returns the folder of the records of all batch systems.
 fn folder() -> Result<PathBuf, BackendError> {
     let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
     let missing = "HOME is not set: set XDG_STATE_HOME to a folder that all nodes share";
-    Ok(state.ok_or(missing)?.join("fiber/slurm"))
+    Ok(state.ok_or(missing)?.join("fiber"))
 }
 
 #[cfg(test)]
@@ -215,10 +282,22 @@ mod tests {
         assert_eq!(fs::read_to_string(records.path("job-1", "17")).unwrap(), "said");
         let all = records.all().unwrap();
         assert_eq!((all.len(), all[0].name.as_str(), all[0].id.as_str()), (1, "job-1", "17"));
-        assert_eq!(records.exit_code(&all[0]), None);
+        assert_eq!(records.ended(&all[0]), None);
         fs::write(records.file("job-1", "17", EXIT), "3\n").unwrap();
         fs::create_dir(records.hosts("job-1", "17")).unwrap();
-        assert_eq!(records.exit_code(&all[0]), Some(3));
+        let ended = |code, reason: Option<&str>| {
+            Some(ExitStatus { code, reason: reason.map(String::from) })
+        };
+        assert_eq!(records.ended(&all[0]), ended(3, None));
+        fs::write(records.file("job-1", "17", EXIT), "143 its time limit\n").unwrap();
+        assert_eq!(records.ended(&all[0]), ended(143, Some("its time limit")));
+        records.describe("job-1", "17", "00aa", "/a b/pi").unwrap();
+        let (session, program, _) = records.description(&all[0]).unwrap();
+        assert_eq!((&*session, &*program), ("00aa", "/a b/pi"));
+        records.write_grace("job-1", "17", 5).unwrap();
+        assert!(!records.has_started(&all[0]));
+        fs::write(records.file("job-1", "17", EXIT), "started\n").unwrap();
+        assert!(records.has_started(&all[0]) && records.ended(&all[0]).is_none());
         records.remove("job-1", "17").unwrap();
         records.remove("job-1", "17").unwrap();
         assert_eq!(fs::read_dir(records.folder()).unwrap().count(), 0);
@@ -230,7 +309,7 @@ mod tests {
         let records = Records { folder: folder.path().join("cluster") };
         let original = folder.path().join("lab");
         fs::write(&original, "code").unwrap();
-        let copy = |session| program(&records.folder, session, &original);
+        let copy = |session| copy_path(&records.folder, session, &original);
         for session in ["needed", "ended"] {
             records.copy_program(session, &original).unwrap();
             assert_eq!(fs::read_to_string(copy(session)).unwrap(), "code");

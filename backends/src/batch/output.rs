@@ -10,10 +10,9 @@ use futures_util::StreamExt;
 use futures_util::stream::{LocalBoxStream, unfold};
 use tokio::time::{Duration, Instant, sleep};
 
-use super::super::jobs::is_step;
-use super::super::states;
-use super::jobs::SessionJob;
-use super::{PAUSE, SlurmCluster, UNKNOWN};
+use super::cluster::{BatchCluster, PAUSE, SILENT};
+use super::session_job::SessionJob;
+use super::system::BatchSystem;
 use crate::BackendError;
 use crate::cluster::session::{OutputChunk, ProcessState};
 
@@ -25,13 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const CHUNK: u64 = 64 << 10;
 
 /// Opens the output of a session, from its beginning or the last `tail` lines.
-pub(super) async fn open<'a>(
-    cluster: &'a SlurmCluster,
+pub(super) async fn open<'a, S: BatchSystem>(
+    cluster: &'a BatchCluster<S>,
     name: &'a str,
     follow: bool,
     tail: Option<u64>,
 ) -> std::result::Result<LocalBoxStream<'a, Result<OutputChunk>>, BackendError> {
-    if is_step(name) {
+    if S::is_host(name) {
         return Err("it is a part of the session's output: ask for that".into());
     }
     let job = cluster.job(name).await?;
@@ -40,7 +39,7 @@ pub(super) async fn open<'a>(
         None => cluster.records.all()?.into_iter().find(|record| record.name == name),
     };
     let path = match (&job, record) {
-        (Some(job), _) => PathBuf::from(&job.output),
+        (Some(job), _) => job.output.clone(),
         (None, Some(record)) => cluster.records.path(name, &record.id),
         (None, None) => return Err("it was removed".into()),
     };
@@ -70,8 +69,8 @@ pub(super) async fn open<'a>(
     Ok(chunks.boxed_local())
 }
 
-struct Follower<'a> {
-    cluster: &'a SlurmCluster,
+struct Follower<'a, S> {
+    cluster: &'a BatchCluster<S>,
     name: &'a str,
     path: PathBuf,
     offset: u64,
@@ -86,7 +85,7 @@ struct Follower<'a> {
     said: String,
 }
 
-impl Follower<'_> {
+impl<S: BatchSystem> Follower<'_, S> {
     async fn next(&mut self) -> Option<Result<OutputChunk>> {
         loop {
             // Whether the job has ended is asked before the last look at the file.
@@ -127,8 +126,10 @@ impl Follower<'_> {
                 self.look_at(&job);
                 self.is_complete = job.has_ended();
             }
-            Ok(None) => self.is_complete = self.known.elapsed() > UNKNOWN || !self.path.exists(),
-            Err(problem) if self.known.elapsed() > UNKNOWN => return Err(problem),
+            Ok(None) => {
+                self.is_complete = self.known.elapsed() > S::FORGETS || !self.path.exists();
+            }
+            Err(problem) if self.known.elapsed() > SILENT => return Err(problem),
             Err(_) => {}
         }
         Ok(())
@@ -136,10 +137,10 @@ impl Follower<'_> {
 
     /// Says why a job waits, once for each reason.
     fn look_at(&mut self, job: &SessionJob) {
-        let ProcessState::Starting(Some(_)) = job.process_state() else { return };
-        if self.said != job.reason && self.begun.elapsed() > PATIENCE {
-            self.said.clone_from(&job.reason);
-            tracing::warn!("job {} waits: {}", job.id, states::explained(&job.reason));
+        let ProcessState::Starting(Some(reason)) = &job.state else { return };
+        if self.said != *reason && self.begun.elapsed() > PATIENCE {
+            self.said.clone_from(reason);
+            tracing::warn!("job {} waits: {reason}", job.id);
         }
     }
 }
@@ -152,7 +153,7 @@ fn read(path: &Path, offset: u64) -> io::Result<Vec<u8>> {
         file => file?,
     };
     if !file.metadata()?.is_file() {
-        // A device such as /dev/null, by `--slurm=--output=/dev/null`.
+        // A device such as /dev/null, if the user names that.
         return Ok(Vec::new());
     }
     file.seek(SeekFrom::Start(offset))?;

@@ -1,0 +1,120 @@
+//! The commands of a batch system: each with a time limit, and errors that name it and a remedy.
+
+mod error;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+pub(crate) use self::error::{CommandError, Hints};
+
+/// Runs a command with this standard input, and returns its standard output.
+///
+/// # Errors
+/// It can't be run, does not end within `limit`, or fails.
+pub(crate) async fn run_within(
+    limit: Duration,
+    program: &'static str,
+    hints: &'static Hints,
+    mut command: Command,
+    input: &str,
+) -> Result<String, CommandError> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let not_run = |error| CommandError::NotRun { program, error, hints };
+    let mut child = command.spawn().map_err(not_run)?;
+    let group = CommandGroup::of(&child);
+    let ended = async {
+        if let Some(mut pipe) = child.stdin.take() {
+            // A command that fails early does not read it all.
+            let _ = pipe.write_all(input.as_bytes()).await;
+        }
+        child.wait_with_output().await
+    };
+    let output = timeout(limit, ended).await.map_err(|_| CommandError::TimedOut {
+        program,
+        limit,
+        hints,
+    })?;
+    group.has_ended();
+    let output = output.map_err(not_run)?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_string()),
+        false => {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            Err(CommandError::failed(program, hints, &errors, output.status))
+        }
+    }
+}
+
+/// The process group of a command, which is killed if nobody waits for its end. Many sites wrap the
+/// commands of their batch system in scripts.
+struct CommandGroup(Option<Pid>);
+
+impl CommandGroup {
+    fn of(child: &Child) -> CommandGroup {
+        CommandGroup(child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())))
+    }
+
+    fn has_ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CommandGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    static HINTS: Hints = Hints {
+        missing: "install it",
+        silent: "ask it again",
+        trim: |line| line,
+        is_passing: |_| false,
+        remedy: |_| None,
+    };
+
+    #[tokio::test]
+    async fn a_command_that_hangs_or_is_missing_is_named() {
+        let mut sleep = Command::new("sleep");
+        sleep.arg("60");
+        let limit = Duration::from_millis(50);
+        let hangs = run_within(limit, "sleep", &HINTS, sleep, "").await.unwrap_err();
+        assert!(hangs.is_passing(), "{hangs}");
+        let words = hangs.to_string();
+        assert!(words.contains("`sleep` has not answered") && words.contains("ask it again"));
+        let missing = Command::new("fiber-no-such-command");
+        let missing = run_within(limit, "fiber-no-such-command", &HINTS, missing, "").await;
+        let missing = missing.unwrap_err().to_string();
+        assert!(
+            missing.contains("no command `fiber-no-such-command`") && missing.contains("install")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_command_that_hangs_ends_with_the_script_around_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut wrapper = Command::new("sh");
+        wrapper.args(["-c", "exec 3>\"$0\"; sleep 60 & wait"]).arg(&pipe);
+        // The pipe ends with the last process that holds it.
+        let end = std::thread::spawn(move || std::fs::read(pipe));
+        let begun = Instant::now();
+        run_within(Duration::from_secs(1), "sh", &HINTS, wrapper, "").await.unwrap_err();
+        end.join().unwrap().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,88 @@
+//! A job that `fiber run` has submitted.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use fiber_core::Meta;
+
+use super::records::Record;
+use crate::JobPlace;
+use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
+
+/// A job that `fiber run` has submitted. Its name is that of its session.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SessionJob {
+    /// The id of its session.
+    pub(crate) session: String,
+    /// The path of its program.
+    pub(crate) program: String,
+    pub(crate) name: String,
+    pub(crate) id: String,
+    /// The state of its head.
+    pub(crate) state: ProcessState,
+    pub(crate) restarts: u64,
+    pub(crate) submitted: Option<SystemTime>,
+    pub(crate) meta: Meta,
+    /// The node of its script.
+    pub(crate) node: Option<String>,
+    /// The file of its output.
+    pub(crate) output: PathBuf,
+}
+
+impl SessionJob {
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.state, ProcessState::Ended(_) | ProcessState::Gone)
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        matches!(self.state, ProcessState::Starting(_))
+    }
+
+    /// Returns its exit status, if it has ended and that is known.
+    pub(crate) fn exit_status(self) -> Option<ExitStatus> {
+        match self.state {
+            ProcessState::Ended(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Returns its head, as `fiber ps` shows it.
+    pub(crate) fn process(&self) -> SessionProcess {
+        SessionProcess {
+            name: self.name.clone(),
+            job: self.name.clone(),
+            program: Some(file_name(&self.program).to_string()).filter(|name| !name.is_empty()),
+            parent: None,
+            place: JobPlace::Job { id: self.id.clone() },
+            machine: self.node.clone(),
+            location: Location::Cluster,
+            has_output: true,
+            state: self.state.clone(),
+            restarts: self.restarts,
+            meta: self.meta,
+            started_at: self.submitted,
+            usage: None,
+        }
+    }
+
+    /// Returns the job of a record, about which nothing else is known.
+    pub(crate) fn of_record(record: Record, ended: Option<ExitStatus>) -> SessionJob {
+        SessionJob {
+            session: String::new(),
+            program: String::new(),
+            name: record.name,
+            id: record.id,
+            state: ended.map_or(ProcessState::Gone, ProcessState::Ended),
+            restarts: 0,
+            submitted: record.written,
+            meta: Meta::new(),
+            node: None,
+            output: PathBuf::new(),
+        }
+    }
+}
+
+/// Returns the file name of a program.
+fn file_name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}

@@ -1,0 +1,112 @@
+//! The trait that Slurm and Grid Engine implement for the command.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use fiber_core::Result;
+
+use super::records::{Record, Records};
+use super::session_job::SessionJob;
+use crate::BackendError;
+use crate::cluster::Started;
+use crate::cluster::session::{ByteStream, ExitStatus, RunRequest, SessionProcess};
+use crate::progress::Progress;
+
+/// The names of a batch system in messages.
+#[derive(Debug)]
+pub(crate) struct Words {
+    /// The name of its backend: `slurm`.
+    pub(crate) backend: &'static str,
+    /// Its name in texts: `Slurm`.
+    pub(crate) title: &'static str,
+    /// The name of a cluster of it: `a Slurm cluster`.
+    pub(crate) cluster: &'static str,
+    /// The command that shows a job: `scontrol show job`.
+    pub(crate) show: &'static str,
+}
+
+/// A batch system, which [`BatchCluster`](super::BatchCluster) asks.
+pub(crate) trait BatchSystem: Debug {
+    const WORDS: Words;
+    /// How long a job may be missing in its answers before the job counts as gone.
+    const FORGETS: Duration;
+    /// Time for the end of a job after [`BatchSystem::kill`].
+    const KILLED: Duration;
+
+    /// Submits the job of a session, or describes it.
+    ///
+    /// # Errors
+    /// The request can't be granted, or the batch system does not take it.
+    async fn start(
+        &self,
+        records: &Records,
+        run: &RunRequest,
+        progress: &dyn Progress,
+    ) -> Result<Started, BackendError>;
+
+    /// Returns the jobs of sessions that it knows, newest first.
+    ///
+    /// # Errors
+    /// It does not answer.
+    async fn jobs(&self, records: &Records) -> Result<Vec<SessionJob>, BackendError>;
+
+    /// Returns the hosts of these sessions, if it lists them.
+    ///
+    /// # Errors
+    /// It does not answer.
+    async fn hosts(&self, jobs: &[SessionJob]) -> Result<Vec<SessionProcess>, BackendError>;
+
+    /// Returns how a job has ended that [`BatchSystem::jobs`] does not have any more, or has
+    /// without an exit status.
+    async fn remembered(&self, records: &Records, record: &Record) -> Option<ExitStatus>;
+
+    /// Removes a job from its queue, of which nothing runs yet.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    async fn cancel(&self, id: &str) -> Result<(), BackendError>;
+
+    /// Cancels the job of a session that has no record yet: its start was interrupted.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    async fn cancel_session(&self, session: &str) -> Result<(), BackendError>;
+
+    /// Asks the head of a job to end within `grace` seconds.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    async fn ask_to_end(
+        &self,
+        records: &Records,
+        job: &SessionJob,
+        grace: u32,
+    ) -> Result<(), BackendError>;
+
+    /// Kills a job. It may end later.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    async fn kill(&self, records: &Records, job: &SessionJob) -> Result<(), BackendError>;
+
+    /// Returns whether a name is that of a host: see [`BatchSystem::hosts`].
+    fn is_host(name: &str) -> bool;
+
+    /// Ends a host of a session.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    async fn end_host(&self, name: &str, grace: u32) -> Result<(), BackendError>;
+
+    /// Connects to the inspector of the head of a job that runs.
+    ///
+    /// # Errors
+    /// The head's program can't be run as the bridge, or is none.
+    async fn inspect(&self, job: &SessionJob) -> Result<Box<dyn ByteStream>>;
+
+    /// Removes leftovers of dead programs that are no sessions, and returns their names.
+    ///
+    /// # Errors
+    /// It does not answer, or a file can't be removed.
+    async fn sweep(&self) -> Result<Vec<String>, BackendError>;
+}

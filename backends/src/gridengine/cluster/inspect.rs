@@ -1,0 +1,76 @@
+//! The way to the inspector of a head: a task of its job, on its host.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use fiber_core::Result;
+use fiber_core::inspect::BRIDGE;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::super::commands::{self, HINTS};
+use super::super::problem;
+use crate::batch::{CommandError, SessionJob, quoted};
+use crate::cluster::bridge::{Greeting, NO_BRIDGE, failed, greeting};
+use crate::cluster::session::ByteStream;
+use crate::shell::COMMAND;
+
+/// Time for the words of a `qrsh` that has failed.
+const WORDS: Duration = Duration::from_secs(1);
+
+/// Connects to the inspector of the head of a job. The task ends with its input, and `qrsh` after
+/// it: Grid Engine deletes a job that loses a `qrsh`.
+pub(super) async fn connect(job: &SessionJob) -> Result<Box<dyn ByteStream>> {
+    let program = "qrsh";
+    let host = job.node.as_deref().unwrap_or_default();
+    let mut command = commands::command(program);
+    command
+        .args(["-inherit", host, COMMAND])
+        .env("JOB_ID", &job.id)
+        .env("SGE_TASK_ID", "undefined")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // Ctrl-C in the terminal is not for it.
+        .process_group(0);
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            let problem = CommandError::NotRun { program, error, hints: &HINTS };
+            return failed(&job.name, problem.to_string());
+        }
+    };
+    let (Some(mut input), Some(output), Some(mut errors)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return failed(&job.name, NO_BRIDGE);
+    };
+    let line = line(&job.program);
+    // A `qrsh` that has failed says why.
+    let _ = input.write_all(line.as_bytes()).await;
+    let mut stream = Box::new(tokio::io::join(output, input));
+    match greeting(&mut stream).await {
+        Greeting::Ready => Ok(stream),
+        Greeting::Failed(problem) => failed(&job.name, problem),
+        Greeting::Other => {
+            drop(stream);
+            let mut words = String::new();
+            let _ = timeout(WORDS, errors.read_to_string(&mut words)).await;
+            let words: Vec<String> = words.lines().map(String::from).collect();
+            match words.is_empty() {
+                true => failed(&job.name, NO_BRIDGE),
+                false => failed(&job.name, problem::of_connection(host, &words)),
+            }
+        }
+    }
+}
+
+/// Returns the line of a shell that becomes the bridge. A task gets no environment.
+fn line(program: &str) -> String {
+    let libraries = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let libraries = match libraries.is_empty() || libraries.contains('\n') {
+        true => String::new(),
+        false => format!("export LD_LIBRARY_PATH={}; ", quoted(&libraries)),
+    };
+    format!("{libraries}exec {} {BRIDGE} 2>/dev/null\n", quoted(program))
+}

@@ -1,0 +1,35 @@
+//! The command on a real Grid Engine cluster: `make test-cluster`. TEST_BACKENDS has to name it;
+//! TEST_GRIDENGINE is the script that enters its hosts.
+//!
+//! This binary is also the program for `fiber run`: with a scenario in its environment, it plays
+//! that.
+
+mod cluster;
+mod ends;
+mod input;
+mod runs;
+#[path = "../slurm/scenarios.rs"]
+mod scenarios;
+#[path = "../slurm/session.rs"]
+mod session;
+mod sessions;
+
+use std::process::ExitCode;
+
+use fiber_test_support::{Test, is_asked, run_scenario, run_tests_with};
+use libtest_mimic::Arguments;
+
+fn main() -> ExitCode {
+    run_scenario(scenarios::init).unwrap_or_else(|| {
+        let asked = is_asked("gridengine");
+        if asked {
+            cluster::must_answer();
+        } else {
+            eprintln!("SKIPPED: the command on Grid Engine; TEST_BACKENDS=gridengine asks for it");
+        }
+        // One of them removes all sessions that have ended.
+        let mut arguments = Arguments::from_args();
+        arguments.test_threads = Some(1);
+        run_tests_with(&arguments, |_: &Test| !asked)
+    })
+}
