@@ -19,7 +19,7 @@ pub(crate) use self::map::Map;
 use crate::stack::Profile;
 use crate::top::Top;
 
-/// Runs programs that use fiber in containers, pods and Slurm jobs, shows what runs, and cleans up.
+/// Runs programs that use fiber in containers, pods and batch jobs, shows what runs, and cleans up.
 #[derive(Debug, Parser)]
 #[command(
     name = "fiber",
@@ -106,8 +106,8 @@ pub(crate) enum Command {
     /// Prints the output of a session or of one of its processes.
     ///
     /// The output of a session includes that of its workers, unless its configuration says
-    /// otherwise (`output`). Of a process on this host, in a host or in a step of Slurm, its last
-    /// lines are known; the output of a program on this host is where it was started.
+    /// otherwise (`output`). Of a process on this host, in a host or in a batch job, its last lines
+    /// are known; the output of a program on this host is where it was started.
     Logs {
         #[command(flatten)]
         cluster: ClusterArgs,
@@ -208,7 +208,7 @@ pub(crate) struct ClusterArgs {
     pub(crate) place: PlaceOptions,
 }
 
-/// Starts a program in a container, pod or Slurm job, from which it starts its workers.
+/// Starts a program in a container, pod or batch job, from which it starts its workers.
 ///
 /// Without --image, fiber builds the image from the Dockerfile in this directory if there is one,
 /// and else from the program CMD and its libraries: that needs neither a base image nor a registry.
@@ -222,12 +222,16 @@ pub(crate) struct ClusterArgs {
 /// On Slurm, the program is the head of a batch job, started once on its first node, in this
 /// directory and this environment. Its workers run on all nodes of the job. The job gets whole
 /// nodes, unless --cpu, --memory or an option after --slurm say how much of each node.
+///
+/// On Grid Engine, it is the head of a job with a parallel environment, and its workers run in the
+/// slots of that job.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fiber run --backend docker -a target/release/my-program --its-option
   fiber run --backend kubernetes -v nfs cat /persistent/foo.txt
   fiber run --backend slurm --nodes 4 --time 2h -a target/release/my-program
   fiber run --backend slurm --gpu 2 --slurm=--constraint=a100 target/release/my-program
+  fiber run --backend gridengine --pe mpi --slots 16 -a target/release/my-program
 
 Exit codes: with --attach that of the program; 125 if it could not be started, 126 if CMD can't be executed, 127 if
 there is no such program, 128 and the signal's number if this command was interrupted.")]
