@@ -1,5 +1,5 @@
 //! The bridge: connects standard input and output with the inspector of the head in the same
-//! container, pod or Slurm job.
+//! container, pod or batch job.
 //!
 //! The command `fiber` runs a head's program again in its container, with [`BRIDGE`] as the only
 //! argument: an image may have neither a shell nor another program. In a Slurm job it is a step of
