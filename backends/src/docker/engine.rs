@@ -1,9 +1,12 @@
 //! The connection to a Docker engine, and explanations of its errors.
 
 use std::io;
+use std::time::Duration;
 
 use bollard::errors::Error;
-use bollard::query_parameters::RemoveContainerOptions;
+use bollard::query_parameters::{RemoveContainerOptions, WaitContainerOptions};
+use futures_util::StreamExt;
+use tokio::time::timeout;
 
 use crate::BackendError;
 use crate::error_chain::{causes, chain, shortage_behind};
@@ -11,6 +14,9 @@ use crate::error_chain::{causes, chain, shortage_behind};
 const UNIX: &str = "unix://";
 /// The default socket of the engine, on a host and in containers with access to it.
 pub(super) const SOCKET: &str = "/var/run/docker.sock";
+
+/// Time limit for a removal that is in progress.
+const REMOVAL: Duration = Duration::from_secs(10);
 
 /// A connection to a Docker engine that answers.
 #[derive(Clone, Debug)]
@@ -47,13 +53,20 @@ impl Engine {
         Ok(Engine { api, host, memory, cores, architecture: info.architecture })
     }
 
-    /// Kills and removes a container and its anonymous volumes. A container that does not exist is
-    /// no error.
+    /// Kills and removes a container and its anonymous volumes. Returns when it is gone. A
+    /// container that does not exist is no error.
     pub(super) async fn remove(&self, id: &str) -> Result<(), Error> {
         let options = RemoveContainerOptions { force: true, v: true, link: false };
         match self.api.remove_container(id, Some(options)).await {
-            // It is gone, or being removed.
-            Err(Error::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(()),
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
+            // Somebody else removes it.
+            Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
+                let options = WaitContainerOptions { condition: "removed".into() };
+                let mut removed = self.api.wait_container(id, Some(options));
+                // An error is that of a container that is gone already.
+                let _ = timeout(REMOVAL, removed.next()).await;
+                Ok(())
+            }
             result => result,
         }
     }

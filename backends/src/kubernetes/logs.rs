@@ -27,6 +27,9 @@ const START: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(2);
 /// The node's message in place of a log whose container is gone.
 const NO_LOG: &[u8] = b"unable to retrieve container logs for ";
+/// The beginning of the node's message at the end of a stream, without a line break, if the
+/// container is removed while its log is read.
+const REMOVED: &[u8] = b"rpc error: code = ";
 /// The number of lines to read when only the last ones are needed.
 const LAST: i64 = 20;
 
@@ -92,6 +95,8 @@ async fn read_stream(
 ) -> StreamEnd {
     let mut stream = pin!(stream);
     let mut known = *passed;
+    // The end of the last chunk, which is the node's message if no other chunk follows.
+    let mut message = Vec::new();
     loop {
         let Ok(filled) = timeout(SILENCE, stream.fill_buf()).await else {
             if over().await {
@@ -111,14 +116,23 @@ async fn read_stream(
             }
         };
         let length = chunk.len();
-        let old = known.min(length);
-        if old < length && !take(&chunk[old..]).await {
+        let text = [&message[..], chunk].concat();
+        let output = &text[..text.len() - message_len(&text)];
+        let old = known.min(output.len());
+        if old < output.len() && !take(&output[old..]).await {
             return StreamEnd::ReaderGone;
         }
         known -= old;
-        *passed += length - old;
+        *passed += output.len() - old;
+        message = text[output.len()..].to_vec();
         stream.as_mut().consume(length);
     }
+}
+
+/// Returns the length of what may be the node's message at the end of a text.
+fn message_len(text: &[u8]) -> usize {
+    let last_line = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    if text[last_line..].starts_with(REMOVED) { text.len() - last_line } else { 0 }
 }
 
 /// Reads the last lines of a pod's log.
@@ -251,8 +265,8 @@ pub(super) async fn read_head(
 
 #[cfg(test)]
 mod tests {
-    use futures_util::TryStreamExt;
     use futures_util::io::Cursor;
+    use futures_util::{AsyncReadExt, TryStreamExt};
 
     use super::*;
     use crate::kubernetes::api_server::test_server;
@@ -340,5 +354,25 @@ mod tests {
         let message = "unable to retrieve container logs for docker://4711";
         let (text, end) = read_text(message, &mut 0).await;
         assert_eq!((text.as_str(), end), ("", StreamEnd::Complete));
+    }
+
+    #[tokio::test]
+    async fn the_message_of_a_node_at_the_end_of_the_log_is_no_output() {
+        let message = "rpc error: code = Unknown desc = Error: No such container: 4711";
+        let (mut passed, log) = (0, format!("one\n{message}"));
+        assert_eq!(read_text(&log, &mut passed).await, ("one\n".into(), StreamEnd::Complete));
+        assert_eq!(passed, 4);
+        let line = format!("one\n{message}\ntwo\n");
+        assert_eq!(read_text(&line, &mut 0).await, (line, StreamEnd::Complete));
+        // Until its second chunk comes, the line may be the message.
+        let mut text = Vec::new();
+        let take = async |chunk: &[u8]| {
+            text.extend_from_slice(chunk);
+            true
+        };
+        let chunks = AsyncReadExt::chain(message.as_bytes(), &b"\ntwo\n"[..]);
+        let end = read_stream(chunks, &mut 0, take, async || false).await;
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!((text, end), (format!("{message}\ntwo\n"), StreamEnd::Complete));
     }
 }

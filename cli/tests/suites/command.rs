@@ -144,11 +144,23 @@ fn the_ssh_backend_executes_the_program_here() {
 }
 
 #[test]
-fn jobs_of_grid_engine_are_submitted_by_qsub() {
-    let run = ["run", "--backend", "gridengine", "true"];
-    fails(&run, 125, &["fiber submits no jobs to Grid Engine", "qsub -cwd -pe NAME SLOTS"]);
-    let listed = fiber(&["ps", "--backend", "gridengine"]).output().expect("it can be started");
-    assert!(listed.status.success(), "{}", text(&listed.stderr));
+fn grid_engine_without_its_commands_is_an_error_with_the_remedy() {
+    for arguments in
+        [&["run", "--backend", "gridengine", "/bin/true"][..], &["ps", "--backend", "gridengine"]]
+    {
+        let mut command = fiber(arguments);
+        let output = command
+            .env("PATH", "/no/such")
+            .env_remove("SGE_ROOT")
+            .output()
+            .expect("it can be started");
+        assert!(!output.status.success());
+        let errors = text(&output.stderr);
+        assert!(
+            errors.contains("there is no command `q") && errors.contains("settings"),
+            "{errors}"
+        );
+    }
 }
 
 #[test]

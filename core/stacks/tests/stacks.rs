@@ -176,20 +176,44 @@ fn a_thread_that_allocates_does_not_hold_up_the_capture() {
     }
 }
 
+fn block_all_signals() {
+    // SAFETY: `sigfillset` fills the set before it is read.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
+    }
+}
+
 #[test]
 fn a_thread_that_blocks_the_signal_shows_its_state_and_the_reason() {
     fn block_all(end: &AtomicBool) {
-        // SAFETY: `sigfillset` fills the set before it is read.
-        unsafe {
-            let mut all = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            libc::pthread_sigmask(libc::SIG_BLOCK, &all, std::ptr::null_mut());
-        }
+        block_all_signals();
         park_until(end);
     }
     let subject = Subject::start(block_all);
     let stack = subject.stack(|stack| stack.problem.is_some() && stack.waits_in.is_some());
     assert!(stack.frames.is_empty() && stack.state == ThreadState::Sleeping, "{stack}");
+    assert!(stack.to_string().contains("no stack: it blocks signal"), "{stack}");
+}
+
+#[test]
+fn a_thread_that_blocks_the_signal_and_runs_is_not_waited_for_when_it_sleeps() {
+    static IS_ASKED: AtomicBool = AtomicBool::new(false);
+    fn run_then_sleep(end: &AtomicBool) {
+        block_all_signals();
+        let mut pending = 0;
+        while pending == 0 && !end.load(Ordering::Relaxed) {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let bits = status.lines().find_map(|line| line.strip_prefix("SigPnd:")).unwrap();
+            pending = u64::from_str_radix(bits.trim(), 16).unwrap();
+        }
+        IS_ASKED.store(true, Ordering::Relaxed);
+        park_until(end);
+    }
+    let subject = Subject::start(run_then_sleep);
+    // A thread that sleeps when it is looked at is not asked.
+    let stack = subject.stack(|_| IS_ASKED.load(Ordering::Relaxed));
     assert!(stack.to_string().contains("no stack: it blocks signal"), "{stack}");
 }
 

@@ -155,13 +155,11 @@ impl Sampler {
                 break;
             }
             if requests.len() == open && !signal::wait_for_answer(seen, deadline, LOOK) {
-                // A thread that is ending takes the signal and does not handle it.
                 requests.retain(|request| {
-                    let ended = request.thread_has_ended();
-                    if ended {
-                        receive(request.tid(), Answer::None(ENDED.into()));
-                    }
-                    !ended
+                    let problem = self.no_answer(request);
+                    let waits = problem.is_none();
+                    problem.into_iter().for_each(|why| receive(request.tid(), Answer::None(why)));
+                    waits
                 });
             }
         }
@@ -255,6 +253,23 @@ impl Locked {
 }
 
 impl Sampler {
+    /// Returns why a thread will not answer, if that is known.
+    fn no_answer(&self, request: &Request) -> Option<String> {
+        // A thread that is ending takes the signal and does not handle it.
+        if request.thread_has_ended() {
+            return Some(ENDED.into());
+        }
+        // It ran when it was asked, as a handler may. Since then it sleeps, and not in a handler.
+        let status = threads::status(Process::This, request.tid())?;
+        let sleeps = status.state == ThreadState::Sleeping;
+        (sleeps && status.blocked.contains(self.signal) && status.pending.contains(self.signal))
+            .then(|| self.is_blocked())
+    }
+
+    fn is_blocked(&self) -> String {
+        format!("it blocks signal {}, by which stacks are taken", self.signal)
+    }
+
     /// Returns why a thread can't be asked.
     fn obstacle(&self, tid: u32, status: &Status) -> Option<String> {
         let blocks = status.blocked.contains(self.signal);
@@ -266,7 +281,7 @@ impl Sampler {
         } else if status.state == ThreadState::Ending {
             Some(ENDED.into())
         } else if blocks && (waits || !may_be_in_handler) {
-            Some(format!("it blocks signal {}, by which stacks are taken", self.signal))
+            Some(self.is_blocked())
         } else if waits {
             // Each signal to such a thread would wait with the others, and the kernel limits them.
             Some("it has not answered an earlier request".into())
