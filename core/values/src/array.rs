@@ -32,7 +32,8 @@ pub use self::element::Element;
 ///
 /// # Examples
 /// ```
-/// use fiber_core::Array;
+/// # use fiber_values as fiber;
+/// use fiber::Array;
 ///
 /// let array = Array::from(vec![1.0, 2.0, 4.0]);
 /// assert_eq!(array.iter().sum::<f64>(), 7.0);
@@ -53,7 +54,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Examples
     /// ```
-    /// use fiber_core::Array;
+    /// # use fiber_values as fiber;
+    /// use fiber::Array;
     ///
     /// let squares = Array::build(4, |squares: &mut [u32]| {
     ///     squares.iter_mut().zip(0..).for_each(|(square, x)| *square = x * x);
@@ -79,7 +81,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Examples
     /// ```
-    /// assert_eq!(fiber_core::Array::copy_of(&[1, 2, 3]).len(), 3);
+    /// # use fiber_values as fiber;
+    /// assert_eq!(fiber::Array::copy_of(&[1, 2, 3]).len(), 3);
     /// ```
     pub fn copy_of(elements: &[T]) -> Array<T> {
         let bytes = T::as_bytes(elements);
@@ -95,8 +98,9 @@ impl<T: Element> Array<T> {
     ///
     /// # Examples
     /// ```
+    /// # use fiber_values as fiber;
     /// # use bytes::Bytes;
-    /// let array = fiber_core::Array::<u16>::from_bytes(Bytes::from_static(&[1, 0, 2, 0]))?;
+    /// let array = fiber::Array::<u16>::from_bytes(Bytes::from_static(&[1, 0, 2, 0]))?;
     /// assert_eq!(*array, [1, 2].map(u16::from_le));
     /// # Ok::<(), fiber_core::Error>(())
     /// ```
@@ -109,7 +113,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Examples
     /// ```
-    /// let mut vector = fiber_core::Array::from(vec![1, 2, 3]).into_vec();
+    /// # use fiber_values as fiber;
+    /// let mut vector = fiber::Array::from(vec![1, 2, 3]).into_vec();
     /// vector.push(4);
     /// ```
     pub fn into_vec(self) -> Vec<T> {
@@ -120,7 +125,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Examples
     /// ```
-    /// assert_eq!(fiber_core::Array::from(vec![1, 2, 3]).shape(), [3]);
+    /// # use fiber_values as fiber;
+    /// assert_eq!(fiber::Array::from(vec![1, 2, 3]).shape(), [3]);
     /// ```
     pub fn shape(&self) -> Vec<usize> {
         self.shape.as_ref().map_or_else(|| vec![self.len()], |shape| shape.to_vec())
@@ -133,7 +139,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Examples
     /// ```
-    /// let matrix = fiber_core::Array::from(vec![1, 2, 3, 4, 5, 6]).reshape(&[2, 3])?;
+    /// # use fiber_values as fiber;
+    /// let matrix = fiber::Array::from(vec![1, 2, 3, 4, 5, 6]).reshape(&[2, 3])?;
     /// assert_eq!(matrix.shape(), [2, 3]);
     /// # Ok::<(), fiber_core::Error>(())
     /// ```
@@ -151,7 +158,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Examples
     /// ```
-    /// assert!(!fiber_core::Array::from(vec![1, 2, 3]).is_shared(), "it is small");
+    /// # use fiber_values as fiber;
+    /// assert!(!fiber::Array::from(vec![1, 2, 3]).is_shared(), "it is small");
     /// ```
     pub fn is_shared(&self) -> bool {
         self.blob.as_shared().is_some()

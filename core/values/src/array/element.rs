@@ -8,7 +8,8 @@ use bytemuck::Pod;
 ///
 /// # Examples
 /// ```
-/// use fiber_core::{Array, Element};
+/// # use fiber_values as fiber;
+/// use fiber::{Array, Element};
 ///
 /// fn count<T: Element + PartialEq>(of: T, among: &Array<T>) -> usize {
 ///     among.iter().filter(|element| **element == of).count()

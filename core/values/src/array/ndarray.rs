@@ -35,7 +35,8 @@ impl<T: Element> Array<T> {
     ///
     /// # Examples
     /// ```
-    /// use fiber_core::Array;
+    /// # use fiber_values as fiber;
+    /// use fiber::Array;
     ///
     /// let matrix = Array::from(ndarray::array![[1.0, 2.0], [3.0, 4.0]]);
     /// assert_eq!(matrix.view().sum(), 10.0);
