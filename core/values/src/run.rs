@@ -18,7 +18,8 @@ pub trait Tasks {
     fn next(&mut self) -> Option<(&[u8], &Blobs, &dyn BlockOn)>;
 
     /// Ends the task that was claimed last. `value` holds its encoded value or
-    /// [`Failure`](fiber_core::Failure); the implementation may take it. `blobs` are those of the value.
+    /// [`Failure`](fiber_core::Failure); the implementation may take it. `blobs` are those of the
+    /// value.
     fn finish(&mut self, outcome: Outcome, value: &mut Vec<u8>, blobs: Blobs);
 }
 
