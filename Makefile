@@ -64,6 +64,7 @@ test-hosts: setup
 ## test-nng: the tests that use links, with nng between the processes in place of Unix sockets
 test-nng: setup
 	FIBER_LINK=nng $(CARGO) test --workspace --exclude fiber-cli --exclude fiber-core \
+		--exclude fiber-values --exclude fiber-stacks --exclude fiber-conformance \
 		--exclude fiber-journal --exclude fiber-backends --all-features --tests $(ARGS)
 
 ## test-features: fiber with default features: crates, errors that name a missing feature, size of a program

@@ -17,7 +17,7 @@ use fiber_core::{Error, Result};
 
 /// Returns the stacks of all threads of this process. Waits at most `limit` for their answers; a
 /// thread that does not answer has its state and the reason in place of frames. Functions of the
-/// program have no names yet: see [`ProgramNames`](crate::stacks::ProgramNames).
+/// program have no names yet: see [`ProgramNames`](fiber_core::stacks::ProgramNames).
 ///
 /// It blocks the calling thread, whose own stack is not taken.
 ///

@@ -79,12 +79,12 @@ fn clock(id: ClockId) -> Duration {
 /// up to 10 samples a second of those that wait.
 ///
 /// It blocks the calling thread, which is not in the profile. While a sample takes longer than it
-/// should, the next ones are left out. See the [module](crate::stacks) for what samples change in
+/// should, the next ones are left out. See the [module](crate) for what samples change in
 /// the threads.
 ///
 /// # Errors
 /// [`Error::Invalid`] for a duration of 0 or a rate that is not 1 to 1000. Otherwise as
-/// [`capture`](crate::stacks::capture).
+/// [`capture`](crate::capture).
 pub fn profile(duration: Duration, hertz: u32, idle: bool) -> Result<Profile> {
     if !(1..=MOST_HERTZ).contains(&hertz) {
         let problem = format!("{hertz} samples a second are not possible: use 1 to {MOST_HERTZ}");

@@ -31,8 +31,8 @@ const EXECUTABLE: &str = "/proc/self/exe";
 /// call it in a process that ends soon.
 ///
 /// # Errors
-/// [`Error::System`](crate::Error::System) if the program's file can't be read.
-/// [`Error::Config`](crate::Error::Config) without the feature `stacks`.
+/// [`Error::System`](fiber_core::Error::System) if the program's file can't be read.
+/// [`Error::Config`](fiber_core::Error::Config) without the feature `stacks`.
 pub fn program_names(offsets: &BTreeSet<u64>) -> Result<ProgramNames> {
     let unreadable = |error| failed("the program's file can't be read", error);
     let file = Mapping::open(Path::new(EXECUTABLE)).map_err(unreadable)?;
