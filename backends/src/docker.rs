@@ -30,7 +30,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fiber_core::{Config, Error, Result};
 use futures_util::future::LocalBoxFuture;
 
-pub(crate) use self::cluster::DockerCluster;
+#[cfg(feature = "kubernetes")]
+use self::cluster::DockerCluster;
 use self::context::DockerContext;
 #[cfg(feature = "kubernetes")]
 use self::engine::Engine;
