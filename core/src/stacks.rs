@@ -1,4 +1,4 @@
-//! What the stacks of a process show: its threads, their frames, and profiles. `fiber-stacks` takes
+//! Stacks of a process as values: its threads, their frames, and profiles. `fiber-stacks` takes
 //! them.
 
 mod display;

@@ -41,9 +41,10 @@ use fiber_supervisor::supervisor::SupervisorRef;
 ///   again, in the same process. Other calls that the actor was handling fail with
 ///   [`Error::ActorStopped`](fiber_core::Error::ActorStopped). Messages that wait in the mailbox go
 ///   to the new actor.
-/// - **The process dies.** It is restarted, after a [pause](fiber_supervisor::supervisor::Backoff) from the
-///   second time on. Pending calls, and messages in the mailbox, fail with the reason, unless their
-///   address [resends](RemoteAddr::resend) them.
+/// - **The process dies.** It is restarted, after a
+///   [pause](fiber_supervisor::supervisor::Backoff) from the second time on. Pending calls, and
+///   messages in the mailbox, fail with the reason, unless their address
+///   [resends](RemoteAddr::resend) them.
 /// - **State.** The new actor has the state that the factory gives it. An actor that implements
 ///   [`Snapshot`] continues from its last snapshot. With
 ///   [`durable`](ManagerBuilder::durable) snapshots, it also does so when the program itself is

@@ -1,4 +1,4 @@
-//! What has statistics in this process: pools, queues, inboxes, rings and the trees of supervisors.
+//! The sources of statistics in this process: pools, queues, inboxes, rings and supervision trees.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -78,7 +78,8 @@ pub fn next_name(prefix: &'static str) -> String {
 macro_rules! builder_options {
     () => {};
     ($(#[$text:meta])* name => $($field:ident).+; $($rest:tt)*) => {
-        /// Sets the name that errors, logs and the [tree](fiber_supervisor::supervisor::tree()) show.
+        /// Sets the name that errors, logs and the [tree](fiber_supervisor::supervisor::tree())
+        /// show.
         ///
         $(#[$text])*
         pub fn name(mut self, name: impl Into<String>) -> Self {

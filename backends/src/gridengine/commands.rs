@@ -11,7 +11,7 @@ use crate::batch::{CommandError, Hints, run_within};
 /// Time limit for a command. A busy sge_qmaster answers late.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What messages about Grid Engine's commands say.
+/// The words of messages about Grid Engine's commands.
 pub(super) static HINTS: Hints = Hints {
     missing: "in $SGE_ROOT/bin/$SGE_ARCH or in PATH: load Grid Engine's settings (`. \
               $SGE_ROOT/default/common/settings.sh`), or run this on a submit host of the cluster",

@@ -18,7 +18,7 @@ pub(super) struct QueuedJob {
     pub(super) slots: Option<f64>,
 }
 
-/// What `qstat -j` says about a job.
+/// The answer of `qstat -j` about a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Details {
     /// Why it waits, or is in an error state.

@@ -8,7 +8,7 @@ use fiber_core::shortage;
 
 use crate::BackendError;
 
-/// What messages about the commands of one batch system say, and how its own are read.
+/// The words of messages about the commands of one batch system, and the way to read its own.
 #[derive(Debug)]
 pub(crate) struct Hints {
     /// Where commands are missing, and the remedy: `in PATH: load its module`.

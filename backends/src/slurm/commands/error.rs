@@ -2,7 +2,7 @@
 
 use crate::batch::{CommandError, Hints};
 
-/// What messages about Slurm's commands say.
+/// The words of messages about Slurm's commands.
 pub(crate) static HINTS: Hints = Hints {
     missing: "in PATH: run this on a login node of a Slurm cluster, or load its module (`module \
               load slurm`)",
