@@ -58,9 +58,9 @@ pub use stream::QueueStream;
 ///   handles of the queue stay unusable; another handle that the owner sends it works.
 /// - **Cost.** Each element is encoded once and decoded once. Large arrays in it
 ///   ([`Array`](fiber_values::Array)) are passed on by reference within a host. In the owner
-///   itself, `put` and `get` send no messages. Elements that another process puts into an
-///   unbounded queue while earlier ones are in flight share a frame. `put` returns when an element is on its way;
-///   [`flush`](Queue::flush) waits until all have arrived. They also arrive before the process
+///   itself, `put` and `get` send no messages. Elements that another process puts into an unbounded
+///   queue while earlier ones are in flight share a frame. `put` returns when an element is on its
+///   way; [`flush`](Queue::flush) waits until all have arrived. They also arrive before the process
 ///   exits in order, and before its next operation on an object in [`sync`](crate::sync).
 ///
 /// # Examples
