@@ -124,6 +124,12 @@ setup "$library/spooldefaults" usersets /usr/share/gridengine/util/resources/use
 setup "$library/spooldefaults" managers root
 
 setup sge_qmaster
+# The daemon's parent ends before the daemon listens.
+end=$((SECONDS + 60))
+until timeout 5 "$grid/enter" head qconf -sm >>"$grid/log/setup.log" 2>&1; do
+    ((SECONDS < end)) || fail_with_log "$grid/log/setup.log" "sge_qmaster did not start"
+    sleep 0.1
+done
 nodes=$(IFS=,; echo "${grid_nodes[*]}")
 setup qconf -ah "$nodes"
 setup qconf -as "head,$nodes"
