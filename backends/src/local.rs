@@ -199,10 +199,10 @@ fn spawn(spec: &JobSpec, mut command: Command, gpus: &GpuAllocator) -> Result<Ar
         .stderr
         .take()
         .map(|pipe| forward_lines(pipe, target(OutputStream::Stderr), tail.clone()));
-    let forwarding = tokio::task::spawn_local(async {
+    let forwarding = fiber_core::spawn_local(async {
         join(OptionFuture::from(out), OptionFuture::from(errors)).await;
     });
-    tokio::task::spawn_local(wait_for_exit(
+    fiber_core::spawn_local(wait_for_exit(
         Arc::clone(&job),
         child,
         group,

@@ -186,7 +186,7 @@ pub(crate) async fn drain(mut forwarding: JoinHandle<()>, limit: Duration) {
         return;
     }
     let rest = PendingWrite::new();
-    tokio::task::spawn_local(async move {
+    fiber_core::spawn_local(async move {
         while is_backlogged() && timeout(limit, &mut forwarding).await.is_err() {}
         forwarding.abort();
         drop(rest);

@@ -125,7 +125,7 @@ pub(crate) fn new_session() -> String {
 pub(crate) fn spawn_sweep(
     sweep: impl Future<Output = Result<Vec<String>, BackendError>> + 'static,
 ) {
-    tokio::task::spawn_local(async move {
+    fiber_core::spawn_local(async move {
         match sweep.await {
             Ok(removed) if removed.is_empty() => {}
             Ok(removed) => {

@@ -1,6 +1,7 @@
-//! Work that would hold up the runtime.
+//! Threads, and work that would hold up the runtime.
 
-use std::thread;
+use std::io;
+use std::thread::{self, JoinHandle};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -26,7 +27,24 @@ pub async fn on_a_thread<T: Send + 'static>(
         // Nobody may wait for the result any more.
         drop(done.send(work()));
     };
-    let started = thread::Builder::new().name("fiber-work".into()).spawn(run);
-    started.map_err(|error| Error::system("starting a thread", Explained(error)))?;
+    start_thread("fiber-work", run).map_err(|error| Error::system("starting a thread", Explained(error)))?;
     result.await.map_err(|_| Error::system("work on a thread of its own", "it panicked"))
+}
+
+/// Starts a thread with a name.
+///
+/// The standard library compiles 2,000 lines of LLVM IR for each type of function that a thread
+/// runs. This function has one type, a box.
+///
+/// # Errors
+/// If the system has no thread to spare.
+pub fn start_thread(
+    name: impl Into<String>,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    start_boxed(name.into(), Box::new(run))
+}
+
+fn start_boxed(name: String, run: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name).spawn(run)
 }

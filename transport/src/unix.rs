@@ -120,7 +120,7 @@ fn connection(stream: StdStream) -> io::Result<Connection> {
         state: Mutex::default(),
         blocked: Notify::new(),
     });
-    tokio::task::spawn_local(Arc::clone(&link).unblock());
+    fiber_core::spawn_local(Arc::clone(&link).unblock());
     let incoming = UnixIncoming {
         borrower: Borrower::new(&link),
         link: Arc::clone(&link),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fiber_core::{Error, Result, shortage};
+use fiber_core::{Error, Result, shortage, start_thread};
 use fiber_journal::CallForm;
 use fiber_values::{Portable, TypedEntry};
 
@@ -67,12 +67,11 @@ impl Pool {
         let call = self.begin(function, order, CallForm::Map).and_then(|exchange| {
             let state = Arc::clone(self.state());
             let (feeding, pool) = (Arc::clone(&exchange), Arc::clone(&state));
-            let feeder = std::thread::Builder::new().name("fiber-feed".into());
             let run = move || {
                 let _entered = pool.runtime.parts().enter();
                 feed(&pool, &feeding, items);
             };
-            match feeder.spawn(run) {
+            match start_thread("fiber-feed", run) {
                 Ok(_) => {
                     let (pool, fed) = (Arc::downgrade(&state), Arc::clone(&exchange));
                     state.runtime.spawn(move || submit_while_blocked(pool, fed));

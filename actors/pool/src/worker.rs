@@ -107,7 +107,7 @@ impl ChildMain for WorkerMain {
             names: WorkerNames { pool: self.pool, worker: self.name },
         });
         let arrived = Arc::new(Notify::new());
-        tokio::task::spawn_local(monitor::run(Arc::clone(&queue), Arc::clone(&arrived)));
+        fiber_core::spawn_local(monitor::run(Arc::clone(&queue), Arc::clone(&arrived)));
         if runtime.config().signals {
             termination::listen(runtime, &queue);
         }

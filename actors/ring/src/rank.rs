@@ -183,7 +183,7 @@ fn accept_link(rank: &Arc<RankShared>, peer: Peer) {
     let rank = Arc::clone(rank);
     let wakeup = Arc::clone(&rank.wakeup);
     let opened = move |from, reader| rank.opened.lock().push((from, StreamReader::Link(reader)));
-    tokio::task::spawn_local(LinkReader::receive(peer, wakeup, opened));
+    fiber_core::spawn_local(LinkReader::receive(peer, wakeup, opened));
 }
 
 /// Accepts shared-memory streams from other ranks on the runtime's thread. Returns the address of

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::io::{self, ErrorKind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use fiber_transport::{
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::parts::Parts;
+
+type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Time limit for connecting and the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,7 +69,11 @@ impl Endpoint {
         &self,
         future: impl FnOnce() -> F + Send + 'static,
     ) {
-        self.arbiter.spawn_fn(move || drop(tokio::task::spawn_local(future())));
+        self.spawn_boxed(Box::new(move || Box::pin(future())));
+    }
+
+    fn spawn_boxed(&self, future: Box<dyn FnOnce() -> LocalFuture + Send>) {
+        self.arbiter.spawn_fn(move || drop(fiber_core::spawn_local(future())));
     }
 }
 

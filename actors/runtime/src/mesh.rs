@@ -212,7 +212,7 @@ impl Mesh {
     /// Serves a process of this session that has connected to this one.
     pub(crate) fn accept(&'static self, peer: Peer) {
         let Peer { info, connection } = peer;
-        tokio::task::spawn_local(self.serve(info.id, connection));
+        fiber_core::spawn_local(self.serve(info.id, connection));
     }
 }
 

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use fiber_core::start_thread;
 use fiber_core::stats::{Event, EventKind, Slice, TaskName};
 use parking_lot::{Condvar, Mutex};
 
@@ -202,7 +202,7 @@ impl Timeline {
             return Ok(());
         }
         self.is_on.store(true, Ordering::Relaxed);
-        thread::Builder::new().name("fiber-timeline".into()).spawn(|| {
+        start_thread("fiber-timeline", || {
             loop {
                 let mut queue = self.queue.lock();
                 if !queue.finished {

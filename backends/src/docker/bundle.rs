@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fiber_core::{BuildId, shortage};
+use fiber_core::{BuildId, shortage, start_thread};
 use futures_util::Stream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -267,7 +267,7 @@ impl Bundle {
                 let _ = sink.chunks.blocking_send(Err(error));
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("fiber-tar".into()).spawn(write) {
+        if let Err(error) = start_thread("fiber-tar", write) {
             let error = io::Error::new(error.kind(), shortage::explain(&error));
             refused.try_send(Err(error)).expect("nothing was sent before");
         }

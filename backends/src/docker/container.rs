@@ -58,7 +58,7 @@ pub(super) fn start(
         tail,
         commands,
     };
-    tokio::task::spawn_local(async move {
+    fiber_core::spawn_local(async move {
         let ContainerRequest { name, body, spec, resources, log } = request;
         let limited = resources.memory.is_some();
         let reason = task.run(&name, body, &spec, limited, log, &states).await;
@@ -198,7 +198,7 @@ impl ContainerTask {
         };
         let mut out = LineForwarder::new(target(OutputStream::Stdout), self.tail.clone());
         let mut errors = LineForwarder::new(target(OutputStream::Stderr), self.tail.clone());
-        let forwarding = tokio::task::spawn_local(async move {
+        let forwarding = fiber_core::spawn_local(async move {
             while let Some(Ok(chunk)) = output.next().await {
                 match chunk {
                     LogOutput::StdErr { message } => errors.push(&message).await,

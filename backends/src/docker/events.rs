@@ -41,7 +41,7 @@ impl ContainerEvents {
     pub(super) fn follow(engine: Arc<Engine>, session: &str) -> Arc<ContainerEvents> {
         let filter = format!("{SESSION}={session}");
         let events = Arc::new(ContainerEvents { engine, filter, subscribers: Mutex::default() });
-        tokio::task::spawn_local(follow_events(Arc::downgrade(&events)));
+        fiber_core::spawn_local(follow_events(Arc::downgrade(&events)));
         events
     }
 

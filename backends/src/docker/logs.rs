@@ -28,7 +28,7 @@ pub(super) fn follow(
     tail: Option<u64>,
 ) -> LocalBoxStream<'static, Result<OutputChunk>> {
     let (sender, chunks) = mpsc::channel(CHUNKS);
-    tokio::task::spawn_local(async move {
+    fiber_core::spawn_local(async move {
         if let Err(error) = send_all(&engine, &name, tail, &sender).await {
             let error = Error::system(
                 format!("the output of {name} can't be read"),

@@ -300,7 +300,7 @@ impl Cluster for KubernetesCluster {
     ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>> {
         let (sender, chunks) = mpsc::channel(CHUNKS);
         let (server, name) = (self.server.clone(), name.to_string());
-        tokio::task::spawn_local(async move {
+        fiber_core::spawn_local(async move {
             if let Err(error) = logs::read_head(&server, &name, follow, tail, &sender).await {
                 let error = Error::system(
                     format!("the output of {name} can't be read"),

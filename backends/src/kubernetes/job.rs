@@ -75,7 +75,7 @@ pub(super) fn start(
         spec.secrets.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
     // The job exists before anything is created for it, so a program that exits waits for the job
     // and leaves nothing behind.
-    tokio::task::spawn_local(async move {
+    fiber_core::spawn_local(async move {
         let exit = if task.commands.is_pending() {
             Exit::new(ExitReason::Signal(9), Vec::new())
         } else if secret_data.is_empty() {
@@ -103,7 +103,7 @@ fn add_secret_variables(pod: &mut Pod, secret: &SharedSecret) {
 }
 
 async fn release(secrets: Arc<SecretStore>, secret: Arc<SharedSecret>) {
-    let releasing = tokio::task::spawn_local(async move { secrets.release(secret).await });
+    let releasing = fiber_core::spawn_local(async move { secrets.release(secret).await });
     let _ = timeout(REMOVAL, releasing).await;
 }
 
@@ -362,7 +362,7 @@ impl PodTask {
             self.tail.clone(),
             receiver,
         );
-        self.log_task = Some(LogTask { task: tokio::task::spawn_local(forwarding), ended });
+        self.log_task = Some(LogTask { task: fiber_core::spawn_local(forwarding), ended });
     }
 
     /// Forwards the rest of the output, and removes the pod.
@@ -379,7 +379,7 @@ impl PodTask {
             }
         }
         let (server, name) = (self.server, self.name.clone());
-        let removing = tokio::task::spawn_local(async move {
+        let removing = fiber_core::spawn_local(async move {
             if let Err(error) = server.remove::<Pod>(&name).await {
                 tracing::warn!("the pod {name} can't be removed: {}", server.explain(&error));
             }

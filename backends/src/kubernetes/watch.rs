@@ -69,12 +69,12 @@ impl PodWatch {
     /// Watches the pods of a session until the result is dropped.
     pub(super) fn start(server: &ApiServer, session: &str) -> Arc<PodWatch> {
         let (watch, unconfirmed) = PodWatch::new();
-        tokio::task::spawn_local(watch_pods(
+        fiber_core::spawn_local(watch_pods(
             Arc::downgrade(&watch),
             server.clone(),
             session.to_string(),
         ));
-        tokio::task::spawn_local(confirm_pods(Arc::downgrade(&watch), server.clone(), unconfirmed));
+        fiber_core::spawn_local(confirm_pods(Arc::downgrade(&watch), server.clone(), unconfirmed));
         watch
     }
 

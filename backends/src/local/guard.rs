@@ -137,7 +137,7 @@ fn ensure_guard() {
     // A program that was started as a guard but did not become one starts no guards.
     if std::env::var_os(VARIABLE).is_none() && !IS_KEPT.swap(true, Ordering::AcqRel) {
         let flag = KeptFlag;
-        tokio::task::spawn_local(async move {
+        fiber_core::spawn_local(async move {
             let _flag = flag;
             keep_guard().await
         });

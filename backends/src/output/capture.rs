@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use fiber_core::{OutputMode, shortage};
+use fiber_core::{OutputMode, shortage, start_thread};
 use tokio::sync::oneshot;
 
 use super::printer::{OutputStream, PendingWrite};
@@ -76,7 +76,7 @@ impl Capture {
                 drop(written);
             }
         };
-        let thread = std::thread::Builder::new().name("fiber-output".into()).spawn(write);
+        let thread = start_thread("fiber-output", write);
         let explain = |error: &io::Error| {
             tracing::warn!("a test does not capture its output: {}", shortage::explain(error));
         };

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fiber_core::shortage;
+use fiber_core::{shortage, start_thread};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc;
 
@@ -86,7 +86,7 @@ fn printer() -> io::Result<&'static mpsc::Sender<WriteRequest>> {
             request.stream.write(&request.bytes);
         }
     };
-    std::thread::Builder::new().name("fiber-output".into()).spawn(run)?;
+    start_thread("fiber-output", run)?;
     Ok(PRINTER.get_or_init(|| sender))
 }
 

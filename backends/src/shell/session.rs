@@ -87,7 +87,7 @@ pub(crate) fn start(
     let place = JobPlace::Machine { name: remote.machine().to_string() };
     let (job, states, commands) = job_handle::new(place, tail.clone());
     let session = Session { remote, line, tail, commands };
-    tokio::task::spawn_local(async move {
+    fiber_core::spawn_local(async move {
         let file = log.map(|log| Arc::new(log.file));
         let target = |stream| match &file {
             Some(file) => OutputTarget::File(Arc::clone(file)),
@@ -146,7 +146,7 @@ impl<R: Remote> Session<R> {
         };
         let (words, said) = oneshot::channel();
         let errors =
-            tokio::task::spawn_local(forward_errors(stderr, words, errors, self.tail.clone()));
+            fiber_core::spawn_local(forward_errors(stderr, words, errors, self.tail.clone()));
         let mut stdin = Some(stdin);
         let mut stdout = BufReader::new(stdout);
         let started = self.start(&mut stdin, &mut stdout, states).await;
@@ -168,7 +168,7 @@ impl<R: Remote> Session<R> {
             };
         }
         states.send_replace(JobState::Running);
-        let out = tokio::task::spawn_local(forward_lines(stdout, out, self.tail.clone()));
+        let out = fiber_core::spawn_local(forward_lines(stdout, out, self.tail.clone()));
         let (status, killed) = self.watch(&mut child, stdin).await;
         drop(group);
         drain(out, DRAIN).await;

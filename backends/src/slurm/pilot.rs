@@ -168,7 +168,7 @@ pub(super) async fn submit(
     let (job, states, commands) =
         job_handle::new(JobPlace::Job { id: id.to_string() }, tail.clone());
     let pilot = Pilot { id, queue: Arc::clone(queue), files, tail };
-    tokio::task::spawn_local(pilot.watch(states, commands));
+    fiber_core::spawn_local(pilot.watch(states, commands));
     Ok(job)
 }
 

@@ -32,7 +32,7 @@ impl Queue {
         let receiver = self.answers.subscribe();
         self.look_soon();
         if !self.is_asked.swap(true, Ordering::AcqRel) {
-            tokio::task::spawn_local(Arc::clone(self).ask());
+            fiber_core::spawn_local(Arc::clone(self).ask());
         }
         receiver
     }

@@ -137,11 +137,11 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
         let output = forwarder(OutputStream::Stderr);
         forward_beside_notices(pipe, output, Arc::clone(&job))
     });
-    let forwarding = tokio::task::spawn_local(async {
+    let forwarding = fiber_core::spawn_local(async {
         join(OptionFuture::from(out), OptionFuture::from(errors)).await;
     });
     let watched = Arc::clone(&job);
-    tokio::task::spawn_local(async move {
+    fiber_core::spawn_local(async move {
         let reason = watched.wait(child, forwarding).await;
         let tail = watched.tail.lines();
         watched.states.send_replace(JobState::Ended(Exit::new(reason, tail)));
@@ -257,7 +257,7 @@ impl StepJob {
             }
             Some(Change::Elsewhere(problem)) => {
                 let place = self.place();
-                tokio::task::spawn_local(print_message(format!(
+                fiber_core::spawn_local(print_message(format!(
                     "fiber: warning: {place}: {problem}: all nodes need the working directory\n"
                 )));
             }

@@ -107,7 +107,7 @@ pub(super) fn release(blobs: Vec<Blob>) {
     let (mut read, unused): (Vec<_>, Vec<_>) = blobs.into_iter().partition(is_read_elsewhere);
     drop(unused);
     if !read.is_empty() {
-        tokio::task::spawn_local(async move {
+        fiber_core::spawn_local(async move {
             while !read.is_empty() {
                 sleep(LOOK).await;
                 read.retain(is_read_elsewhere);

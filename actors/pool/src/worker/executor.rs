@@ -7,7 +7,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use fiber_core::at_exit::flush_output;
 use fiber_core::stacks::thread_id;
-use fiber_core::{Failure, FailureKind, Spin, shortage};
+use fiber_core::{Failure, FailureKind, Spin, shortage, start_thread};
 use fiber_values::blob::Blobs;
 use fiber_values::{BlockOn, Outcome, Tasks, codec};
 use parking_lot::{Mutex, MutexGuard};
@@ -35,8 +35,7 @@ pub(super) fn run_all(queue: &Arc<WorkQueue>) {
     let started: Result<Vec<_>, _> = (1..queue.executors.len())
         .map(|index| {
             let (queue, parts) = (Arc::clone(queue), Parts::current());
-            let thread = std::thread::Builder::new().name(format!("fiber-task-{index}"));
-            thread.spawn(move || {
+            start_thread(format!("fiber-task-{index}"), move || {
                 let _entered = parts.enter();
                 run(&queue, index);
             })

@@ -125,7 +125,7 @@ fn look_at(
         return Some(IDLE);
     }
     if ran >= limit && !std::mem::replace(&mut seen.reported_overdue, true) {
-        tokio::task::spawn_local(report_overdue(Arc::clone(queue), current, thread));
+        fiber_core::spawn_local(report_overdue(Arc::clone(queue), current, thread));
     }
     Some(if seen.reported_overdue { IDLE } else { limit.saturating_sub(ran).max(INTERVAL) })
 }

@@ -22,7 +22,7 @@ pub(super) fn listen(runtime: &'static Runtime, queue: &Arc<WorkQueue>) {
         }
     };
     let queue = Arc::clone(queue);
-    tokio::task::spawn_local(async move {
+    fiber_core::spawn_local(async move {
         let sigterm = signals.next().await;
         if queue.terminate() {
             // Further signals change nothing: kubelets, shells and init systems repeat them.

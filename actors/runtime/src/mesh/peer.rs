@@ -65,7 +65,7 @@ impl Mesh {
         connection.link.set_peer_timeout(config.heartbeat_timeout);
         let heartbeats =
             send_heartbeats(Arc::clone(&connection.link), config.heartbeat, wire::heartbeat);
-        tokio::task::spawn_local(heartbeats);
+        fiber_core::spawn_local(heartbeats);
         let mut monitor = HeartbeatMonitor::new(config);
         let reason = loop {
             let message = tokio::select! {

@@ -47,7 +47,7 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
         let link = Arc::clone(&lively.link);
         let heartbeats =
             send_heartbeats(Arc::clone(&link), Duration::from_millis(20), wire::heartbeat);
-        tokio::task::spawn_local(heartbeats);
+        fiber_core::spawn_local(heartbeats);
         // Invalid frames are ignored, and the query after them is answered.
         link.send(Message::new(vec![MESH, 99])).unwrap();
         link.send(Message::new(vec![99])).unwrap();

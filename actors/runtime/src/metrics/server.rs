@@ -7,12 +7,11 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fiber_core::stats::SessionStats;
-use fiber_core::{ConfigProblem, Error, Result, forbid_waiting, shortage};
+use fiber_core::{ConfigProblem, Error, Result, forbid_waiting, shortage, start_thread};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE};
@@ -102,7 +101,7 @@ pub(crate) fn bind(address: SocketAddr) -> Result<Server> {
             }
         });
     };
-    thread::Builder::new().name("fiber-metrics".into()).spawn(run).map_err(refused)?;
+    start_thread("fiber-metrics", run).map_err(refused)?;
     tracing::info!("metrics are at http://{address}/metrics");
     Ok(Server { source })
 }

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use fiber_core::inspect::{self, BRIDGE, GREETING, READY, Socket};
+use fiber_core::start_thread;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::getuid;
 
@@ -98,8 +99,7 @@ fn is_of_job(process: &Path, (name, id): (&str, &OsStr)) -> bool {
 /// Returns when one side closes.
 fn relay(head: UnixStream) -> io::Result<()> {
     let to_head = head.try_clone()?;
-    let input = std::thread::Builder::new().name("fiber-bridge".into());
-    input.spawn(move || {
+    start_thread("fiber-bridge", move || {
         let _ = copy(io::stdin(), &to_head);
         // The other direction ends with this.
         let _ = to_head.shutdown(std::net::Shutdown::Both);

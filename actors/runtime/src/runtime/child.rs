@@ -89,7 +89,7 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
     let (sender, main) = std::sync::mpsc::channel();
     let own_arbiter = arbiter.clone();
     arbiter.spawn_fn(move || {
-        tokio::task::spawn_local(async move {
+        fiber_core::spawn_local(async move {
             let joined = join(&info, &key).await.unwrap_or_else(|problem| match problem {
                 Some(problem) => fail(&problem),
                 None => quit(ChildExit::NotStarted),
@@ -147,7 +147,7 @@ pub(super) async fn join(info: &ParentInfo, key: &SessionKey) -> Result<Joined, 
     // gone.
     connection.link.set_peer_timeout(EARLY_LINK_TIMEOUT);
     let link = Arc::clone(&connection.link);
-    let early = tokio::task::spawn_local(send_heartbeats(link, EARLY_HEARTBEAT, || {
+    let early = fiber_core::spawn_local(send_heartbeats(link, EARLY_HEARTBEAT, || {
         let (usage, below, events) = (None, None, None);
         ControlMessage::Heartbeat { usage, below, events }.message()
     }));
@@ -172,7 +172,7 @@ impl Joined {
         let Joined { connection, config, request } = self;
         // Before the work starts: from now on, the parent kills a silent child.
         let link = Arc::clone(&connection.link);
-        tokio::task::spawn_local(send_heartbeats(link, config.heartbeat, || {
+        fiber_core::spawn_local(send_heartbeats(link, config.heartbeat, || {
             telemetry::flush();
             runtime.heartbeat().message()
         }));
@@ -237,7 +237,7 @@ pub(super) async fn receive(
                 Some(ControlMessage::Kill) => return ChildExit::Killed,
                 Some(ControlMessage::Inspect { number, request }) => {
                     let link = Arc::clone(&connection.link);
-                    tokio::task::spawn_local(async move {
+                    fiber_core::spawn_local(async move {
                         let answer = runtime.inspect(request).await;
                         let _ = link.send(ControlMessage::Inspected { number, answer }.message());
                     });

@@ -93,7 +93,7 @@ impl Runtime {
         hooks.iter().for_each(|hook| hook.drain());
         let running = || hooks.iter().map(|hook| hook.running()).sum::<u64>();
         let message = announcement(cause, running(), grace);
-        tokio::task::spawn_local(fiber_backends::print_message(message));
+        fiber_core::spawn_local(fiber_backends::print_message(message));
         let deadline = Instant::now() + grace;
         while running() > 0 && Instant::now() < deadline {
             sleep(INTERVAL).await;

@@ -231,7 +231,7 @@ pub(super) async fn serve(runtime: &'static Runtime) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::task::spawn_local(async move {
+                fiber_core::spawn_local(async move {
                     if is_permitted(&stream) {
                         let _ = converse(runtime, stream).await;
                     }

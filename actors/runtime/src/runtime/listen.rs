@@ -150,7 +150,7 @@ impl Runtime {
             let link =
                 url.parse().map_err(|error| Error::system("this process has no address", error))?;
             let address = Address { link, url, locality };
-            tokio::task::spawn_local(self.accept_peers(listener));
+            fiber_core::spawn_local(self.accept_peers(listener));
             Ok(address)
         };
         self.listening.address.get_or_try_init(open).await

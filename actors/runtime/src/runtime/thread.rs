@@ -2,10 +2,10 @@
 
 use std::future::{Future, pending};
 use std::io;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use actix_rt::{Arbiter, ArbiterHandle, System};
-use fiber_core::{Error, Result, forbid_waiting, shortage};
+use fiber_core::{Error, Result, forbid_waiting, shortage, start_thread};
 
 use crate::parts::Parts;
 use crate::tokio_runtime::new_runtime;
@@ -42,7 +42,7 @@ pub(super) fn start_until(
         let _ = system.run();
     };
     let refused = |problem: String| Error::system("fiber's thread could not be started", problem);
-    let spawned = thread::Builder::new().name("fiber-runtime".into()).spawn(run);
+    let spawned = start_thread("fiber-runtime", run);
     let started = spawned.and_then(|thread| {
         let arbiter = arbiter.recv().unwrap_or_else(|ended| Err(io::Error::other(ended)))?;
         Ok((arbiter, thread))

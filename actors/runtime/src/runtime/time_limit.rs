@@ -24,7 +24,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 pub(super) fn watch(runtime: &'static Runtime) {
     let Some(end) = runtime.backend.ends_at() else { return };
     if !runtime.is_time_limit_watched.swap(true, Ordering::AcqRel) {
-        tokio::task::spawn_local(end_in_time(runtime, end));
+        fiber_core::spawn_local(end_in_time(runtime, end));
     }
 }
 

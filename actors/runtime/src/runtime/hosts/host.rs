@@ -381,7 +381,7 @@ impl Runtime {
         let is_empty = host.state.lock().processes.is_empty();
         if host.of.is_some() && is_empty {
             let host = Arc::clone(host);
-            tokio::task::spawn_local(async move {
+            fiber_core::spawn_local(async move {
                 sleep(LINGER).await;
                 host.end_if_idle();
             });

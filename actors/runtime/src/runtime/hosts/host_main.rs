@@ -45,8 +45,8 @@ impl ChildMain for HostMain {
             simulates: self.simulates,
             end,
         });
-        tokio::task::spawn_local(Rc::clone(&host).forward_sigterm());
-        tokio::task::spawn_local(Rc::clone(&host).flush_relayed());
+        fiber_core::spawn_local(Rc::clone(&host).forward_sigterm());
+        fiber_core::spawn_local(Rc::clone(&host).flush_relayed());
         let receive = move |message| host.receive(message);
         let run = move || {
             let _ = link.send(ControlMessage::Ready { address: None }.message());
@@ -186,7 +186,7 @@ impl Host {
         let number = process.number;
         self.processes.borrow_mut().insert(number, Hosted { commands, link: None });
         let host = Rc::clone(self);
-        tokio::task::spawn_local(async move {
+        fiber_core::spawn_local(async move {
             let exit = host.run(process, inbox).await;
             host.processes.borrow_mut().remove(&number);
             host.send(&FromHost::Ended { number, exit });

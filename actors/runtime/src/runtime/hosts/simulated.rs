@@ -45,7 +45,7 @@ pub(super) fn start(runtime: &'static Runtime, id: ProcessId) -> Arc<dyn Job> {
     process.incoming.set_limit(usize::MAX);
     hand_over(id, Ok(Peer { info, connection }));
     let started = Arc::clone(&job);
-    tokio::task::spawn_local(async move {
+    fiber_core::spawn_local(async move {
         let exit = tokio::select! {
             exit = work(runtime, process) => exit,
             () = started.killed.notified() => ExitReason::Signal(SIGKILL),
@@ -67,7 +67,7 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
         Ok(started) => started,
         Err(error) => return ExitReason::NotStarted(error.to_string()),
     };
-    tokio::task::spawn_local(send_heartbeats(Arc::clone(&to_parent), config.heartbeat, || {
+    fiber_core::spawn_local(send_heartbeats(Arc::clone(&to_parent), config.heartbeat, || {
         let (usage, below, events) = (Some(host_usage()), None, None);
         ControlMessage::Heartbeat { usage, below, events }.message()
     }));

@@ -115,7 +115,7 @@ fn run(info: ParentInfo, key: SessionKey, job: &Arc<ThreadJob>) -> ExitReason {
     let (sender, main) = mpsc::channel::<Main>();
     let (endpoint, job) = (arbiter.clone(), Arc::clone(job));
     arbiter.spawn_fn(move || {
-        tokio::task::spawn_local(async move {
+        fiber_core::spawn_local(async move {
             tokio::select! {
                 () = live(parts, info, key, endpoint, sender) => {}
                 () = job.killed.notified() => {

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fiber_core::shortage;
+use fiber_core::{shortage, start_thread};
 use parking_lot::{Condvar, Mutex};
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig};
@@ -76,8 +75,7 @@ impl Uploader {
     pub(super) fn get() -> &'static Uploader {
         UPLOADER.get_or_init(|| {
             let uploader = Uploader::default();
-            let thread = thread::Builder::new().name("fiber-otlp".into());
-            if let Err(error) = thread.spawn(|| UPLOADER.wait().run()) {
+            if let Err(error) = start_thread("fiber-otlp", || UPLOADER.wait().run()) {
                 tracing::error!("spans are not exported: {}", shortage::explain(&error));
                 uploader.queue.lock().stopped = true;
             }
