@@ -23,7 +23,7 @@ pub use self::earlier::EarlierNames;
 pub use self::problem::{ConfigProblem, ConfigSource};
 use self::section::Sections;
 pub use self::section::{Section, SectionEntry, SectionKey, SectionTable};
-use self::values::{address, duration, lenient};
+use self::values::{address, duration, lenient, optional_size, size};
 use crate::spin;
 
 /// The prefix of the options' environment variables.
@@ -158,14 +158,17 @@ options! {
             spin: Duration = spin::DEFAULT,
             /// The size limit of a message: one task's arguments, one result, one broadcast value.
             /// 4 KiB to 2 GiB.
+            #[serde(with = "size")]
             max_message: ByteSize = ByteSize::gib(1),
             /// The limit of the arguments and results that one call of a pool stores in the process
             /// that made it.
+            #[serde(with = "size")]
             call_buffer: ByteSize = ByteSize::mib(64),
             /// The limit of the memory that values take in one process: encoded arguments, results
             /// and elements of queues, and large arrays in shared memory. At the limit, calls wait
             /// for room, and elements of queues go to a file. Without one: half of the memory that
             /// the process can have.
+            #[serde(with = "optional_size")]
             value_memory: Option<ByteSize> = None,
             /// The folder of that file, which has no name and ends with its process. Without one:
             /// `TMPDIR`, or `/var/tmp`.
@@ -182,6 +185,7 @@ options! {
             timeline: Option<PathBuf> = None,
             /// The size limit of that file. The fuller it is, the longer short tasks are summed up;
             /// its last quarter is for what takes 1 s or more, dies or runs again.
+            #[serde(with = "size")]
             timeline_size: ByteSize = ByteSize::mib(64),
             /// Whether SIGINT, SIGTERM and SIGHUP end the children before they end this process.
             signals: bool = true,

@@ -14,6 +14,7 @@ pub mod blocking;
 pub mod durable;
 pub mod endpoint;
 pub mod events;
+mod json;
 pub mod mesh;
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -80,6 +80,28 @@ pub mod size {
     }
 }
 
+/// Sizes that an option may lack.
+pub(super) mod optional_size {
+    use bytesize::ByteSize;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        size: &Option<ByteSize>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match size {
+            Some(size) => super::size::serialize(size, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<ByteSize>, D::Error> {
+        Option::deserialize(deserializer)
+    }
+}
+
 /// Lists that the environment gives as one text, and texts that look like numbers there.
 pub mod lenient {
     use std::path::PathBuf;

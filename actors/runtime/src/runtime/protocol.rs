@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::child_main::StartRequest;
 use crate::endpoint::CONTROL;
+use crate::json;
 
 /// A message between a parent and its child that the runtime handles itself.
 #[derive(Serialize, Deserialize)]
@@ -16,6 +17,7 @@ pub enum ControlMessage {
     /// Parent to child: the work to start.
     Start {
         /// The configuration of the child.
+        #[serde(with = "json")]
         config: Box<Config>,
         /// The work.
         request: StartRequest,
@@ -30,9 +32,11 @@ pub enum ControlMessage {
     /// Child to parent: the process is alive.
     Heartbeat {
         /// The CPU time, memory and traffic of the child, or `None` before its work starts.
+        #[serde(with = "json")]
         usage: Option<ProcessUsage>,
         /// The statistics of the child's objects and of its own children, or `None` before its work
         /// starts.
+        #[serde(with = "json")]
         below: Option<Box<Report>>,
         /// The events since the last heartbeat, in JSON, if there are any.
         events: Option<String>,
@@ -42,6 +46,7 @@ pub enum ControlMessage {
         /// The number of the request, which its answer repeats.
         number: u64,
         /// The question.
+        #[serde(with = "json")]
         request: Request,
     },
     /// Child to parent: the answer to a request.
