@@ -158,6 +158,12 @@ fn names() -> String {
     }
 }
 
+/// Returns the names of the backends that this build lacks.
+#[cfg(feature = "cluster")]
+pub(crate) fn missing() -> impl Iterator<Item = &'static str> {
+    all().filter(|entry| entry.make.is_err()).map(|entry| entry.name)
+}
+
 /// Returns the backends that have sessions, in the order of the table.
 #[cfg(feature = "cluster")]
 pub(crate) fn session_backends() -> impl Iterator<Item = &'static SessionBackend> {

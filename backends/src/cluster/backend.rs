@@ -70,14 +70,27 @@ pub fn backends() -> impl Iterator<Item = &'static SessionBackend> {
     crate::catalogue::session_backends()
 }
 
+/// Returns the names of the backends that this build lacks. Each is a Cargo feature.
+pub fn missing() -> impl Iterator<Item = &'static str> {
+    crate::catalogue::missing()
+}
+
 /// Returns the backend that the configuration names.
 ///
 /// # Errors
-/// [`Error::Config`] if there is none of this name.
+/// [`Error::Config`] if there is none of this name, or if this build lacks it.
 pub fn configured(config: &Config) -> Result<&'static SessionBackend> {
-    backends()
-        .find(|backend| backend.name == config.backend)
-        .ok_or_else(|| no_sessions(&config.backend))
+    let name = &config.backend;
+    backends().find(|backend| backend.name == *name).ok_or_else(|| {
+        if !missing().any(|missing| missing == name) {
+            return no_sessions(name);
+        }
+        let problem = format!(
+            "this command was built without it: `cargo install fiber-cli --features {name}` \
+             installs it with this backend"
+        );
+        ConfigProblem::value("backend", name, problem).into()
+    })
 }
 
 /// Returns the error for a backend without sessions in which the command could act.

@@ -6,12 +6,15 @@ use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use fiber_backends::cluster::{
     BackendOption, OptionKind, OptionValue, OptionValues, SessionBackend, backends,
+    missing,
 };
 
-/// Returns the parser of a backend's name.
+/// Returns the parser of a backend's name. One that this build lacks is an error later, which says
+/// how to get it.
 pub(super) fn names() -> PossibleValuesParser {
     let value = |backend: &SessionBackend| PossibleValue::new(backend.name).help(backend.about);
-    backends().map(value).collect::<Vec<_>>().into()
+    let lacks = missing().map(|name| PossibleValue::new(name).hide(true));
+    backends().map(value).chain(lacks).collect::<Vec<_>>().into()
 }
 
 /// The options of `fiber run` that not every backend has.
