@@ -17,7 +17,7 @@ const TASKS: u64 = 20_000;
 
 /// Kills its worker in one call of 500.
 fn square(x: u64) -> u64 {
-    if rand::random_bool(1.0 / 500.0) {
+    if fastrand::u32(0..500) == 0 {
         let _ = kill_process(getpid(), Signal::KILL);
     }
     std::thread::sleep(Duration::from_micros(500));

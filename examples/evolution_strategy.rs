@@ -18,10 +18,9 @@ use std::path::PathBuf;
 
 use cartpole::{Action, CartPole, MAX_STEPS, State};
 use clap::Parser;
+use fastrand::Rng;
 use fiber::prelude::*;
 use plotters::prelude::*;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
 
 /// Learns to balance a pole, on a pool of worker processes.
 #[derive(Parser)]
@@ -82,8 +81,8 @@ fn evaluate_pair(
 }
 
 /// Returns a normally distributed number (Box and Muller, 1958).
-fn normal(random: &mut impl Rng) -> f64 {
-    let (radius, angle): (f64, f64) = (random.random(), random.random());
+fn normal(random: &mut Rng) -> f64 {
+    let (radius, angle): (f64, f64) = (random.f64(), random.f64());
     (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
 }
 
@@ -95,15 +94,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => Pool::builder(),
     };
     let pool = builder.start().await?;
-    let mut random = SmallRng::seed_from_u64(2017);
+    let mut random = Rng::with_seed(2017);
     let table: Vec<f64> = (0..TABLE).map(|_| normal(&mut random)).collect();
     let shared = pool.broadcast(table.clone())?;
     let mut policy = Policy::default();
     let mut curve = Vec::new();
     for generation in 1..=options.generations {
         let offsets: Vec<usize> =
-            (0..PAIRS).map(|_| random.random_range(0..TABLE - policy.len())).collect();
-        let seed = random.random::<u32>().into();
+            (0..PAIRS).map(|_| random.usize(0..TABLE - policy.len())).collect();
+        let seed = random.u32(..).into();
         let tasks: Vec<_> =
             offsets.iter().map(|offset| (shared.clone(), policy, *offset, seed)).collect();
         let rewards =

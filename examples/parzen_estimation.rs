@@ -9,15 +9,15 @@
 //! cargo run --release -p fiber-examples --example parzen_estimation
 //! ```
 
+use fastrand::Rng;
 use fiber::prelude::*;
-use rand::{Rng, SeedableRng};
 
 const SAMPLES: usize = 10_000;
 const WIDTHS: usize = 102;
 
 /// Returns two independent, normally distributed numbers (Box and Muller, 1958).
-fn sample(random: &mut impl Rng) -> (f64, f64) {
-    let (radius, angle): (f64, f64) = (random.random(), random.random());
+fn sample(random: &mut Rng) -> (f64, f64) {
+    let (radius, angle): (f64, f64) = (random.f64(), random.f64());
     let radius = (-2.0 * (1.0 - radius).ln()).sqrt();
     (radius * (std::f64::consts::TAU * angle).cos(), radius * (std::f64::consts::TAU * angle).sin())
 }
@@ -32,7 +32,7 @@ fn estimate(samples: Broadcast<Vec<(f64, f64)>>, width: f64) -> fiber::Result<(f
 
 #[fiber::main]
 async fn main() -> fiber::Result<()> {
-    let mut random = rand::rngs::StdRng::seed_from_u64(1962);
+    let mut random = Rng::with_seed(1962);
     let pool = Pool::builder().start().await?;
     let samples = pool.broadcast((0..SAMPLES).map(|_| sample(&mut random)).collect())?;
     let widths = (0..WIDTHS).map(|step| 0.1 + 0.02 * step as f64);

@@ -12,7 +12,7 @@ use lexopt::prelude::*;
 
 #[fiber::meta(cpu = 1)]
 fn inside(_: u64) -> bool {
-    let (x, y): (f64, f64) = rand::random();
+    let (x, y) = (fastrand::f64(), fastrand::f64());
     x * x + y * y < 1.0
 }
 

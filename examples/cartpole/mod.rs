@@ -8,8 +8,7 @@
 // The programs that include this module each use a part of it.
 #![allow(dead_code)]
 
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
 const GRAVITY: f64 = 9.8;
@@ -58,13 +57,13 @@ pub(crate) struct CartPole {
     state: State,
     steps: u32,
     over: bool,
-    random: SmallRng,
+    random: Rng,
 }
 
 impl CartPole {
     /// Creates an environment. Episodes start near the middle and upright, as `seed` decides.
     pub(crate) fn new(seed: u64) -> CartPole {
-        let mut random = SmallRng::seed_from_u64(seed);
+        let mut random = Rng::with_seed(seed);
         CartPole { state: beginning(&mut random), steps: 0, over: false, random }
     }
 
@@ -99,6 +98,6 @@ impl CartPole {
     }
 }
 
-fn beginning(random: &mut SmallRng) -> State {
-    std::array::from_fn(|_| random.random_range(-0.05..0.05))
+fn beginning(random: &mut Rng) -> State {
+    std::array::from_fn(|_| 0.1 * (random.f64() - 0.5))
 }

@@ -1,8 +1,7 @@
 //! A network with one hidden layer, and its gradient.
 
+use fastrand::Rng;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, Zip, s};
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 
 use super::digits::Digits;
 use super::training::small;
@@ -27,7 +26,7 @@ struct Layers<'a> {
 
 impl Network {
     pub(crate) fn new(inputs: usize, hidden: usize, seed: u64) -> Network {
-        let mut random = SmallRng::seed_from_u64(seed);
+        let mut random = Rng::with_seed(seed);
         let mut weights = Vec::new();
         for (inputs, outputs) in [(inputs, hidden), (hidden, DIGITS)] {
             // K. He and others, "Delving Deep into Rectifiers", 2015.

@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
+use fastrand::Rng;
 use fiber::{Reduction, RingNode};
-use rand::rngs::SmallRng;
-use rand::seq::SliceRandom;
-use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 use super::digits::Split;
@@ -96,11 +94,11 @@ fn segment(length: usize, size: usize, rank: usize) -> Range<usize> {
 /// Returns the images of each batch of an epoch, shuffled by the seed.
 fn batches(data: &Split, plan: &Plan, epoch: usize) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..data.train.labels.len()).collect();
-    order.shuffle(&mut SmallRng::seed_from_u64(plan.seed ^ (epoch as u64 + 1) << 32));
+    Rng::with_seed(plan.seed ^ (epoch as u64 + 1) << 32).shuffle(&mut order);
     order.chunks(plan.batch).map(<[usize]>::to_vec).collect()
 }
 
 /// Returns a random number from `-limit` to `limit`.
-pub(crate) fn small(random: &mut SmallRng, limit: f32) -> f32 {
-    random.random_range(-limit..limit)
+pub(crate) fn small(random: &mut Rng, limit: f32) -> f32 {
+    limit * (2.0 * random.f32() - 1.0)
 }
