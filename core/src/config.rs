@@ -9,6 +9,7 @@ mod section;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod value;
 pub mod values;
 
 use std::fmt;

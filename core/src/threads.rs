@@ -27,7 +27,8 @@ pub async fn on_a_thread<T: Send + 'static>(
         // Nobody may wait for the result any more.
         drop(done.send(work()));
     };
-    start_thread("fiber-work", run).map_err(|error| Error::system("starting a thread", Explained(error)))?;
+    start_thread("fiber-work", run)
+        .map_err(|error| Error::system("starting a thread", Explained(error)))?;
     result.await.map_err(|_| Error::system("work on a thread of its own", "it panicked"))
 }
 

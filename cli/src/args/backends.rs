@@ -5,8 +5,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 use fiber_backends::cluster::{
-    BackendOption, OptionKind, OptionValue, OptionValues, SessionBackend, backends,
-    missing,
+    BackendOption, OptionKind, OptionValue, OptionValues, SessionBackend, backends, missing,
 };
 
 /// Returns the parser of a backend's name. One that this build lacks is an error later, which says

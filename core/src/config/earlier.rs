@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use figment::value::{Dict, Value};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::section::{Sections, entries};
+use super::value::{Values, read};
 use super::values::{duration, lenient, size};
 use super::{Config, ConfigProblem, ConfigSource};
 
@@ -87,7 +88,7 @@ earlier_names! {
 impl EarlierNames {
     /// Returns the options as the sections have them.
     pub(super) fn of(sections: &Sections) -> EarlierNames {
-        let mut values = Dict::new();
+        let mut values = Values::new();
         for entry in entries() {
             for key in entry.keys {
                 if let (Some(earlier), Some(value)) =
@@ -98,15 +99,18 @@ impl EarlierNames {
             }
         }
         // The section has checked them.
-        Value::from(values).deserialize().unwrap_or_default()
+        read(&values).unwrap_or_default()
     }
 
-    fn values(&self) -> Result<Dict, ConfigProblem> {
-        let value = Value::serialize(self).map_err(|error| ConfigProblem::Unreadable {
-            source: ConfigSource::Code,
-            message: error.to_string(),
-        })?;
-        Ok(value.into_dict().unwrap_or_default())
+    fn values(&self) -> Result<Values, ConfigProblem> {
+        match serde_json::to_value(self) {
+            Ok(Value::Object(values)) => Ok(values),
+            Ok(_) => unreachable!("a struct is an object"),
+            Err(error) => Err(ConfigProblem::Unreadable {
+                source: ConfigSource::Code,
+                message: error.to_string(),
+            }),
+        }
     }
 }
 

@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use bytesize::ByteSize;
-use figment::error::Kind;
-use figment::providers::{Format, Serialized};
-use figment::value::Value;
-use figment::{Figment, Metadata, Source};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use super::earlier::{CodeChanges, EarlierNames};
 use super::section::entries;
-use super::sources::{ENVIRONMENT, Environment, SourceValues, Toml};
+use super::sources::{Environment, SourceValues};
+use super::value::{Problem, ReadError, Values, read, text};
 use super::{Config, ConfigProblem, ConfigSource, LinkKind, PREFIX};
 use crate::error::{Error, Result};
 use crate::variables;
@@ -107,20 +105,21 @@ impl Config {
     }
 
     pub(super) fn read(file: &Path, environment: Environment) -> Result<Config> {
-        let mut options = Figment::from(Serialized::defaults(Config::default()));
-        let mut sections = Figment::new();
-        for source in [SourceValues::read(Toml::file(file))?, SourceValues::read(environment)?] {
-            options = options.merge(source.options);
-            sections = sections.merge(source.sections);
-        }
-        let mut config: Config = options.extract().map_err(|error| problem(&options, &error))?;
+        let mut sources: Vec<_> = SourceValues::of_file(file)?.into_iter().collect();
+        sources.push(SourceValues::of_environment(environment)?);
+        let mut options = defaults();
+        sources.iter().for_each(|source| options.extend(source.options.clone()));
+        let mut config: Config = read(&options).map_err(|error| problem(&sources, error))?;
         for entry in entries() {
-            let Ok(Value::Dict(_, values)) = sections.find_value(entry.name) else { continue };
-            (entry.check)(&sections).map_err(|mut error| {
+            let of_sources = sources.iter().filter_map(|source| source.sections.get(entry.name));
+            let values: Values = of_sources.flat_map(|values| values.clone()).collect();
+            (entry.check)(&values).map_err(|mut error| {
                 error.path.insert(0, entry.name.into());
-                problem(&sections, &error)
+                problem(&sources, error)
             })?;
-            config.sections.replace(entry.name, values);
+            if !values.is_empty() {
+                config.sections.replace(entry.name, values);
+            }
         }
         config.earlier = EarlierNames::of(&config.sections);
         Ok(config)
@@ -158,6 +157,13 @@ impl Config {
     }
 }
 
+fn defaults() -> Values {
+    match serde_json::to_value(Config::default()) {
+        Ok(Value::Object(values)) => values,
+        other => unreachable!("the default configuration serializes: {other:?}"),
+    }
+}
+
 /// Returns what was registered, and refuses more from now on.
 fn take_overrides() -> Vec<Override> {
     let mut overrides = OVERRIDES.lock();
@@ -169,48 +175,23 @@ fn take_overrides() -> Vec<Override> {
     list
 }
 
-impl ConfigSource {
-    /// Returns the source with this description for figment.
-    pub(super) fn of(metadata: &Metadata) -> ConfigSource {
-        match &metadata.source {
-            _ if metadata.name == ENVIRONMENT => ConfigSource::Environment,
-            Some(Source::File(path)) => ConfigSource::File(path.clone()),
-            _ => ConfigSource::Merged,
-        }
-    }
-}
-
-/// Returns the problem behind an error of figment.
-fn problem(sources: &Figment, error: &figment::Error) -> ConfigProblem {
+/// Returns the problem behind an error of reading these sources, of which later ones win.
+fn problem(sources: &[SourceValues], error: ReadError) -> ConfigProblem {
     let option = error.path.join(".");
-    let source = error.metadata.as_ref().map_or(ConfigSource::Merged, ConfigSource::of);
-    let problem = match &error.kind {
-        Kind::UnknownField(field, _) => {
-            return ConfigProblem::UnknownOption { source, option: field.clone() };
+    let found = sources.iter().rev().find_map(|source| source.find(&option));
+    match error.problem {
+        // A source has it, since the defaults have no other.
+        Problem::UnknownField(option) => {
+            let found = sources.iter().rev().find_map(|source| source.find(&option));
+            let source = found.map_or(ConfigSource::Merged, |(source, _)| source.clone());
+            ConfigProblem::UnknownOption { source, option }
         }
-        kind if option.is_empty() => {
-            return ConfigProblem::Unreadable { source, message: kind.to_string() };
+        Problem::Unusable(problem) => {
+            let (source, value) = match found {
+                Some((source, value)) => (source.clone(), text(value)),
+                None => (ConfigSource::Merged, String::new()),
+            };
+            ConfigProblem::InvalidValue { source, option, value, problem }
         }
-        Kind::UnknownVariant(_, expected) => format!("it must be one of: {}", expected.join(", ")),
-        Kind::InvalidType(found, expected) => format!("it must be {expected}, and is {found}"),
-        Kind::InvalidValue(_, expected) => format!("it must be {expected}"),
-        kind => kind.to_string(),
-    };
-    let value = sources.find_value(&option).as_ref().map(text).unwrap_or_default();
-    ConfigProblem::InvalidValue { source, option, value, problem }
-}
-
-/// Returns a value as a file or the environment spells it.
-pub(super) fn text(value: &Value) -> String {
-    match value {
-        Value::String(_, text) => text.clone(),
-        Value::Bool(_, flag) => flag.to_string(),
-        Value::Num(_, number) => match (number.to_u128(), number.to_i128(), number.to_f64()) {
-            (Some(number), ..) => number.to_string(),
-            (_, Some(number), _) => number.to_string(),
-            (.., number) => number.map(|number| number.to_string()).unwrap_or_default(),
-        },
-        Value::Array(_, values) => values.iter().map(text).collect::<Vec<_>>().join(", "),
-        other => format!("{other:?}"),
     }
 }

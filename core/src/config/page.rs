@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use figment::value::Value;
+use serde_json::Value;
 
 use super::section::{SectionEntry, entries};
 use super::{Config, GROUPS, PREFIX};
@@ -41,14 +41,14 @@ impl Config {
     /// Returns the text of `docs/configuration.md`.
     #[doc(hidden)]
     pub fn page() -> String {
-        let defaults = Value::serialize(Config::default()).expect("all options serialize");
+        let defaults = serde_json::to_value(Config::default()).expect("all options serialize");
         let mut page = INTRODUCTION.to_string();
         for (title, options) in GROUPS {
             page += &format!(
                 "\n## {title}\n\n| key | environment | default | meaning |\n|---|---|---|---|\n"
             );
             for option in *options {
-                let default = shown(defaults.find_ref(option.name));
+                let default = shown(defaults.get(option.name));
                 let (name, variable) = (option.name, option.name.to_uppercase());
                 let meaning = one_line(option.documentation);
                 writeln!(page, "| `{name}` | `{PREFIX}{variable}` | {default}| {meaning} |")
@@ -95,10 +95,9 @@ fn shown(default: Option<&Value>) -> String {
 /// Returns a default as the environment spells it, or an empty text if there is none.
 fn text(value: &Value) -> String {
     match value {
-        Value::String(_, text) => text.replace(".0 ", ""),
-        Value::Num(_, number) => number.to_u128().unwrap_or_default().to_string(),
-        Value::Bool(_, flag) => flag.to_string(),
-        Value::Array(_, values) => values.iter().map(text).collect::<Vec<_>>().join(","),
+        Value::String(text) => text.replace(".0 ", ""),
+        Value::Number(_) | Value::Bool(_) => value.to_string(),
+        Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(","),
         _ => String::new(),
     }
 }

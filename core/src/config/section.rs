@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use figment::Figment;
-use figment::value::{Dict, Value};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Config;
+use super::value::{ReadError, Values, read};
 
 /// The options of one section of the configuration: `[NAME]` in the file, `FIBER_NAME_KEY` in the
 /// environment. [`section!`](crate::section!) implements it.
@@ -118,9 +118,9 @@ pub struct SectionEntry {
     pub(super) about: &'static str,
     pub(super) keys: &'static [SectionKey],
     is_forwarded: bool,
-    pub(super) defaults: fn() -> Dict,
-    /// Checks the section's values in merged sources.
-    pub(super) check: fn(&Figment) -> Result<(), Box<figment::Error>>,
+    pub(super) defaults: fn() -> Values,
+    /// Checks whether the section can be read from values.
+    pub(super) check: fn(&Values) -> Result<(), ReadError>,
 }
 
 impl SectionEntry {
@@ -131,8 +131,8 @@ impl SectionEntry {
             about: T::ABOUT,
             keys: T::KEYS,
             is_forwarded: true,
-            defaults: || dict(&T::default()),
-            check: |sources| sources.focus(T::NAME).extract::<T>().map(drop).map_err(Box::new),
+            defaults: || values(&T::default()),
+            check: |values| read::<T>(values).map(drop),
         }
     }
 
@@ -168,7 +168,7 @@ pub(super) fn entries() -> impl Iterator<Item = SectionEntry> {
 
 /// The values of sections: those that differ from the defaults, or that a source sets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Sections(BTreeMap<String, Dict>);
+pub(super) struct Sections(BTreeMap<String, Values>);
 
 impl Sections {
     pub(super) fn get(&self, section: &str, key: &str) -> Option<&Value> {
@@ -179,7 +179,7 @@ impl Sections {
         self.0.entry(section.into()).or_default().insert(key.into(), value);
     }
 
-    pub(super) fn replace(&mut self, section: &str, values: Dict) {
+    pub(super) fn replace(&mut self, section: &str, values: Values) {
         self.0.insert(section.into(), values);
     }
 }
@@ -203,7 +203,7 @@ impl Config {
     pub fn section<T: Section>(&self) -> T {
         let values = self.sections.0.get(T::NAME);
         // Loading the configuration has checked them, and `edit` takes them from a `T`.
-        values.and_then(|values| Value::from(values.clone()).deserialize().ok()).unwrap_or_default()
+        values.and_then(|values| read(values).ok()).unwrap_or_default()
     }
 
     /// Changes options of a section.
@@ -228,9 +228,9 @@ impl Config {
     pub fn edit<T: Section>(&mut self, change: impl FnOnce(&mut T)) {
         let mut section = self.section::<T>();
         change(&mut section);
-        let defaults = dict(&T::default());
+        let defaults = values(&T::default());
         let is_set = |key: &String| self.sections.get(T::NAME, key).is_some();
-        let mut values = dict(&section);
+        let mut values = values(&section);
         values.retain(|key, value| is_set(key) || defaults.get(key) != Some(value));
         self.sections.replace(T::NAME, values);
     }
@@ -253,9 +253,9 @@ impl Config {
 }
 
 /// Returns a section's values by their keys.
-fn dict<T: Section>(section: &T) -> Dict {
-    match Value::serialize(section) {
-        Ok(Value::Dict(_, values)) => values,
+fn values<T: Section>(section: &T) -> Values {
+    match serde_json::to_value(section) {
+        Ok(Value::Object(values)) => values,
         Ok(_) => panic!("the section `{}` is no struct", T::NAME),
         Err(error) => panic!("the section `{}` can't be written: {error}", T::NAME),
     }

@@ -1,75 +1,89 @@
 //! Sources of configuration values: a TOML file and environment variables.
 //!
 //! [`SourceValues`] puts options into their sections, by whichever name a source has them.
-//!
-//! figment has both too. Its parsers of TOML and of variables bring twelve crates, and a third of
-//! fiber's own build time.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use figment::providers::Format;
-use figment::value::{Dict, Map, Value};
-use figment::{Metadata, Profile, Provider};
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::section::{SectionEntry, entries};
+use super::value::{Values, text};
 use super::{ConfigProblem, ConfigSource};
-
-/// The name of the environment in errors of figment.
-pub(super) const ENVIRONMENT: &str = "environment";
 
 /// The values of one source.
 pub(super) struct SourceValues {
-    pub(super) options: TaggedValues,
+    source: ConfigSource,
+    pub(super) options: Values,
     /// The values of sections, by the section's name.
-    pub(super) sections: TaggedValues,
-}
-
-/// Values for figment, with their source for its errors.
-pub(super) struct TaggedValues {
-    metadata: Metadata,
-    values: Dict,
+    pub(super) sections: BTreeMap<&'static str, Values>,
 }
 
 impl SourceValues {
-    /// Reads a source.
+    /// Reads a TOML file. One that does not exist has no values.
     ///
     /// # Errors
     /// It can't be read, has an option by two names, or a section has an unknown key.
-    pub(super) fn read(provider: impl Provider) -> Result<SourceValues, ConfigProblem> {
-        let metadata = provider.metadata();
-        let source = ConfigSource::of(&metadata);
-        let values = provider.data().map_err(|error| ConfigProblem::Unreadable {
-            source: source.clone(),
-            message: error.kind.to_string(),
-        })?;
-        let mut options: Dict = values.into_values().flatten().collect();
-        let mut sections = Dict::new();
+    pub(super) fn of_file(file: &Path) -> Result<Option<SourceValues>, ConfigProblem> {
+        let Some(path) = find(file) else { return Ok(None) };
+        let source = ConfigSource::File(path.clone());
+        let unreadable = |message| ConfigProblem::Unreadable { source: source.clone(), message };
+        let text = fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
+        let options = toml::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+        SourceValues::new(source, options).map(Some)
+    }
+
+    /// Takes the values of variables.
+    ///
+    /// # Errors
+    /// They have an option by two names, or a section an unknown key.
+    pub(super) fn of_environment(environment: Environment) -> Result<SourceValues, ConfigProblem> {
+        SourceValues::new(ConfigSource::Environment, environment.0)
+    }
+
+    fn new(source: ConfigSource, mut options: Values) -> Result<SourceValues, ConfigProblem> {
+        let mut sections = BTreeMap::new();
         for entry in entries() {
             let values = take_section(&mut options, &entry, &source)?;
             if !values.is_empty() {
-                sections.insert(entry.name.into(), values.into());
+                sections.insert(entry.name, values);
             }
         }
         // The name of a field that no source has.
         if options.contains_key("sections") {
             return Err(ConfigProblem::UnknownOption { source, option: "sections".into() });
         }
-        let tagged = |values| TaggedValues { metadata: metadata.clone(), values };
-        Ok(SourceValues { options: tagged(options), sections: tagged(sections) })
+        Ok(SourceValues { source, options, sections })
     }
+
+    /// Returns the source and the value of an option, if it has one: `KEY`, or `SECTION.KEY`.
+    pub(super) fn find(&self, option: &str) -> Option<(&ConfigSource, &Value)> {
+        let value = match option.split_once('.') {
+            Some((section, key)) => self.sections.get(section)?.get(key),
+            None => self.options.get(option),
+        };
+        Some((&self.source, value?))
+    }
+}
+
+/// Returns the path of a file in the working directory, or in the nearest directory above it.
+fn find(file: &Path) -> Option<PathBuf> {
+    let directory = std::env::current_dir().unwrap_or_default();
+    directory.ancestors().map(|above| above.join(file)).find(|path| path.is_file())
 }
 
 /// Takes a section's values out of `options`.
 fn take_section(
-    options: &mut Dict,
+    options: &mut Values,
     entry: &SectionEntry,
     source: &ConfigSource,
-) -> Result<Dict, ConfigProblem> {
+) -> Result<Values, ConfigProblem> {
     let is_environment = *source == ConfigSource::Environment;
     let mut section = match options.remove(entry.name) {
-        None => Dict::new(),
-        Some(Value::Dict(_, values)) => values,
+        None => Values::new(),
+        Some(Value::Object(values)) => values,
         Some(_) if is_environment => {
             let (source, option) = (source.clone(), entry.name.into());
             return Err(ConfigProblem::UnknownOption { source, option });
@@ -78,7 +92,7 @@ fn take_section(
             return Err(ConfigProblem::InvalidValue {
                 source: source.clone(),
                 option: entry.name.into(),
-                value: super::load::text(&value),
+                value: text(&value),
                 problem: format!("it is a section: write `[{}]`, and its keys below", entry.name),
             });
         }
@@ -102,31 +116,8 @@ fn take_section(
     Ok(section)
 }
 
-impl Provider for TaggedValues {
-    fn metadata(&self) -> Metadata {
-        self.metadata.clone()
-    }
-
-    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        Ok(Profile::Default.collect(self.values.clone()))
-    }
-}
-
-/// The format of `fiber.toml`.
-pub(super) struct Toml;
-
-impl Format for Toml {
-    type Error = toml::de::Error;
-
-    const NAME: &'static str = "TOML";
-
-    fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, toml::de::Error> {
-        toml::from_str(text)
-    }
-}
-
 /// The environment variables that begin with a prefix.
-pub(super) struct Environment(Dict);
+pub(super) struct Environment(Values);
 
 impl Environment {
     /// Reads this process's variables that begin with `prefix`, except those in `ignored`.
@@ -147,16 +138,6 @@ impl Environment {
             Some((name.strip_prefix(prefix)?.to_lowercase(), value(text.as_ref())))
         });
         Environment(values.collect())
-    }
-}
-
-impl Provider for Environment {
-    fn metadata(&self) -> Metadata {
-        Metadata::named(ENVIRONMENT)
-    }
-
-    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
-        Ok(Profile::Default.collect(self.0.clone()))
     }
 }
 
@@ -186,7 +167,7 @@ fn value(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::value;
-    use figment::value::Value;
+    use serde_json::Value;
 
     #[test]
     fn a_variable_is_read_as_the_type_that_it_looks_like() {
