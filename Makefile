@@ -38,13 +38,14 @@ setup-local:
 run: setup-local
 	$(CARGO) run --release -p fiber-examples --example pi_estimation -- $(ARGS)
 
-## install: the command `fiber`, where cargo puts commands
-install: setup
-	$(CARGO) install --locked --path cli
+## install: the command `fiber`, where cargo puts commands; FEATURES=docker,kubernetes,slurm,gridengine,ssh adds sessions there
+install: $(if $(FEATURES),setup,setup-local)
+	$(CARGO) install --locked --path cli $(if $(FEATURES),--features $(FEATURES))
+	@$(if $(FEATURES),:,echo "It runs and shows programs of this machine. To add engines: make install FEATURES=docker,slurm")
 
 ## reference: write docs/cli.md, docs/configuration.md and docs/metrics.md from the code
 reference: setup
-	$(CARGO) run --quiet -p fiber-cli -- reference >docs/cli.md.new
+	$(CARGO) run --quiet -p fiber-cli --features all-backends -- reference >docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
 	$(CARGO) run --quiet -p fiber-backends --features k8s-latest --example configuration_page \
 		>docs/configuration.md.new

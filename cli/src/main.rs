@@ -33,7 +33,9 @@ use clap::Parser;
 use fiber_backends::cluster::{self, Cluster};
 use fiber_core::Config;
 use fiber_core::inspect::BRIDGE;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use self::args::{Args, ClusterArgs, Command};
 
@@ -48,13 +50,10 @@ fn main() -> ExitCode {
         fiber::init();
     }
     let command = Args::try_parse().unwrap_or_else(|error| refuse(&error)).command;
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(WARNINGS)),
-        )
+    let output = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(output).with(logged()).init();
     let done = match command {
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::man(directory.as_deref()),
@@ -76,6 +75,12 @@ fn main() -> ExitCode {
         eprintln!("error: {error:#}");
         ExitCode::from(code)
     })
+}
+
+/// Returns the targets that are logged: those in `RUST_LOG`, if it can be read.
+fn logged() -> Targets {
+    let wanted = std::env::var("RUST_LOG").ok().and_then(|targets| targets.parse().ok());
+    wanted.unwrap_or_else(|| WARNINGS.parse().expect("they are targets with levels"))
 }
 
 /// Returns whether this is `fiber map`, or one of the processes that it starts: a worker has its
