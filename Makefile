@@ -18,7 +18,7 @@ SOAK ?= 5000
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local run install reference test test-docs test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
+.PHONY: help setup setup-local run install reference pictures test test-docs test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
 	gridengine-up gridengine-down test-cluster lint deny package bench bench-all soak fuzz clean
 
 ## help: this list
@@ -51,6 +51,13 @@ reference: setup
 	mv docs/configuration.md.new docs/configuration.md
 	$(CARGO) run --quiet -p fiber-runtime --features metrics --example metrics_page >docs/metrics.md.new
 	mv docs/metrics.md.new docs/metrics.md
+
+## pictures: record docs/images/top.svg: `fiber top`, while a worker is killed
+pictures: setup
+	@scripts/setup.sh observability
+	$(CARGO) build --quiet -p fiber-cli -p fiber-examples --bin fiber --example sweep --example top_picture
+	$${CARGO_TARGET_DIR:-target}/debug/examples/top_picture >docs/images/top.svg.new
+	mv docs/images/top.svg.new docs/images/top.svg
 
 ## test: all tests and the examples in the documentation; ARGS="name" picks some
 test: setup
