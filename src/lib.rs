@@ -27,7 +27,7 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | run a function for many items | [`Pool`]: `map`, `imap`, `imap_unordered`, `apply`, `try_map` … |
+//! | run a function for many items | [`Pool`]: `map`, `imap`, `imap_unordered`, `apply` |
 //! | retry, limit time, stop early | [`Pool::retries`], [`Pool::timeout`], [`pool`]'s handles |
 //! | go on after the program was killed | [`Pool::durable`], [`Journal`] |
 //! | run one function in a process | [`Process`] |
