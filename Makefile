@@ -18,7 +18,7 @@ SOAK ?= 5000
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local run install reference test test-docs test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
+.PHONY: help setup setup-local run install reference site pictures test test-docs test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
 	gridengine-up gridengine-down test-cluster lint deny package bench bench-all soak fuzz clean
 
 ## help: this list
@@ -53,6 +53,20 @@ reference: setup
 	$(CARGO) run --quiet -p fiber-runtime --features metrics --example metrics_page >docs/metrics.md.new
 	mv docs/metrics.md.new docs/metrics.md
 
+## site: the pages and the API as one static site in target/site; a broken link fails
+site: setup
+	@scripts/setup.sh site
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --all-features
+	@target="$${CARGO_TARGET_DIR:-target}"; \
+		"$$(scripts/setup.sh site-python)" scripts/site/build.py --api "$$target/doc" --out "$$target/site"
+
+## pictures: record docs/images/top.svg: `fiber top`, while a worker is killed
+pictures: setup
+	@scripts/setup.sh observability
+	$(CARGO) build --quiet -p fiber-cli -p fiber-examples --bin fiber --example sweep --example top_picture
+	$${CARGO_TARGET_DIR:-target}/debug/examples/top_picture >docs/images/top.svg.new
+	mv docs/images/top.svg.new docs/images/top.svg
+
 ## test: all tests and the examples in the documentation; ARGS="name" picks some
 test: setup
 	$(CARGO) test --workspace --all-features $(ARGS)
@@ -72,7 +86,7 @@ test-nng: setup
 test-features: setup-local
 	@BACKENDS="$(NAMES)" scripts/test-features.sh
 
-## test-docs: the printed programs, each in a crate outside, with the features that its page names
+## test-docs: the printed programs, each in a crate outside, with the features that its page names, and the projects of `fiber new`
 test-docs: setup
 	@scripts/check-documents.sh
 

@@ -1,19 +1,26 @@
 #!/usr/bin/env bash
 # Takes each program that README and documents print, as a reader would, with the features that its
 # page has named above it (`cargo add fiber --features X`), and builds it in a crate outside of this
-# workspace. The doc tests run the same programs, with all features.
+# workspace. The doc tests run the same programs, with all features. Then it builds, tests and runs
+# the projects that `fiber new` creates.
 
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 repository=$PWD
-# At one place, so that the next run finds what this one builds.
-outside=$(realpath -m "${CARGO_TARGET_DIR:-target}")/documents
+cargo=${CARGO:-cargo}
+# All crates share what they build, also with the next run: they are at one place.
+CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+export CARGO_TARGET_DIR CARGO_PROFILE_DEV_DEBUG=0
+outside=$CARGO_TARGET_DIR/documents
+# Not in this repository, whose workspace would take in what `cargo new` makes.
+projects=$(mktemp -d)
 rm -rf "$outside"
-trap 'rm -rf "$outside"' EXIT
+trap 'rm -rf "$outside" "$projects"' EXIT
 
 # Writes each program to FEATURES/src/bin/PAGE_LINE.rs, a test to FEATURES/tests/. Lines that rustdoc
-# hides from its pages are printed in Markdown, and break what a reader pastes.
+# hides from its pages are printed in Markdown, and break what a reader pastes. The cookbook's
+# snippets without a `main` get one, with the names that its introduction promises.
 # shellcheck disable=SC2016
 extract='
     FNR == 1 { features = "" ; page = FILENAME; gsub(/.*\/|\.md$/, "", page); page = tolower(page) }
@@ -22,10 +29,19 @@ extract='
         features = features (features == "" ? "" : ",") named
     }
     !inside && /^```rust/ && !/compile_fail|ignore/ {
-        inside = 1; text = ""; is_program = 0; folder = "src/bin"; start = FNR; next
+        inside = 1; text = /no_run/ ? "// no_run\n" : ""; is_program = 0; folder = "src/bin"
+        lines = ""; start = FNR; next
     }
     inside && /^```/ {
         inside = 0
+        if (!is_program && page == "cookbook") {
+            is_program = 1
+            text = text "use fiber::prelude::*;\n\n#[fiber::main]\n" \
+                "async fn main() -> Result<(), Box<dyn std::error::Error>> {\n" \
+                "#[allow(unused_variables)]\nlet pool = Pool::new(2)?;\n" lines "Ok(())\n}\n"
+        } else {
+            text = text lines
+        }
         if (!is_program) next
         place = outside "/" (features == "" ? "default" : features) "/" folder
         system("mkdir -p " place)
@@ -41,7 +57,7 @@ extract='
         }
         if ($0 ~ /^(async )?fn main\(/) is_program = 1
         if ($0 ~ /test_harness!/) { is_program = 1; folder = "tests" }
-        text = text $0 "\n"
+        lines = lines $0 "\n"
     }
     END { exit failed }
 '
@@ -55,11 +71,40 @@ for crate in "$outside"/*/; do
             "$([[ $features == default ]] || sed 's/[^,]*/"&"/g' <<<"$features")"
         printf 'futures-util = "0.3"\nserde = { version = "1", features = ["derive"] }\n'
         printf 'tracing = "0.1"\ntracing-subscriber = "0.3"\n'
+        printf 'axum = { version = "0.8", default-features = false, features = ["http1", "tokio"] }\n'
+        printf 'tokio = { version = "1", features = ["net"] }\n'
     } >"$crate/Cargo.toml"
     # The same versions, without a question to a registry.
     cp Cargo.lock "$crate"
     mkdir -p "$crate/src"
     : >"$crate/src/lib.rs"
     echo "programs with $features: $(find "$crate" -name '*_*.rs' | wc -l)"
-    (cd "$crate" && "${CARGO:-cargo}" check --quiet --all-targets)
+    (cd "$crate" && "$cargo" check --quiet --all-targets)
+done
+
+# The cookbook's snippets run, too.
+for program in $(grep -L '^// no_run' "$outside"/*/src/bin/cookbook_*.rs); do
+    (cd "${program%/src/*}" && "$cargo" run --quiet --bin "$(basename "$program" .rs)") \
+        &>"$outside/run.log" || { cat "$outside/run.log" && exit 1; }
+done
+
+# Builds the command as `make test` does, and so not twice.
+env -u CARGO_PROFILE_DEV_DEBUG "$cargo" test --quiet --no-run --workspace --all-features --test top
+for variant in pool actor ring durable; do
+    option=$([[ $variant == pool ]] || echo "--$variant")
+    # shellcheck disable=SC2086 # one word, or none
+    (
+        cd "$projects"
+        "$CARGO_TARGET_DIR/debug/fiber" new $option --path "$repository" "new-$variant" &>new.log || {
+            cat new.log
+            exit 1
+        }
+        cp "$repository/Cargo.lock" "new-$variant"
+        cd "new-$variant"
+        "$cargo" fmt --check
+        "$cargo" clippy --quiet --all-targets -- -D warnings
+        "$cargo" test --quiet
+        "$cargo" run --quiet >/dev/null
+        echo "the project of fiber new $option builds, runs and passes its tests"
+    )
 done

@@ -11,8 +11,10 @@
 #   scripts/setup.sh observability  install Prometheus, tmux and Chromium, which tests of metrics, of
 #                                 `fiber top` and of the dashboard use; FIBER_SETUP_NO_BROWSER=1
 #                                 leaves Chromium out
+#   scripts/setup.sh site         install markdown-it and Pygments, which `make site` uses
 #   scripts/setup.sh bin          print the directory that belongs in PATH (the Makefile adds it)
 #   scripts/setup.sh python       print the Python of `peers`
+#   scripts/setup.sh site-python  print the Python of `site`
 #
 # As root, cmake comes from apt. Otherwise it comes from PyPI, into fiber's cache directory:
 # ${XDG_CACHE_HOME:-$HOME/.cache}/fiber.
@@ -153,6 +155,19 @@ ensure_peers() {
     cp "$wanted" "$cache/peers/installed.txt"
 }
 
+ensure_site() {
+    have python3 || fail "python3 is not on PATH: it builds the site."
+    "$cache/site/bin/python" -c 'import markdown_it, pygments' 2>/dev/null && return
+    mkdir -p "$cache" || fail "can't write to $cache: set XDG_CACHE_HOME to a directory that you may write to."
+    say "installing markdown-it and Pygments into $cache/site"
+    make_venv "$cache/site" || {
+        cat "$cache/venv.log" >&2
+        fail "python3 can't make a virtual environment (Debian: apt-get install python3-venv). Then run this again."
+    }
+    "$cache/site/bin/pip" install --quiet --disable-pip-version-check 'markdown-it-py>=4,<5' 'pygments>=2.19,<3' \
+        </dev/null >&2 || fail "they could not be installed: the site needs them."
+}
+
 # Installs $packages, which only some tests and benchmarks need: $1 says which.
 install_optional() {
     if [ "$(id -u)" -ne 0 ] || ! have apt-get; then
@@ -212,7 +227,9 @@ deny)
 peers) ensure_peers && ensure_collectives && ensure_parallel ;;
 collectives) ensure_collectives ;;
 observability) ensure_observability ;;
+site) ensure_site ;;
 bin) echo "$cache/bin" ;;
 python) echo "$cache/peers/bin/python" ;;
-*) fail "unknown command '$1': none, local, deny, peers, collectives, observability, bin or python" ;;
+site-python) echo "$cache/site/bin/python" ;;
+*) fail "unknown command '$1': none, local, deny, peers, collectives, observability, site, bin, python or site-python" ;;
 esac

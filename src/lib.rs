@@ -19,21 +19,33 @@
 //! }
 //! ```
 //!
-//! - [`Pool`]: task functions on many processes: `apply`, `map`, `imap`, `imap_unordered`, and
-//!   their `try_` forms.
-//! - [`Ring`]: ranked processes that work together, with collectives and recovery from checkpoints.
-//! - [`Process`]: one function in a process of its own.
-//! - [`Array`]: numbers in bulk, which processes of one host share without copies.
-//! - [`Queue`], [`Pipe`], [`sync`]: objects that processes share, by handles.
-//! - [`Supervisor`]: actix actors and processes that are restarted when they fail, as in
-//!   Erlang/OTP; [`tree`] shows all.
-//! - [`stats`](mod@stats): what pools, workers, queues and actors are doing, and events.
-//! - [`Config`]: the configuration, from code, environment and `fiber.toml`.
-//! - [`backend`]: the types with which a program brings a backend of its own.
-//!
 //! A task function is any `fn`, or any closure that captures nothing. Fiber sends its offset in the
 //! binary, so all processes run the same build. [`init`] must be the first call in `main`;
 //! [`macro@main`] inserts it.
+//!
+//! # Contents
+//!
+//! | to | use |
+//! |---|---|
+//! | run a function for many items | [`Pool`]: `map`, `imap`, `imap_unordered`, `apply` |
+//! | retry, limit time, stop early | [`Pool::retries`], [`Pool::timeout`], [`pool`]'s handles |
+//! | go on after the program was killed | [`Pool::durable`], [`Journal`] |
+//! | run one function in a process | [`Process`] |
+//! | give an actor a process of its own | [`AsyncManager`], [`ActorPool`], [`RemoteAddr`] |
+//! | restart what fails, as in Erlang/OTP | [`Supervisor`]; [`tree`] shows all |
+//! | share data between processes | [`Queue`], [`Pipe`], [`sync`]: values, maps, locks, events |
+//! | move large arrays without copies | [`Array`], [`Broadcast`] |
+//! | reduce arrays over ranked processes | [`Ring`], [`RingNode`] |
+//! | ask for cores, memory and GPUs | [`macro@meta`], [`Meta`] |
+//! | configure | [`Config`], [`init_with`], `fiber.toml` |
+//! | see what runs | [`stats`](mod@stats), the command `fiber top` |
+//! | test | [`test_harness!`] |
+//! | run elsewhere | the features below; [`backend`] for a backend of your own |
+//!
+//! The [guide] leads through them in complete programs, and the [cookbook] has short answers.
+//!
+//! [guide]: https://github.com/fiber-rs/fiber/blob/main/docs/guide.md
+//! [cookbook]: https://github.com/fiber-rs/fiber/blob/main/docs/cookbook.md
 //!
 //! # Features
 //!
@@ -61,6 +73,15 @@
 //! version of Kubernetes' API that k8s-openapi knows. A program that needs another one, because it
 //! uses k8s-openapi itself, takes `kubernetes-own-version` in its place, and enables one of
 //! k8s-openapi's version features.
+//!
+//! # Stability
+//!
+//! Fiber is at 0.1: a new minor version may change its API, a patch may only add to it. Public is
+//! what this crate shows; the crates `fiber-core`, `fiber-pool` and so on are parts of it. The
+//! oldest supported Rust is 1.89, the only system Linux. [Stability] says what else is public, and
+//! how each may change: the command line, its JSON, the configuration, journals, metrics.
+//!
+//! [Stability]: https://github.com/fiber-rs/fiber/blob/main/docs/stability.md
 
 // docs.rs shows the feature that each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -391,7 +391,7 @@ impl Table {
         let figures = self
             .rows
             .iter()
-            .map(|row| [row.case.clone()].into_iter().chain(self.figures(row)).collect());
+            .map(|row| [anchored(&row.case)].into_iter().chain(self.figures(row)).collect());
         let figures: Vec<_> = [self.head(&["case"])].into_iter().chain(figures).collect();
 
         let mut page = format!(
@@ -487,6 +487,13 @@ fn aligned(lines: &[Vec<String>]) -> String {
         }
     }
     text
+}
+
+/// Returns the name of a case as the target of links: `#a-killed-worker-s-replacement-at-work`.
+fn anchored(case: &str) -> String {
+    let plain = case.to_lowercase().replace('µ', "u");
+    let words = plain.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    format!(r#"<a id="{}"></a>{case}"#, words.collect::<Vec<_>>().join("-"))
 }
 
 fn markdown(lines: &[Vec<String>]) -> String {

@@ -34,6 +34,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    New(New),
     Run(Box<Run>),
     /// Lists sessions and their processes.
     ///
@@ -206,6 +207,42 @@ pub(crate) struct ClusterArgs {
     pub(crate) backend: Option<String>,
     #[command(flatten)]
     pub(crate) place: PlaceOptions,
+}
+
+/// Creates a project that uses fiber: a program that runs, its test and its configuration.
+///
+/// Without an option, the program has a pool and an actor. The package is one of `cargo new`: in a
+/// new git repository, unless there is one around it, and a member of the workspace around it, if
+/// there is one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  fiber new primes && cd primes && cargo run
+  fiber new --durable sweep
+  fiber new --path ../fiber primes")]
+pub(crate) struct New {
+    #[command(flatten)]
+    pub(crate) variant: Variant,
+    /// Takes fiber from its checkout in DIR, and not from the registry.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) path: Option<PathBuf>,
+    /// The directory to create. Its name is that of the package.
+    #[arg(value_name = "NAME")]
+    pub(crate) directory: PathBuf,
+}
+
+/// The program that `fiber new` writes.
+#[derive(Clone, Copy, Debug, clap::Args)]
+#[group(multiple = false)]
+pub(crate) struct Variant {
+    /// An actor in a process of its own, which is restarted with its state.
+    #[arg(long)]
+    pub(crate) actor: bool,
+    /// A ring: ranked processes that reduce arrays together.
+    #[arg(long)]
+    pub(crate) ring: bool,
+    /// A durable sweep, which goes on where it was after a kill.
+    #[arg(long)]
+    pub(crate) durable: bool,
 }
 
 /// Starts a program in a container, pod or batch job, from which it starts its workers.

@@ -14,6 +14,7 @@ mod kill;
 mod logs;
 mod map;
 mod names;
+mod new;
 mod program;
 mod progress;
 mod ps;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Reference => reference::markdown(),
         Command::Journal { command } => journal::journal(command),
         Command::Map(arguments) => map::map(*arguments),
+        Command::New(options) => new::new(&options),
         Command::ServeVolume { words } => {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             cluster::serve(&words).map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::msg)
@@ -132,6 +134,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         | Command::Journal { .. }
         | Command::Man { .. }
         | Command::Map(_)
+        | Command::New(_)
         | Command::Reference
         | Command::ServeVolume { .. } => Ok(ExitCode::SUCCESS),
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use fiber_journal::{CallId, CallLabel, Entry, Journal, OutcomeKind, Recorder, Store, TaskKey};
 use serde_json::{Value, json};
 
-fn fiber(arguments: &[&str]) -> Command {
+pub(crate) fn fiber(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fiber"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("FIBER_") {
@@ -18,16 +18,16 @@ fn fiber(arguments: &[&str]) -> Command {
     command
 }
 
-fn output(arguments: &[&str]) -> Output {
+pub(crate) fn output(arguments: &[&str]) -> Output {
     fiber(arguments).output().expect("it can be started")
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[track_caller]
-fn fails(arguments: &[&str], code: i32, words: &[&str]) {
+pub(crate) fn fails(arguments: &[&str], code: i32, words: &[&str]) {
     let output = output(arguments);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{errors}");
@@ -44,6 +44,7 @@ fn the_reference_page_is_up_to_date() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(said == written, "docs/cli.md is stale: run `make reference`");
     for command in [
+        "new",
         "run",
         "map",
         "ps",
@@ -90,6 +91,7 @@ fn every_command_has_a_manual_page() {
     assert!(output(&["man", &directory.path().display().to_string()]).status.success());
     for page in [
         "fiber",
+        "fiber-new",
         "fiber-run",
         "fiber-map",
         "fiber-ps",

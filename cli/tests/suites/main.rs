@@ -2,3 +2,4 @@
 
 mod command;
 mod map;
+mod new;

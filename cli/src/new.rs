@@ -1,0 +1,138 @@
+//! `fiber new`: creates a project that builds, runs and has a test.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail, ensure};
+
+use crate::args::{New, Variant};
+
+/// The files of a project that differ from variant to variant.
+struct Template {
+    program: &'static str,
+    /// A test that runs the program.
+    test: Option<&'static str>,
+    summary: &'static str,
+}
+
+const POOL: Template = Template {
+    program: include_str!("new/templates/pool.rs"),
+    test: None,
+    summary: "A pool of worker processes, and an actor in a process of its own.",
+};
+const ACTOR: Template = Template {
+    program: include_str!("new/templates/actor.rs"),
+    test: None,
+    summary: "An actor in a process of its own, which keeps its state when the process dies.",
+};
+const RING: Template = Template {
+    program: include_str!("new/templates/ring.rs"),
+    test: None,
+    summary: "A ring of processes that work together and reduce arrays.",
+};
+const DURABLE: Template = Template {
+    program: include_str!("new/templates/durable.rs"),
+    test: Some(include_str!("new/templates/resume.rs")),
+    summary: "A sweep that goes on where it was when the program is killed and started again.",
+};
+const CONFIGURATION: &str = include_str!("new/templates/fiber.toml");
+const README: &str = include_str!("new/templates/README.md");
+
+impl Variant {
+    fn template(self) -> &'static Template {
+        match self {
+            Variant { actor: true, .. } => &ACTOR,
+            Variant { ring: true, .. } => &RING,
+            Variant { durable: true, .. } => &DURABLE,
+            _ => &POOL,
+        }
+    }
+}
+
+pub(crate) fn new(New { variant, path, directory }: &New) -> anyhow::Result<ExitCode> {
+    let name = name(directory)?;
+    ensure!(
+        !directory.exists(),
+        "`{}` exists already: choose another name, or remove it",
+        directory.display()
+    );
+    let fiber = dependency(path.as_deref())?;
+    create_package(directory, name)?;
+    write_files(directory, name, &fiber, variant.template())
+        .with_context(|| format!("`{}` can't be written", directory.display()))?;
+    println!("Next:\n  cd {}\n  cargo run\n  cargo test", directory.display());
+    println!("README.md has more, fiber.toml the options.");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the name of the package: the last part of its directory. Cargo checks the rest, such as
+/// Rust's keywords.
+fn name(directory: &Path) -> anyhow::Result<&str> {
+    let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    ensure!(
+        name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain),
+        "`{}` can't be the name of a package: use letters, digits, `-` and `_`, and begin with a \
+         letter",
+        directory.file_name().unwrap_or(directory.as_os_str()).display()
+    );
+    ensure!(
+        !["fiber", "serde"].contains(&name),
+        "`{name}` is the name of a crate that the package uses: choose another one"
+    );
+    Ok(name)
+}
+
+/// Returns the value of the dependency in Cargo.toml: the version of this command, or a checkout.
+fn dependency(path: Option<&Path>) -> anyhow::Result<String> {
+    let Some(path) = path else { return Ok(format!("\"{}\"", env!("CARGO_PKG_VERSION"))) };
+    let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap_or_default();
+    ensure!(
+        manifest.lines().any(|line| line == "name = \"fiber\""),
+        "`{}` is no checkout of fiber: give the folder with its Cargo.toml",
+        path.display()
+    );
+    // A text of JSON is one of TOML.
+    Ok(format!("{{ path = {} }}", serde_json::to_string(&path.canonicalize()?)?))
+}
+
+/// Runs `cargo new`, which also makes a repository of git, or a member of the workspace around it.
+fn create_package(directory: &Path, name: &str) -> anyhow::Result<()> {
+    let cargo = Command::new("cargo")
+        .args(["new", "--bin", "--name", name])
+        .arg(directory)
+        .output()
+        .context("`cargo new` can't be run: install Rust (https://rustup.rs)")?;
+    let output = String::from_utf8_lossy(&cargo.stderr);
+    if !cargo.status.success() {
+        let problem = output.lines().find_map(|line| line.strip_prefix("error: "));
+        bail!("`cargo new` has failed: {}", problem.unwrap_or(output.trim()));
+    }
+    output.lines().filter(|line| !line.starts_with("note: ")).for_each(|line| eprintln!("{line}"));
+    Ok(())
+}
+
+fn write_files(directory: &Path, name: &str, fiber: &str, template: &Template) -> io::Result<()> {
+    let manifest = directory.join("Cargo.toml");
+    let dependencies = format!(
+        "[dependencies]\nfiber = {fiber}\nserde = {{ version = \"1\", features = [\"derive\"] }}\n"
+    );
+    let package = fs::read_to_string(&manifest)?;
+    fs::write(&manifest, package.replacen("[dependencies]\n", &dependencies, 1))?;
+    fs::write(directory.join("src/main.rs"), template.program)?;
+    if let Some(test) = template.test {
+        fs::create_dir(directory.join("tests"))?;
+        fs::write(directory.join("tests/resume.rs"), test.replace("{name}", name))?;
+    }
+    fs::write(directory.join("fiber.toml"), CONFIGURATION)?;
+    let readme = README.replace("{name}", name).replace("{summary}", template.summary);
+    fs::write(directory.join("README.md"), readme)?;
+    // There is none in a repository that was there before.
+    let ignored = directory.join(".gitignore");
+    if ignored.exists() {
+        fs::write(ignored, "/target\n/fiber-journals\n/fiber-logs\n")?;
+    }
+    Ok(())
+}
