@@ -40,7 +40,7 @@ extern "C" fn ignore(_: i32) {}
 fn fiber_takes_a_signal_that_the_program_does_not_use_and_no_signal_before_the_first_request() {
     let used = ignore as extern "C" fn(i32) as usize;
     let last = libc::SIGRTMAX();
-    assert_eq!(handled(), []);
+    assert_eq!(handled(), [0_i32; 0]);
     set_handler(last, used);
     set_handler(last - 1, libc::SIG_IGN);
     capture(LIMIT).unwrap();
