@@ -177,21 +177,14 @@ fn take_overrides() -> Vec<Override> {
 
 /// Returns the problem behind an error of reading these sources, of which later ones win.
 fn problem(sources: &[SourceValues], error: ReadError) -> ConfigProblem {
-    let option = error.path.join(".");
+    let (option, reason) = match error.problem {
+        Problem::UnknownField(option) => (option, None),
+        Problem::Unusable(reason) => (error.path.join("."), Some(reason)),
+    };
     let found = sources.iter().rev().find_map(|source| source.find(&option));
-    match error.problem {
-        // A source has it, since the defaults have no other.
-        Problem::UnknownField(option) => {
-            let found = sources.iter().rev().find_map(|source| source.find(&option));
-            let source = found.map_or(ConfigSource::Merged, |(source, _)| source.clone());
-            ConfigProblem::UnknownOption { source, option }
-        }
-        Problem::Unusable(problem) => {
-            let (source, value) = match found {
-                Some((source, value)) => (source.clone(), text(value)),
-                None => (ConfigSource::Merged, String::new()),
-            };
-            ConfigProblem::InvalidValue { source, option, value, problem }
-        }
-    }
+    let source = found.as_ref().map_or(ConfigSource::Merged, |found| found.source.clone());
+    let Some(problem) = reason else { return ConfigProblem::UnknownOption { source, option } };
+    let value = found.as_ref().map(|found| text(found.value)).unwrap_or_default();
+    let option = found.map_or(option.as_str(), |found| found.option).to_string();
+    ConfigProblem::InvalidValue { source, option, value, problem }
 }

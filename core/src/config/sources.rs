@@ -19,6 +19,16 @@ pub(super) struct SourceValues {
     pub(super) options: Values,
     /// The values of sections, by the section's name.
     pub(super) sections: BTreeMap<&'static str, Values>,
+    /// The earlier names by which the source sets options, by their names now.
+    earlier: BTreeMap<String, &'static str>,
+}
+
+/// A value in its source.
+pub(super) struct Found<'a> {
+    pub(super) source: &'a ConfigSource,
+    /// The name by which the source sets it.
+    pub(super) option: &'a str,
+    pub(super) value: &'a Value,
 }
 
 impl SourceValues {
@@ -44,9 +54,9 @@ impl SourceValues {
     }
 
     fn new(source: ConfigSource, mut options: Values) -> Result<SourceValues, ConfigProblem> {
-        let mut sections = BTreeMap::new();
+        let (mut sections, mut earlier) = (BTreeMap::new(), BTreeMap::new());
         for entry in entries() {
-            let values = take_section(&mut options, &entry, &source)?;
+            let values = take_section(&mut options, &entry, &source, &mut earlier)?;
             if !values.is_empty() {
                 sections.insert(entry.name, values);
             }
@@ -55,16 +65,17 @@ impl SourceValues {
         if options.contains_key("sections") {
             return Err(ConfigProblem::UnknownOption { source, option: "sections".into() });
         }
-        Ok(SourceValues { source, options, sections })
+        Ok(SourceValues { source, options, sections, earlier })
     }
 
-    /// Returns the source and the value of an option, if it has one: `KEY`, or `SECTION.KEY`.
-    pub(super) fn find(&self, option: &str) -> Option<(&ConfigSource, &Value)> {
+    /// Returns an option, `KEY` or `SECTION.KEY`, if the source has it.
+    pub(super) fn find<'a>(&'a self, option: &'a str) -> Option<Found<'a>> {
         let value = match option.split_once('.') {
             Some((section, key)) => self.sections.get(section)?.get(key),
             None => self.options.get(option),
         };
-        Some((&self.source, value?))
+        let name = self.earlier.get(option).copied().unwrap_or(option);
+        Some(Found { source: &self.source, option: name, value: value? })
     }
 }
 
@@ -74,11 +85,12 @@ fn find(file: &Path) -> Option<PathBuf> {
     directory.ancestors().map(|above| above.join(file)).find(|path| path.is_file())
 }
 
-/// Takes a section's values out of `options`.
+/// Takes a section's values out of `options`. Notes which of them have their earlier names there.
 fn take_section(
     options: &mut Values,
     entry: &SectionEntry,
     source: &ConfigSource,
+    by_earlier: &mut BTreeMap<String, &'static str>,
 ) -> Result<Values, ConfigProblem> {
     let is_environment = *source == ConfigSource::Environment;
     let mut section = match options.remove(entry.name) {
@@ -112,6 +124,7 @@ fn take_section(
             let (source, option) = (source.clone(), entry.option(key.name));
             return Err(ConfigProblem::SetTwice { source, option, earlier: earlier.into() });
         }
+        by_earlier.insert(entry.option(key.name), earlier);
     }
     Ok(section)
 }

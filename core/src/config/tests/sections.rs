@@ -163,6 +163,8 @@ fn wrong_values_in_sections_name_the_key() {
     assert!(error.contains("sets `ssh.patience` to `soon`") && error.contains("500ms"), "{error}");
     let error = from_variables("FIBER_", &[("SSH_PATIENCE", "soon")]).unwrap_err().to_string();
     assert!(error.contains("the environment sets `FIBER_SSH_PATIENCE` to `soon`"), "{error}");
+    let error = error_of("ssh_cache_size = 'much'");
+    assert!(error.contains("sets `ssh_cache_size` to `much`"), "{error}");
     let error = error_of("ssh = 3");
     assert!(error.contains("sets `ssh` to `3`") && error.contains("write `[ssh]`"), "{error}");
     let error = from_variables("FIBER_", &[("SSH", "a")]).unwrap_err().to_string();
