@@ -50,6 +50,7 @@ fn main() -> ExitCode {
     if is_part_of_a_map() {
         fiber::init();
     }
+    Config::skip_unknown_sections();
     let command = Args::try_parse().unwrap_or_else(|error| refuse(&error)).command;
     let output = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())

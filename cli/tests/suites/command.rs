@@ -240,6 +240,20 @@ fn an_invalid_configuration_is_explained() {
 }
 
 #[test]
+fn sections_of_a_program_s_own_backend_are_skipped() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fiber.toml");
+    std::fs::write(&file, "processes = 2\n[launcher]\ncommand = 'nice'\n").unwrap();
+    let map = || fiber(&["map", "--", "echo", "{}", ":::", "1"]);
+    let output = map().env("FIBER_CONFIG", &file).output().expect("it can be started");
+    assert_eq!(text(&output.stdout), "1\n", "{}", text(&output.stderr));
+    // A name outside of sections is a mistake.
+    std::fs::write(&file, "proceses = 2\n").unwrap();
+    let output = map().env("FIBER_CONFIG", &file).output().expect("it can be started");
+    assert!(text(&output.stderr).contains("did you mean `processes`?"), "{output:?}");
+}
+
+#[test]
 fn an_error_is_printed_once() {
     let output = fiber(&["ps"]).env("FIBER_BACKEND", "dokcer").output().expect("it can be started");
     let errors = text(&output.stderr);

@@ -6,12 +6,24 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
 use super::section::{SectionEntry, entries};
 use super::value::{Values, text};
-use super::{ConfigProblem, ConfigSource};
+use super::{Config, ConfigProblem, ConfigSource};
+
+static SKIPS_UNKNOWN_SECTIONS: AtomicBool = AtomicBool::new(false);
+
+impl Config {
+    /// Makes this process skip sections of files that it does not know: the command reads the files
+    /// of programs, which may have backends of their own.
+    #[doc(hidden)]
+    pub fn skip_unknown_sections() {
+        SKIPS_UNKNOWN_SECTIONS.store(true, Ordering::Relaxed);
+    }
+}
 
 /// The values of one source.
 pub(super) struct SourceValues {
@@ -60,6 +72,9 @@ impl SourceValues {
             if !values.is_empty() {
                 sections.insert(entry.name, values);
             }
+        }
+        if SKIPS_UNKNOWN_SECTIONS.load(Ordering::Relaxed) {
+            options.retain(|_, value| !value.is_object());
         }
         // The name of a field that no source has.
         if options.contains_key("sections") {
