@@ -20,7 +20,7 @@ pub mod trace;
 pub mod tricky;
 pub mod wait;
 
-pub use fiber_test_macros::{scenario, trial};
+pub use fiber_test_macros::{crates, scenario, trial};
 pub use inventory;
 
 pub use self::scenario::{Scenario, exit_code, run_scenario};
