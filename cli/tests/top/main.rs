@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use fiber::{Pool, Queue};
 use fiber_test_support::program::{Program, SCENARIO, Setup};
-use fiber_test_support::{Test, run_scenario, run_waiting_tests, scenario};
+use fiber_test_support::{Test, run_scenario, run_tests, scenario};
 
 fn main() -> ExitCode {
     // The command starts this program as a bridge to its inspector, too.
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         if !has_tmux {
             eprintln!("SKIPPED: the screen; Debian's package tmux has the terminal for it");
         }
-        run_waiting_tests(|test| !has_tmux && ["attach", "screen"].contains(&test.topic()))
+        run_tests(|test| !has_tmux && ["attach", "screen"].contains(&test.topic()))
     })
 }
 
