@@ -12,7 +12,9 @@ NAMES := $(subst $(comma), ,$(BACKENDS))
 SHARED ?= managers pipe process queue supervisor sync
 SUITES ?= conformance engines $(NAMES)
 FUZZ_SECONDS ?= 60
-SOAK ?= 5000
+SOAK ?= 125
+# Empty: without optimizations, with what `make test` has built.
+SOAK_BUILD ?= -r
 
 # scripts/setup.sh installs into this directory where it does not run as root.
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
@@ -69,18 +71,16 @@ pictures: setup
 
 ## test: all tests and the examples in the documentation; ARGS="name" picks some
 test: setup
-	$(CARGO) test --workspace --all-features $(ARGS)
+	@scripts/run-tests.sh -- $(ARGS)
 
 ## test-hosts: queue_arrays and the SHARED suites once more, with several processes in one job
 test-hosts: setup
-	FIBER_PROCESSES_PER_JOB=3 $(CARGO) test -p fiber --all-features --test queue_arrays $(ARGS)
-	FIBER_PROCESSES_PER_JOB=3 $(CARGO) test -p fiber --all-features --test suites -- $(or $(ARGS),$(SHARED:%=%::))
+	@FIBER_PROCESSES_PER_JOB=3 scripts/run-tests.sh -o fiber/queue_arrays -- $(ARGS)
+	@FIBER_PROCESSES_PER_JOB=3 scripts/run-tests.sh -o fiber/suites -- $(or $(ARGS),$(SHARED:%=%::))
 
 ## test-nng: the tests that use links, with nng between the processes in place of Unix sockets
 test-nng: setup
-	FIBER_LINK=nng $(CARGO) test --workspace --exclude fiber-cli --exclude fiber-core \
-		--exclude fiber-values --exclude fiber-stacks --exclude fiber-conformance \
-		--exclude fiber-journal --exclude fiber-backends --all-features --tests $(ARGS)
+	@FIBER_LINK=nng scripts/run-tests.sh -x '@(cli|core|journal|backends)/*' -- $(ARGS)
 
 ## test-features: fiber with default features: crates, errors that name a missing feature, size of a program
 test-features: setup-local
@@ -160,10 +160,10 @@ bench-all: setup
 		BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib,hyperqueue \
 		$(CARGO) bench --bench suite -- $(ARGS)
 
-## soak: objects made and dropped, and a durable program killed, SOAK times (5000)
+## soak: objects made and dropped, and processes killed, SOAK (125) times as often as by `make test`
 soak: setup
-	SOAK=$(SOAK) $(CARGO) test --release -p fiber --all-features --test soak $(ARGS)
-	SOAK=$(SOAK) $(CARGO) test --release -p fiber --all-features --test durable -- killed
+	@SOAK=$(SOAK) scripts/run-tests.sh $(SOAK_BUILD) -t soak -t durable -t chaos -t suites -o 'fiber/*' \
+		-- $(or $(ARGS),free killed chaos)
 
 ## fuzz: each fuzz target for FUZZ_SECONDS (60)
 fuzz: setup

@@ -5,6 +5,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use fiber::Pool;
+use fiber_test_support::soak;
 use rand::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -95,9 +96,9 @@ fn run_case(tasks: u64, chunk: u32, threads: usize) {
 #[test]
 fn no_task_is_lost_while_workers_are_killed() {
     for (tasks, chunk, threads) in
-        [(20_000, 1, 1), (5_000, 7, 1), (5_000, 32, 1), (5_000, 1, 3), (5_000, 7, 3)]
+        [(4_000, 1, 1), (1_500, 7, 1), (1_500, 32, 1), (1_500, 1, 3), (1_500, 7, 3)]
     {
         eprintln!("chunks of {chunk}, {threads} threads a worker");
-        run_case(tasks, chunk, threads);
+        run_case(tasks * soak() as u64, chunk, threads);
     }
 }

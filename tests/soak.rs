@@ -2,8 +2,7 @@
 //!
 //! Each test makes and drops many objects of a few types, in rounds. It passes when rounds add less
 //! than a tenth of the memory that the objects would take if they were kept. Memory is the heap in
-//! use; for other processes, the resident memory. `SOAK=100000 cargo test --release --test soak`
-//! makes 100000 objects of each type in a round, including processes, pools, managers and rings.
+//! use; for other processes, the resident memory. `make soak` makes more.
 
 use std::fs::{read_dir, read_to_string};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +16,7 @@ use fiber::sync::{
 use fiber::{
     AsyncManager, Error, Pipe, Pool, Process, Queue, RemoteAddr, Ring, RingNode, Supervisor,
 };
+use fiber_test_support::soak;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -72,9 +72,9 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// for a while.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// Returns the number of objects in a round: `SOAK` from the environment, or else `usual`.
+/// Returns the number of objects in a round.
 fn count(usual: usize) -> usize {
-    std::env::var("SOAK").map_or(usual, |count| count.parse().expect("SOAK is a number of objects"))
+    usual * soak()
 }
 
 /// The resources of a process.
@@ -185,7 +185,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Sink<T> {
 
 /// Objects of one type: dropped here, sent through a queue of this process, and sent to another.
 fn objects<T: Serialize + DeserializeOwned + Send + 'static>(what: &str, make: impl Fn() -> T) {
-    let (many, some) = (count(5_000), count(500));
+    let (many, some) = (count(2_000), count(500));
     flat(what, many, 800, &[], || drop(make()));
     let relay = Queue::new().unwrap();
     flat(what, many, 800, &[], || {
@@ -231,7 +231,7 @@ fn the_content_of_objects_is_freed_with_them() {
     let content = ByteBuf::from(vec![7; SIZE]);
     let sink = Sink::new();
     let other = sink.process.pid().unwrap();
-    flat("contents", count(100), 4 * SIZE, &[other], || {
+    flat("contents", count(50), 4 * SIZE, &[other], || {
         let (queue, value, list, map) = (
             Queue::new().unwrap(),
             Value::new(content.clone()).unwrap(),
@@ -385,7 +385,7 @@ impl Handler<Release> for Idle {
 fn exported_addresses_are_freed_when_their_actors_have_ended() {
     let _alone = alone();
     System::new().block_on(async {
-        let (objects, size) = (count(5_000), 1_000);
+        let (objects, size) = (count(2_000), 1_000);
         let mut before = Usage::of(std::process::id());
         for round in 0.. {
             for _ in 0..objects {
@@ -413,7 +413,7 @@ fn managers_and_calls_of_their_actors_are_freed() {
         assert!(matches!(error, Error::TimedOut { .. }), "{error}");
         manager.send(Release).wait().unwrap();
     });
-    flat("managers that are never started", count(5_000), 1_000, &[], || {
+    flat("managers that are never started", count(2_000), 1_000, &[], || {
         drop(AsyncManager::builder().child(|()| Idle, ()).unwrap());
     });
     flat("managers", count(12), 10_000, &[], || {
@@ -437,7 +437,7 @@ fn pools_are_freed() {
         pool.kill();
         pool.join().wait().unwrap();
     });
-    flat("unused pools", count(5_000), 1_500, &[], || drop(Pool::new(1).unwrap()));
+    flat("unused pools", count(2_000), 1_500, &[], || drop(Pool::new(1).unwrap()));
 }
 
 #[test]

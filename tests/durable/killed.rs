@@ -1,6 +1,6 @@
 //! A program that is killed again and again, and started again until it is done.
 //!
-//! `SOAK=5000 cargo test --test durable killed` kills it 5000 times.
+//! `make soak` kills it more often.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fiber_journal::{CallLabel, Journal, Store};
 use fiber_test_support::program::Program;
-use fiber_test_support::trial;
+use fiber_test_support::{soak, trial};
 use fiber_values::codec;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -23,10 +23,8 @@ const TASKS: u64 = 20_000;
 const TASKS_TEXT: &str = "20000";
 const SIGNALS: [Signal; 4] = [Signal::KILL, Signal::TERM, Signal::ABORT, Signal::KILL];
 
-/// Returns how often the program is killed at least: `SOAK` from the environment, or else 200.
-fn kills() -> usize {
-    std::env::var("SOAK").map_or(200, |count| count.parse().expect("SOAK is a number of kills"))
-}
+/// The number of kills, unless `make soak` asks for more.
+const KILLS: usize = 40;
 
 #[trial]
 fn a_program_that_is_killed_at_any_moment_goes_on_where_it_was() {
@@ -34,7 +32,8 @@ fn a_program_that_is_killed_at_any_moment_goes_on_where_it_was() {
     println!("seed {seed}");
     let mut random = SmallRng::seed_from_u64(seed);
     let (mut killed, mut sweeps, begun) = (0, 0, Instant::now());
-    while killed < kills() {
+    // Both forms are killed, however few kills are asked for.
+    while killed < KILLS * soak() || sweeps < 2 {
         let form = if sweeps % 2 == 0 { "imap" } else { "map" };
         killed += sweep_with_kills(form, &mut random);
         sweeps += 1;

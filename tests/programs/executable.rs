@@ -2,15 +2,14 @@
 
 use std::path::PathBuf;
 
-use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::program::{Program, Setup, copy_executable};
 use fiber_test_support::trial;
 use tempfile::TempDir;
 
 fn on_a_copy() -> (Program, PathBuf, TempDir) {
     let directory = TempDir::new().expect("a directory can be created");
     let copy = directory.path().join("program");
-    std::fs::copy(std::env::current_exe().expect("this binary is somewhere"), &copy)
-        .expect("a copy can be created");
+    copy_executable(&copy);
     let program = Setup::with_executable("work on demand", &copy).start();
     program.line("ready");
     (program, copy, directory)

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use fiber_test_support::program::{ProgramOutput, Setup};
+use fiber_test_support::program::{ProgramOutput, Setup, copy_executable};
 use fiber_test_support::trial;
 
 /// Returns the program of a scenario under a limit in `prlimit`'s syntax.
@@ -54,7 +54,7 @@ fn a_program_with_few_threads_works_or_names_the_limit() {
     let place = tempfile::TempDir::new().unwrap();
     std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let copy = place.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    copy_executable(&copy);
     for link in ["unix", "nng"] {
         let mut enough = false;
         for threads in [1, 2, 3, 4, 6, 8, 10, 12, 14, 18, 22, 64] {

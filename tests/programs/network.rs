@@ -28,10 +28,14 @@ fn start_behind(proxy: &Proxy) -> Program {
 }
 
 fn recovers_from(fault: Fault) {
+    recovers_at(fault, &STAGES);
+}
+
+fn recovers_at(fault: Fault, stages: &[usize]) {
     let proxy = Proxy::new();
     let mut program = start_behind(&proxy);
-    for stage in STAGES {
-        proxy.expose_next_to(fault, stage);
+    for stage in stages {
+        proxy.expose_next_to(fault, *stage);
         program.say("pool");
         proxy.wait_for_the_fault();
         program.say("whole");
@@ -55,9 +59,25 @@ fn a_pool_recovers_from_a_reset_at_any_stage() {
     recovers_from(Fault::Reset);
 }
 
+// A stall ends with a time limit, so its stages run side by side.
 #[trial]
-fn a_pool_recovers_from_a_stall_at_any_stage() {
-    recovers_from(Fault::Stall);
+fn a_pool_recovers_from_a_stall_before_the_proof_of_the_key() {
+    recovers_at(Fault::Stall, &STAGES[..3]);
+}
+
+#[trial]
+fn a_pool_recovers_from_a_stall_at_the_start_of_nng() {
+    recovers_at(Fault::Stall, &STAGES[3..6]);
+}
+
+#[trial]
+fn a_pool_recovers_from_a_stall_in_the_handshake() {
+    recovers_at(Fault::Stall, &STAGES[6..9]);
+}
+
+#[trial]
+fn a_pool_recovers_from_a_stall_before_its_worker_is_ready_and_at_work() {
+    recovers_at(Fault::Stall, &STAGES[9..]);
 }
 
 #[trial]

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use fiber_test_support::program::{Program, Setup, is_guard, pid};
+use fiber_test_support::program::{Program, Setup, copy_executable, is_guard, pid};
 use fiber_test_support::trial;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
@@ -104,8 +104,7 @@ impl Copy {
         let place = TempDir::new().expect("a directory can be created");
         std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755))
             .expect("it is this process's");
-        let executable = std::env::current_exe().expect("this binary is somewhere");
-        std::fs::copy(executable, place.path().join("program")).expect("there is room");
+        copy_executable(&place.path().join("program"));
         Copy { place }
     }
 

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use fiber::{AsyncManager, Error, RemoteAddr};
+use fiber_test_support::soak;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-const CALLS: u64 = 1000;
+/// The number of calls, unless `make soak` asks for more.
+const CALLS: u64 = 400;
 /// The time limit of each call.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -71,6 +73,7 @@ fn every_call_ends_while_actors_are_killed() {
     let managers: Vec<_> = (0..3).map(start).collect();
     let addrs: Vec<_> = managers.iter().map(|manager| manager.addr().timeout(LIMIT)).collect();
     let end = Arc::new(AtomicBool::new(false));
+    let count = CALLS * soak() as u64;
     std::thread::scope(|scope| {
         let ending = Arc::clone(&end);
         let managers = &managers;
@@ -79,14 +82,14 @@ fn every_call_ends_while_actors_are_killed() {
         let certain = scope.spawn(|| {
             let addrs: Vec<_> = addrs.iter().map(|addr| addr.clone().resend()).collect();
             let calls: Vec<_> =
-                (0..CALLS).map(|number| addrs[number as usize % 3].send(Say(number))).collect();
+                (0..count).map(|number| addrs[number as usize % 3].send(Say(number))).collect();
             calls
                 .into_iter()
                 .zip(0..)
                 .for_each(|(call, number)| assert_eq!(call.wait().unwrap(), number));
         });
         let tolerant = scope.spawn(|| {
-            for number in 0..CALLS {
+            for number in 0..count {
                 match addrs[number as usize % 3].send(Say(number)).wait() {
                     Ok(answer) => assert_eq!(answer, number),
                     Err(Error::ActorStopped { .. }) => {}
@@ -95,7 +98,7 @@ fn every_call_ends_while_actors_are_killed() {
             }
         });
         let relayed = scope.spawn(|| {
-            for number in 0..CALLS / 4 {
+            for number in 0..count / 4 {
                 let place = number as usize;
                 let call = addrs[place % 3]
                     .clone()

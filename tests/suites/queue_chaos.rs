@@ -1,11 +1,12 @@
 //! Consumers, lock holders, owners of queues and holders of pipe ends are killed at random. No
-//! element is lost, and every operation ends.
+//! element is lost, and every operation ends. `make soak` does more of it.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use fiber::sync::{List, Lock};
 use fiber::{Error, Pipe, Process, Queue};
+use fiber_test_support::soak;
 use rand::{Rng, SeedableRng};
 
 /// Kills each child after a random time, and starts another, until `done` returns `true`.
@@ -27,7 +28,7 @@ macro_rules! torment {
 
 #[test]
 fn no_element_is_lost_that_has_to_be_acknowledged() {
-    const ELEMENTS: u32 = 3000;
+    let elements = 1000 * soak() as u32;
     let (queue, done) = (Queue::new().unwrap(), List::<u32>::new().unwrap());
     let work = |queue: Queue<u32>, done: List<u32>| {
         while let Ok(element) = queue.get_acknowledged().wait() {
@@ -35,10 +36,10 @@ fn no_element_is_lost_that_has_to_be_acknowledged() {
             element.acknowledge().wait().unwrap();
         }
     };
-    (0..ELEMENTS).for_each(|n| queue.put(n).wait().unwrap());
+    (0..elements).for_each(|n| queue.put(n).wait().unwrap());
     let start = || Process::spawn(work, (queue.clone(), done.clone()));
     let finished = || {
-        done.len().wait().unwrap() as u32 >= ELEMENTS
+        done.len().wait().unwrap() as u32 >= elements
             && queue.join().timeout(Duration::ZERO).wait().is_ok()
     };
     let children = torment!(4, start(), finished());
@@ -46,12 +47,12 @@ fn no_element_is_lost_that_has_to_be_acknowledged() {
     children.into_iter().for_each(|child| child.wait().unwrap());
     let mut times = HashMap::new();
     done.to_vec().wait().unwrap().into_iter().for_each(|n| *times.entry(n).or_insert(0) += 1);
-    assert_eq!(times.len() as u32, ELEMENTS, "all elements were delivered");
+    assert_eq!(times.len() as u32, elements, "all elements were delivered");
 }
 
 #[test]
 fn a_living_consumer_gets_no_element_twice_and_none_is_left() {
-    const ELEMENTS: u32 = 200_000;
+    let elements = 60_000 * soak() as u32;
     let queue = Queue::new().unwrap();
     let work = |queue: Queue<u32>| while queue.get().wait().is_ok() {};
     let start = || Process::spawn(work, queue.clone());
@@ -63,7 +64,7 @@ fn a_living_consumer_gets_no_element_twice_and_none_is_left() {
         here.extend(
             (0..500).filter_map(|_| queue.get().timeout(Duration::from_millis(5)).wait().ok()),
         );
-        put >= ELEMENTS
+        put >= elements
     });
     queue.close().wait().unwrap();
     here.extend(queue.stream().wait().map(Result::unwrap));
@@ -118,7 +119,7 @@ fn every_call_ends_when_queue_owners_are_killed() {
         if rounds % 4 == 0 {
             let _ = feeds.join().unwrap();
         }
-        rounds > 40
+        rounds > 15 * soak()
     });
     children.into_iter().for_each(|child| child.kill());
 }

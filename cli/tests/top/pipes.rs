@@ -49,12 +49,14 @@ fn spins(session: &Value) -> bool {
     })
 }
 
-/// Returns the full name of the worker that spins.
+/// Returns the full name of the worker that spins, once it is in the function.
 fn spinner(program: &Program) -> String {
     let session = look_until(program, "a task runs for long", spins);
     let workers = session["pools"][0]["workers"].as_array().unwrap();
     let busy = workers.iter().find(|worker| !worker["running"].as_array().unwrap().is_empty());
-    format!("{}/squares/{}", program.pid(), busy.unwrap()["name"].as_str().unwrap())
+    let worker = format!("{}/squares/{}", program.pid(), busy.unwrap()["name"].as_str().unwrap());
+    program.wait_until("it has spoken", || out(&["logs", &worker]).contains("a worker speaks"));
+    worker
 }
 
 #[trial]
@@ -197,7 +199,7 @@ fn a_profile_is_a_flame_graph_of_the_busy_function() {
 fn the_last_output_of_a_worker_is_known() {
     let program = start();
     let worker = spinner(&program);
-    program.wait_until("it has spoken", || out(&["logs", &worker]).contains("a worker speaks"));
+    assert!(out(&["logs", &worker]).contains("a worker speaks"));
     let (code, _, errors) = run(&["logs", &pid(&program)]);
     assert!(code == Some(1) && errors.contains("where it was started"), "{errors}");
     let (code, _, errors) = run(&["logs", "--follow", &worker]);
@@ -266,10 +268,14 @@ fn each_command_takes_the_name_of_a_host_and_of_a_process_in_it() {
 
 #[trial]
 fn the_program_itself_is_the_bridge_to_its_inspector() {
-    let _program = start();
+    // A bridge looks for a program of its own job, where a machine has several.
+    let job = std::process::id().to_string();
+    let program = Setup::new("busy").env("JOB_ID", &job).start();
+    program.line("ready");
     let own = std::env::current_exe().unwrap();
     let mut bridge = std::process::Command::new(own)
         .arg("--fiber-inspect")
+        .env("JOB_ID", &job)
         .env_remove(fiber_test_support::program::SCENARIO)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -282,6 +288,7 @@ fn the_program_itself_is_the_bridge_to_its_inspector() {
         writeln!(stdin, "\"stats\"").unwrap();
         let answer: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         assert!(answer["ok"]["session"].is_string(), "{answer}");
+        assert!(answer.to_string().contains("squares"), "{answer}");
     }
     // It ends with the command.
     drop(stdin);

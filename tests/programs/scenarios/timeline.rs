@@ -42,7 +42,7 @@ fn many_calls() {
 }
 
 fn bake(_: u64) {
-    std::thread::sleep(Duration::from_millis(30));
+    std::thread::sleep(Duration::from_millis(200));
 }
 
 fn burst_once(_: u64) {

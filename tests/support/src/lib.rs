@@ -20,8 +20,10 @@ pub mod trace;
 pub mod tricky;
 pub mod wait;
 
-pub use fiber_test_macros::{scenario, trial};
+pub use fiber_test_macros::{crates, scenario, trial};
 pub use inventory;
 
 pub use self::scenario::{Scenario, exit_code, run_scenario};
-pub use self::suite::{Test, is_asked, run_tests, run_tests_with, tests, topic};
+pub use self::suite::{
+    Test, is_asked, run_tests, run_tests_with, run_waiting_tests, soak, tests, topic,
+};

@@ -62,6 +62,15 @@ pub struct ProgramOutput {
     pub errors: String,
 }
 
+/// Copies the executable of these tests to a file, which other tests can't keep open for writing: a
+/// file that this process writes is inherited by programs that other threads start meanwhile, and
+/// can't be executed until they close it.
+pub fn copy_executable(to: &Path) {
+    let own = std::env::current_exe().expect("this binary is somewhere");
+    let copied = Command::new("cp").arg(own).arg(to).status();
+    assert!(copied.expect("cp can be started").success());
+}
+
 impl Setup {
     /// Configures the program of a scenario, in an empty directory, with no configuration but the
     /// link of this test run.

@@ -56,6 +56,15 @@ pub fn run_tests(ignored: impl Fn(&Test) -> bool) -> ExitCode {
     run_tests_with(&Arguments::from_args(), ignored)
 }
 
+/// Works as [`run_tests`] for tests that wait most of the time: twice as many run at a time as there
+/// are cores.
+pub fn run_waiting_tests(ignored: impl Fn(&Test) -> bool) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    arguments.test_threads.get_or_insert(2 * cores);
+    run_tests_with(&arguments, ignored)
+}
+
 /// Works as [`run_tests`], with these arguments.
 pub fn run_tests_with(arguments: &Arguments, ignored: impl Fn(&Test) -> bool) -> ExitCode {
     let trial = |test: &'static Test| {
@@ -66,6 +75,12 @@ pub fn run_tests_with(arguments: &Arguments, ignored: impl Fn(&Test) -> bool) ->
         Trial::test(test.path(), run).with_ignored_flag(ignored(test))
     };
     libtest_mimic::run(arguments, tests().into_iter().map(trial).collect()).exit_code()
+}
+
+/// Returns how many times as much the tests that repeat something repeat it: `SOAK` from the
+/// environment, or else once.
+pub fn soak() -> usize {
+    std::env::var("SOAK").map_or(1, |times| times.parse().expect("SOAK is a number of times"))
 }
 
 /// Returns whether the variable `TEST_BACKENDS` has this name in its list.

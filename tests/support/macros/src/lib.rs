@@ -32,3 +32,16 @@ fn name_of(function: &TokenStream) -> String {
     let mut tokens = function.clone().into_iter().skip_while(|token| !is_fn(token));
     tokens.nth(1).expect("the attribute is on a function").to_string()
 }
+
+/// Expands to the arguments by which rustc found the crates of the binary that it compiles: a test
+/// compiles programs with exactly these.
+#[proc_macro]
+pub fn crates(_: TokenStream) -> TokenStream {
+    let arguments: Vec<String> = std::env::args().collect();
+    let of_crates = |pair: &[String]| {
+        matches!(pair[0].as_str(), "-L" | "--extern")
+            .then(|| format!("{:?}, {:?},", pair[0], pair[1]))
+    };
+    let listed: String = arguments.windows(2).filter_map(of_crates).collect();
+    format!("&[{listed}]").parse().expect("it is an array of strings")
+}

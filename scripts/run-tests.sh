@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Builds the tests of the workspace with all features, once, and runs their binaries side by side,
+# LANES (3) at a time, since many of them wait most of the time. The output ends with the failures
+# and the number of all tests.
+#
+#   scripts/run-tests.sh [-r] [-t NAME]… [-o PATTERN] [-x PATTERN] [--] [ARGUMENT…]
+#
+# -r builds with optimizations, -t builds these binaries only. -o and -x choose what runs, by a
+# pattern of bash for FOLDER/NAME (`actors/pool/lib`, `fiber/programs`): -o those, -x not those.
+# Without these options, the examples in the documentation are tested, too. The arguments are those
+# of each test binary: a part of a test's name, `--ignored`.
+
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cargo=${CARGO:-cargo}
+# These run longest: they start first, and the short ones fill the time beside them.
+longest=(fiber/doc fiber/programs cli/top fiber/suites fiber/soak fiber/durable core/values/models)
+tab=$'\t'
+
+# Runs one line of `chosen`, and prints the output as a whole.
+run_one() {
+    local folder name executable code=0 arguments=() TIMEFORMAT="%0R s, CPU %0U + %0S s"
+    IFS=$tab read -r folder name executable <<<"$1"
+    local output="$SCRATCH/${folder//\//_}_$name" directory=$root/$folder
+    [[ $folder == fiber ]] && directory=$root
+    mapfile -d '' arguments <"$SCRATCH/arguments"
+    set -- "$executable"
+    [[ $name == doc ]] && set -- "$cargo" test --quiet --workspace --all-features --doc --
+    time=$({ time env -C "$directory" "$@" "${arguments[@]}" >"$output" 2>&1; } 2>&1) || code=$?
+    if [[ $code != 0 ]]; then
+        echo "failed: $folder/$name, exit code $code" >>"$SCRATCH/failed"
+        mv "$output" "$output.failed"
+        output=$output.failed
+    fi
+    {
+        flock 9
+        printf '\n     Running %s/%s (%s)\n' "$folder" "$name" "$time"
+        cat "$output"
+    } 9>"$SCRATCH/lock"
+    [[ $code == 0 ]]
+}
+
+# Prints the folder, the name and the path of each test binary.
+binaries() {
+    local folder kind name executable
+    local fields='"manifest_path":"\([^"]*\)/Cargo.toml".*"kind":\["\([^"]*\)".*"name":"\([^"]*\)"'
+    local test='"profile":{[^}]*"test":true},.*"executable":"\([^"]*\)"'
+    sed -n "s|.*$fields.*$test.*|\1$tab\2$tab\3$tab\4|p" "$SCRATCH/messages" |
+        while IFS=$tab read -r folder kind name executable; do
+            folder=${folder#"$root"}
+            folder=${folder#/}
+            # Unit tests have the name of their crate.
+            [[ $kind == test ]] || name=$kind
+            printf '%s\t%s\t%s\n' "${folder:-fiber}" "$name" "$executable"
+        done
+}
+
+# Prints the lines of what is asked for, the longest first.
+chosen() {
+    local folder name executable rank index
+    {
+        [[ $only == "*" && -z $without && ${#build[@]} == 0 ]] && printf 'fiber\tdoc\t-\n'
+        binaries
+    } | while IFS=$tab read -r folder name executable; do
+        # shellcheck disable=SC2053 # They are patterns.
+        [[ $folder/$name == $only && $folder/$name != $without ]] || continue
+        rank=${#longest[@]}
+        for index in "${!longest[@]}"; do
+            [[ $folder/$name == "${longest[index]}" ]] && rank=$index
+        done
+        printf '%s\t%s\t%s\t%s\n' "$rank" "$folder" "$name" "$executable"
+    done | sort -s -n -k1,1 | cut -f2-
+}
+
+summarize() {
+    local output counts='\([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored'
+    for output in "$SCRATCH"/*.failed; do
+        [[ -e $output ]] || continue
+        printf '\n==> failed: %s\n' "$(basename "$output" .failed)"
+        # The output of each failed test is below this line. A binary that crashes has none.
+        sed -n '/^failures:$/,$p' "$output" | grep . || tail -n 40 "$output"
+    done
+    echo
+    [[ ! -e $SCRATCH/failed ]] || cat "$SCRATCH/failed"
+    sed -n "s/^test result:.* $counts.*/\1 \2 \3/p" "$SCRATCH"/*_* | awk -v seconds="$SECONDS" '
+        { passed += $1; failed += $2; ignored += $3 }
+        END { printf "tests: %d passed, %d failed, %d ignored, in %d s\n", passed, failed, ignored, seconds }'
+}
+
+if [[ ${1:-} == one ]]; then
+    run_one "$2"
+    exit
+fi
+
+only="*" without="" build=()
+while getopts rt:o:x: option; do
+    case $option in
+    r) build+=(--release) ;;
+    t) build+=(--test "$OPTARG") ;;
+    o) only=$OPTARG ;;
+    x) without=$OPTARG ;;
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+
+SCRATCH=$(mktemp -d)
+export SCRATCH
+trap 'rm -rf "$SCRATCH"' EXIT
+cd "$root"
+: >"$SCRATCH/arguments"
+[[ $# == 0 ]] || printf '%s\0' "$@" >"$SCRATCH/arguments"
+"$cargo" test --workspace --all-features "${build[@]}" --no-run \
+    --message-format=json-render-diagnostics >"$SCRATCH/messages"
+# Unit tests of macros are linked with the toolchain's standard library.
+LD_LIBRARY_PATH="$(rustc --print target-libdir)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH
+code=0
+chosen | xargs -r -d '\n' -n1 -P"${LANES:-3}" "${BASH_SOURCE[0]}" one || code=$?
+summarize
+exit "$code"
