@@ -15,7 +15,7 @@ use crate::{BackendError, JobSpec, configured_environment};
 
 const START: &str = include_str!("start.sh");
 /// Variables that are about this process or its host. A task has its own ones.
-const OWN_VARIABLES: &[&str] = &[
+pub(super) const OWN_VARIABLES: &[&str] = &[
     "HOSTNAME",
     "JOB_SCRIPT",
     "NHOSTS",
