@@ -43,9 +43,11 @@ pub(crate) fn words(scenario: &str, directory: &Path, more: &[&str]) -> Vec<Stri
     // The test tells its jobs from those of others by this.
     words.push(format!("{section}DIR={}", directory.display()));
     let options = ["PILOTS=2", "TIME=5m"].iter().chain(SYSTEM.pilots).chain(more);
-    words.extend(options.map(|option| match option.starts_with("FIBER_") || option.contains("PATH=") {
-        true => option.to_string(),
-        false => format!("{section}{option}"),
+    words.extend(options.map(|option| {
+        match option.starts_with("FIBER_") || option.contains("PATH=") {
+            true => option.to_string(),
+            false => format!("{section}{option}"),
+        }
     }));
     words.push(executable.display().to_string());
     words
@@ -161,9 +163,8 @@ fn refused_pilots_name_the_reason() {
 #[trial]
 fn an_interface_is_found_by_its_network() {
     let directory = directory();
-    let start = |interface: &str| {
-        run("pi", directory.path(), &[&format!("FIBER_INTERFACE={interface}")])
-    };
+    let start =
+        |interface: &str| run("pi", directory.path(), &[&format!("FIBER_INTERFACE={interface}")]);
     let error = start("ib77").expect_err("there is none");
     assert!(error.contains("`ib77`") && error.contains("`lo` (127.0.0.1)"), "{error}");
 }

@@ -18,7 +18,7 @@ pub(crate) const SYSTEM: System = System {
         ("QUEUE=nope", &["unknown queue", "qconf -sql"]),
         ("PE=nope", &["no parallel environment `nope`", "`gridengine.pe`"]),
         ("SLOTS=4", &["`allocation_rule` 2", "`gridengine.slots`"]),
-        ("SLOTS=0", &["`gridengine.slots` is 0"]),
+        ("SLOTS=0", &["a pilot has 0", "`gridengine.slots`"]),
         ("OPTIONS=-l nope=1", &["unknown resource", "qconf -sc"]),
         ("OPTIONS=-t 1-3", &["`-t 1-3` in `gridengine.options`", "`gridengine.pilots`"]),
         ("TIME=0s", &["time limit is too short"]),
@@ -29,7 +29,9 @@ pub(crate) const SYSTEM: System = System {
         let states = cluster("qstat", &["-u", "*"]);
         let state = |id: &String| {
             let mut lines = states.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-            lines.find(|words| words.first() == Some(&id.as_str())).map(|words| words[4].to_string())
+            lines
+                .find(|words| words.first() == Some(&id.as_str()))
+                .map(|words| words[4].to_string())
         };
         let running = own.iter().filter_map(state).filter(|state| state == "r").count();
         (own.len(), running)
@@ -41,7 +43,8 @@ fn jobs(directory: &Path) -> Vec<String> {
     let listed = cluster("qstat", &["-u", "*"]);
     let ids = listed.lines().skip(2).filter_map(|line| line.split_whitespace().next());
     let output = format!(":{}/", directory.display());
-    let is_own = |id: &&str| try_cluster("qstat", &["-j", id]).is_ok_and(|job| job.contains(&output));
+    let is_own =
+        |id: &&str| try_cluster("qstat", &["-j", id]).is_ok_and(|job| job.contains(&output));
     ids.filter(is_own).map(String::from).collect()
 }
 
@@ -53,7 +56,10 @@ fn options_reach_grid_engine() {
     let own = jobs(directory.path());
     let shown = cluster("qstat", &["-j", &own[0]]);
     assert!(shown.contains("s_rt=77") && shown.contains("h_rt=300"), "{shown}");
-    assert!(shown.lines().any(|line| line.starts_with("account:") && line.ends_with(" it")), "{shown}");
+    assert!(
+        shown.lines().any(|line| line.starts_with("account:") && line.ends_with(" it")),
+        "{shown}"
+    );
     drop(program);
     // Nothing of the program is left to do it.
     for job in own {
@@ -76,9 +82,9 @@ fn a_program_that_outgrows_its_job_gets_a_pilot() {
 #[trial]
 fn one_slot_needs_no_parallel_environment() {
     let directory = TempDir::new().expect("a directory can be created");
-    let out = run("one task", directory.path(), &["PE=", "SLOTS=1"]);
-    assert_eq!(out.as_deref(), Ok("done"));
-    let error = run("one wide task", directory.path(), &["PE=", "SLOTS=1"]).expect_err("no room");
+    let out = run("one task", directory.path(), &["SLOTS=1"]);
+    assert_eq!(out.as_deref(), Ok("value: 7"));
+    let error = run("one wide task", directory.path(), &["SLOTS=1"]).expect("it prints the error");
     assert!(error.contains("it asks for 2 cores, but a pilot has 1"), "{error}");
 }
 
@@ -86,7 +92,7 @@ fn one_slot_needs_no_parallel_environment() {
 #[trial]
 fn a_pilot_that_passes_its_memory_limit_says_so() {
     let directory = TempDir::new().expect("a directory can be created");
-    let options = ["OPTIONS=-l h_vmem=1G", "FIBER_MAX_DEATHS=1"];
+    let options = ["PILOTS=1", "OPTIONS=-l h_vmem=1G"];
     let out = run("hungry together", directory.path(), &options).expect("it prints the error");
     assert!(out.contains("out of memory"), "{out}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fiber::Pool;
+use fiber::{Meta, Pool};
 use fiber_test_support::scenario;
 
 fn init() {
@@ -87,4 +87,46 @@ fn deaths() {
 fn limited() {
     init();
     crate::limited::unrecorded();
+}
+
+/// Prints on how many hosts four workers run.
+#[scenario("four on hosts")]
+fn four_on_hosts() {
+    init();
+    let pool = Pool::builder().processes(4).start().wait().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    let place = |()| {
+        std::thread::sleep(Duration::from_millis(50));
+        (host(), std::process::id())
+    };
+    let mut seen = BTreeSet::new();
+    while seen.len() < 4 {
+        seen.extend(pool.map(place, [(); 16]).wait().unwrap());
+    }
+    let hosts: BTreeSet<_> = seen.iter().map(|(host, _)| host).collect();
+    println!("{} workers on {} hosts", seen.len(), hosts.len());
+}
+
+/// Asks for a worker of two cores.
+#[scenario("one wide task")]
+fn one_wide_task() {
+    init();
+    let pool = Pool::builder().processes(1).meta(Meta::new().cpu(2.0)).start().wait();
+    let done = pool.and_then(|pool| pool.apply(|()| (), ()).wait());
+    println!("{}", done.expect_err("no pilot has room for it"));
+}
+
+/// Prints why two tasks fail that take 1.2 GB of memory each.
+#[scenario("hungry together")]
+fn hungry_together() {
+    init();
+    let pool = Pool::builder().processes(2).start().wait().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    let eat = |()| {
+        let eaten = vec![1u8; 1_200_000_000];
+        std::thread::sleep(Duration::from_secs(600));
+        eaten.len()
+    };
+    let problem = pool.max_deaths(1).map(eat, [(); 2]).wait().unwrap_err();
+    println!("{problem}");
 }

@@ -166,10 +166,8 @@ impl<S: PilotSystem> Pilots<S> {
     /// A pilot has no room for a process that asks for so much.
     pub(crate) fn another_machine(&self, meta: &Meta) -> Result<Option<Machine>, BackendError> {
         let PilotSettings { most, room, .. } = self.system.settings();
-        if let (Some(Room { cpu, .. }), Some(cores)) = (room, meta.cpu)
-            && most > 0
-            && cores > cpu
-        {
+        let cores = meta.cpu.unwrap_or(1.0);
+        if let Some(Room { cpu, .. }) = room.filter(|room| most > 0 && cores > room.cpu) {
             return Err(refused!(
                 "it asks for {cores} cores, but a pilot has {cpu}: raise `{}.slots`",
                 S::WORDS.backend

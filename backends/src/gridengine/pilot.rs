@@ -102,12 +102,11 @@ impl PilotSystem for GridEnginePilots {
 }
 
 impl GridEnginePilots {
-    /// Returns the parallel environment of a pilot with several slots, or that is configured.
+    /// Returns the parallel environment of a pilot, which needs none for one slot.
     async fn environment(&self) -> Result<Option<String>, BackendError> {
         let GridEngineSection { pe, slots, .. } = &self.section;
         match (pe, slots) {
-            (_, 0) => Err("`gridengine.slots` is 0: a pilot needs at least one slot".into()),
-            (None, 1) => Ok(None),
+            (_, 1) => Ok(None),
             (pe, slots) => environments::choose_for_one_host(pe.as_deref(), *slots).await.map(Some),
         }
     }
@@ -167,7 +166,7 @@ fn text(
     let key = quoted(&text_of(&request.key)?);
     let files = quoted(&text_of(&request.key.with_extension(""))?);
     // The secrets are the standard input of the host.
-    let mut exports = format!("fiber_files={files}\nexec <{key} && rm -f {key}\n");
+    let mut exports = format!("fiber_files={files}\nfiber_is_pilot=1\nexec <{key} && rm -f {key}\n");
     for (name, value) in request.variables() {
         exports.push_str(&format!("export {name}={}\n", quoted(&value)));
     }

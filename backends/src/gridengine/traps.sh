@@ -27,6 +27,11 @@ fiber_stop() {
     [ -z "$fiber_reason" ] || return 0
     fiber_reason=cancelled
     ! fiber_is_too_large || fiber_reason='out of memory: h_vmem'
+    # A task that takes too much on a pilot would run again for ever if its worker ended in order.
+    if [ "$fiber_reason" != cancelled ] && [ -n "$fiber_is_pilot" ]; then
+        kill -KILL $fiber_head
+        return
+    fi
     kill -TERM $fiber_head
     (
         trap '' USR1 USR2
