@@ -116,6 +116,13 @@ fn one_wide_task() {
     println!("{}", done.expect_err("no pilot has room for it"));
 }
 
+/// Prints why a task fails that takes 3 GB of memory.
+#[scenario("hungry alone")]
+fn hungry_alone() {
+    let pool = whole_pool().max_deaths(1);
+    println!("{}", pool.apply(|()| vec![1u8; 3_000_000_000].len(), ()).wait().unwrap_err());
+}
+
 /// Prints why two tasks fail that take 1.2 GB of memory each.
 #[scenario("hungry together")]
 fn hungry_together() {

@@ -1,8 +1,11 @@
 //! Ends of sessions, and what is left of them.
 
 use std::path::Path;
+use std::time::Duration;
 
-use fiber_test_support::trial;
+use fiber::{Journal, Pool};
+use fiber_test_support::wait::wait_until;
+use fiber_test_support::{scenario, trial};
 
 use crate::batch::session::{StartedSession, own_name};
 use crate::batch::{fiber, run_program};
@@ -38,10 +41,65 @@ fn a_deleted_session_ends_in_order_and_says_so() {
 
 #[trial]
 fn a_session_beyond_its_time_limit_says_so() {
-    let started = shell(&["--time", "2s"], "echo ready; while :; do sleep 0.1; done");
+    // The queue of `brief` has a limit of its own.
+    for options in [&["--time", "2s"][..], &["--pe", "brief", "--slots", "2"]] {
+        let started = shell(options, "echo ready; while :; do sleep 0.1; done");
+        fiber(&["wait", &started.name]).run().code(143);
+        let shown = started.listed();
+        let ended = (&shown["exit_code"], &shown["detail"]);
+        assert_eq!(ended, (&143.into(), &"its time limit".into()), "{options:?}");
+    }
+}
+
+#[trial]
+fn a_session_whose_processes_pass_its_memory_limit_together_says_so() {
+    let started = StartedSession::new(&["--gridengine=-l h_vmem=1G"], "hungry together");
     fiber(&["wait", &started.name]).run().code(143);
-    let shown = started.listed();
-    assert_eq!((&shown["exit_code"], &shown["detail"]), (&143.into(), &"its time limit".into()));
+    assert_eq!(started.listed()["detail"], "out of memory: h_vmem");
+}
+
+/// Runs two tasks for ever that take 1.2 GB of memory each: more than two slots with 1 GB have.
+#[scenario("hungry together")]
+fn hungry_together() {
+    let pool = Pool::builder().processes(2).start().wait().unwrap();
+    let eat = |()| {
+        let _eaten = std::hint::black_box(vec![1u8; 1_200_000_000]);
+        std::thread::sleep(Duration::from_secs(600));
+    };
+    pool.map(eat, [(); 2]).wait().unwrap();
+}
+
+#[trial]
+fn running_tasks_on_all_hosts_end_in_order_when_the_session_is_deleted() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let go = folder.path().join("go");
+    let variable = format!("GO={}", go.display());
+    let options = [SYSTEM.wide, &["-e", &variable]].concat();
+    let started = StartedSession::new(&options, "slow and recorded");
+    let count = |word: &str| started.output().matches(word).count();
+    wait_until("all tasks have begun", || !started.files().is_empty() && count("begun") == 4);
+    grid("qdel", &[&(SYSTEM.job)(&started.name).expect("it has a job")]);
+    wait_until("the head was asked to end", || count("SIGTERM") > 0);
+    std::fs::write(&go, "").expect("there is room");
+    fiber(&["wait", &started.name]).run().code(75);
+    assert_eq!(count("ended"), 4, "{}", started.output());
+}
+
+/// Runs four tasks whose results are recorded. They end when the file `GO` exists.
+#[scenario("slow and recorded")]
+fn slow_and_recorded() {
+    let journal = tempfile::tempdir().unwrap();
+    let task = |_: u32| {
+        println!("begun");
+        let go = std::env::var("GO").unwrap();
+        while !Path::new(&go).exists() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        println!("ended");
+    };
+    let pool = Pool::builder().processes(4).start().wait().unwrap();
+    let durable = pool.durable(Journal::at(journal.path().join("journal")).call("slow"));
+    durable.map(task, 0..8).wait().unwrap();
 }
 
 #[trial]
