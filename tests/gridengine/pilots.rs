@@ -74,8 +74,8 @@ fn a_program_that_outgrows_its_job_gets_a_pilot() {
     let section = "FIBER_GRIDENGINE_";
     let options = format!("PILOTS=1 {section}PE=fiber {section}SLOTS=2 {section}DIR=");
     let variables = format!("{section}{options}{}", directory.path().display());
-    let out = Job::submit(&["-pe", "fiber", "2"], &line("four on hosts", &variables)).succeeds();
-    assert_eq!(out, "4 workers on 2 hosts\n");
+    let out = Job::submit(&["-pe", "fiber", "2"], &line("four in jobs", &variables)).succeeds();
+    assert_eq!(out, "4 workers in 2 jobs\n");
     wait_until("the end of its pilot", || live(directory.path()) == 0);
 }
 

@@ -89,22 +89,22 @@ fn limited() {
     crate::limited::unrecorded();
 }
 
-/// Prints on how many hosts four workers run.
-#[scenario("four on hosts")]
-fn four_on_hosts() {
+/// Prints in how many jobs of Grid Engine four workers run.
+#[scenario("four in jobs")]
+fn four_in_jobs() {
     init();
     let pool = Pool::builder().processes(4).start().wait().unwrap();
     pool.wait_until_ready().wait().unwrap();
     let place = |()| {
         std::thread::sleep(Duration::from_millis(50));
-        (host(), std::process::id())
+        (std::env::var("JOB_ID").unwrap(), std::process::id())
     };
     let mut seen = BTreeSet::new();
     while seen.len() < 4 {
         seen.extend(pool.map(place, [(); 16]).wait().unwrap());
     }
-    let hosts: BTreeSet<_> = seen.iter().map(|(host, _)| host).collect();
-    println!("{} workers on {} hosts", seen.len(), hosts.len());
+    let jobs: BTreeSet<_> = seen.iter().map(|(job, _)| job).collect();
+    println!("{} workers in {} jobs", seen.len(), jobs.len());
 }
 
 /// Asks for a worker of two cores.
