@@ -3,8 +3,9 @@
 
 # This shell ends by itself once the program has ended, and kills the others of the group before.
 # Grid Engine would delete the job if a signal ended it.
-# It warns by these signals before it does, and the head ends this program in order then.
-trap "" USR1 USR2;
+# The signals by which it warns before it does, if the head ignores them: that ends this program in
+# order then.
+[ -z "$ignored" ] || trap "" $ignored;
 end() { kill -9 "$pid"; };
 in_use() { :; };
 file=$program;
