@@ -23,11 +23,13 @@ pub(crate) use self::cluster::BatchCluster;
 pub(crate) use self::cluster::PAUSE;
 pub(crate) use self::commands::{CommandError, Hints, run_within};
 pub(crate) use self::head_script::{HeadScript, exports};
+#[cfg(feature = "gridengine")]
+pub(crate) use self::pilot::ID as PILOT_ID;
 #[cfg(test)]
 pub(crate) use self::pilot::sample_spec;
 pub(crate) use self::pilot::{
-    ID as PILOT_ID, PilotFiles, PilotJob, PilotRequest, PilotSettings, PilotSystem, Pilots,
-    Progress, pilots_stay, sweep as sweep_pilots,
+    PilotFiles, PilotJob, PilotRequest, PilotSettings, PilotSystem, Pilots, Progress, pilots_stay,
+    sweep as sweep_pilots,
 };
 pub(crate) use self::program::{program_of, program_path};
 #[cfg(feature = "slurm")]

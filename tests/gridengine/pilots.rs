@@ -88,6 +88,13 @@ fn one_slot_needs_no_parallel_environment() {
     assert!(error.contains("it asks for 2 cores, but a pilot has 1"), "{error}");
 }
 
+#[trial]
+fn a_pilot_that_reaches_its_time_limit_is_replaced_and_no_task_is_blamed() {
+    let directory = TempDir::new().expect("a directory can be created");
+    let out = run("until another job", directory.path(), &["PILOTS=1", "TIME=5s"]);
+    assert_eq!(out.as_deref(), Ok("ran in 2 jobs"));
+}
+
 /// Grid Engine ends the pilot, whose processes have more memory together than `h_vmem`.
 #[trial]
 fn a_pilot_that_passes_its_memory_limit_says_so() {

@@ -107,6 +107,22 @@ fn four_in_jobs() {
     println!("{} workers in {} jobs", seen.len(), jobs.len());
 }
 
+/// Maps tasks until they have run in two jobs, and says so.
+#[scenario("until another job")]
+fn until_another_job() {
+    init();
+    let pool = Pool::builder().processes(2).start().wait().unwrap();
+    let job = |()| {
+        std::thread::sleep(Duration::from_millis(20));
+        std::env::var("JOB_ID").unwrap()
+    };
+    let mut jobs = BTreeSet::new();
+    while jobs.len() < 2 {
+        jobs.extend(pool.max_deaths(1).map(job, [(); 8]).wait().unwrap());
+    }
+    println!("ran in {} jobs", jobs.len());
+}
+
 /// Asks for a worker of two cores.
 #[scenario("one wide task")]
 fn one_wide_task() {
