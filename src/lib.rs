@@ -444,7 +444,9 @@ pub mod error {
 /// fiber::init_with(|config| config.edit(|slurm: &mut SlurmSection| slurm.pilots = 4));
 /// ```
 pub mod config {
-    pub use fiber_backends::{DockerSection, KubernetesSection, SlurmSection, SshSection};
+    pub use fiber_backends::{
+        DockerSection, GridEngineSection, KubernetesSection, SlurmSection, SshSection,
+    };
     pub use fiber_core::{
         Config, ConfigSource, EarlierNames, LinkKind, OutputMode, Section, SectionKey, ValueMemory,
         section, value_memory, values,

@@ -9,7 +9,9 @@ mod cluster;
 mod commands;
 mod head_script;
 pub(crate) mod listen;
+pub(crate) mod options;
 mod output;
+mod pilot;
 mod program;
 mod records;
 mod script;
@@ -21,9 +23,19 @@ pub(crate) use self::cluster::BatchCluster;
 pub(crate) use self::cluster::PAUSE;
 pub(crate) use self::commands::{CommandError, Hints, run_within};
 pub(crate) use self::head_script::{HeadScript, exports};
+#[cfg(feature = "gridengine")]
+pub(crate) use self::pilot::ID as PILOT_ID;
+#[cfg(test)]
+pub(crate) use self::pilot::sample_spec;
+pub(crate) use self::pilot::{
+    PilotFiles, PilotJob, PilotRequest, PilotSettings, PilotSystem, Pilots, Progress, pilots_stay,
+    sweep as sweep_pilots,
+};
 pub(crate) use self::program::{program_of, program_path};
 #[cfg(feature = "slurm")]
 pub(crate) use self::records::copy_path;
+#[cfg(feature = "gridengine")]
+pub(crate) use self::records::{EXIT, GRACE, RESTARTS, ended_in, has_started_in};
 pub(crate) use self::records::{Record, Records};
 pub(crate) use self::script::quoted;
 pub(crate) use self::session_job::SessionJob;

@@ -183,7 +183,7 @@ mod tests {
         assert!(all().all(|entry| names.insert(entry.name)));
         assert_eq!(
             all().filter(|entry| entry.section.is_some()).count(),
-            ["docker", "kubernetes", "slurm", "ssh"].len()
+            ["docker", "kubernetes", "slurm", "gridengine", "ssh"].len()
         );
     }
 

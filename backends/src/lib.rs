@@ -39,7 +39,7 @@ mod local;
 mod mounts;
 mod oom;
 mod output;
-#[cfg(any(feature = "docker", feature = "slurm"))]
+#[cfg(any(feature = "docker", feature = "gridengine", feature = "slurm"))]
 mod owner;
 #[cfg(feature = "cluster")]
 mod progress;
@@ -54,7 +54,7 @@ backends! {
     docker "docker" DockerSection;
     kubernetes "kubernetes" KubernetesSection;
     slurm "slurm" SlurmSection;
-    gridengine "gridengine";
+    gridengine "gridengine" GridEngineSection;
     ssh "ssh" SshSection;
 }
 

@@ -14,7 +14,6 @@ mod launcher;
 mod notices;
 mod options;
 mod pilot;
-mod queue;
 mod script;
 mod states;
 mod step;
@@ -23,6 +22,14 @@ use std::sync::Arc;
 
 pub(crate) use self::backend::Slurm;
 use crate::BackendEntry;
+use crate::batch::Words;
+
+const WORDS: Words = Words {
+    backend: "slurm",
+    title: "Slurm",
+    cluster: "a Slurm cluster",
+    show: "scontrol show job",
+};
 
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("slurm", |config| Ok(Arc::new(Slurm::new(config))))

@@ -4,7 +4,8 @@
 # their own. Run it as root: it installs Debian's packages and starts the daemons itself, without
 # systemd.
 # The parallel environment `fiber` grants two slots on each host, `wide` all of a host, and `loose`
-# one, where Grid Engine starts no tasks (no `control_slaves`). The state is in
+# one, where Grid Engine starts no tasks (no `control_slaves`). The one of `brief` is a queue of its
+# own, whose jobs may take 20 s. The state is in
 # $CLUSTER_DIR/gridengine, outside of the checkout. gridengine-enter.sh prints the path of a script
 # that runs a command on a host. gridengine-down.sh stops the cluster.
 #
@@ -145,6 +146,12 @@ allocation_rule 2
 control_slaves TRUE
 job_is_first_task FALSE
 CONFIG
+configure -ap brief <<CONFIG
+slots 999
+allocation_rule 2
+control_slaves TRUE
+job_is_first_task FALSE
+CONFIG
 configure -ap wide <<CONFIG
 slots 999
 allocation_rule $slots
@@ -165,6 +172,15 @@ slots $slots
 pe_list fiber wide loose
 load_thresholds NONE
 shell_start_mode unix_behavior
+CONFIG
+configure -aq brief.q <<CONFIG
+hostlist ${grid_nodes[*]}
+qtype NONE
+slots $slots
+pe_list brief
+load_thresholds NONE
+shell_start_mode unix_behavior
+h_rt 00:00:20
 CONFIG
 await_ready 60 "$grid/spool/qmaster/messages" "the Grid Engine cluster did not start"
 echo "a Grid Engine cluster answers: $grid/enter head qstat -f"

@@ -33,6 +33,15 @@ fn workers_that_end_tell_why() {
     assert!(abort.contains("signal 6") || abort.contains("SIGABRT"), "{out}");
 }
 
+/// Each process has the limit for itself. Beyond it, it gets no memory.
+#[trial]
+fn a_worker_that_passes_the_memory_limit_says_so() {
+    let limited = [TWO_HOSTS, &["-l", "h_vmem=1G"]].concat();
+    let out = Job::submit(&limited, &line("hungry alone", "")).succeeds();
+    assert!(out.contains("memory allocation of 3000000000 bytes failed"), "{out}");
+    assert!(out.contains("signal 6") || out.contains("SIGABRT"), "{out}");
+}
+
 #[trial]
 fn a_killed_worker_is_replaced_and_its_tasks_run_again() {
     let job = Job::run("work");

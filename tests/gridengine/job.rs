@@ -13,7 +13,8 @@ pub(crate) const WARNINGS: &str = "TEST_WARNINGS";
 /// Two slots on each of two hosts.
 pub(crate) const TWO_HOSTS: &[&str] = &["-pe", "fiber", "4"];
 
-fn enter() -> String {
+/// Returns the script that runs a command on a host.
+pub(crate) fn enter() -> String {
     std::env::var("TEST_GRIDENGINE").expect("TEST_GRIDENGINE names the script that enters hosts")
 }
 

@@ -6,9 +6,12 @@
 mod ends;
 mod input;
 mod job;
-#[path = "../slurm/limited.rs"]
+#[path = "../batch/limited.rs"]
 mod limited;
+mod pilots;
 mod scenarios;
+#[path = "../batch/pilots.rs"]
+mod shared_pilots;
 mod work;
 
 use std::process::ExitCode;
@@ -16,6 +19,8 @@ use std::process::ExitCode;
 use fiber_test_support::{Test, is_asked, run_scenario, run_tests_with};
 use libtest_mimic::Arguments;
 use tracing_subscriber::filter::LevelFilter;
+
+pub(crate) use self::pilots::SYSTEM;
 
 fn main() -> ExitCode {
     run_scenario(print_warnings_if_asked).unwrap_or_else(|| {

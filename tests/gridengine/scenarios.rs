@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fiber::Pool;
+use fiber::{Meta, Pool};
 use fiber_test_support::scenario;
 
 fn init() {
@@ -87,4 +87,69 @@ fn deaths() {
 fn limited() {
     init();
     crate::limited::unrecorded();
+}
+
+/// Prints in how many jobs of Grid Engine four workers run.
+#[scenario("four in jobs")]
+fn four_in_jobs() {
+    init();
+    let pool = Pool::builder().processes(4).start().wait().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    let place = |()| {
+        std::thread::sleep(Duration::from_millis(50));
+        (std::env::var("JOB_ID").unwrap(), std::process::id())
+    };
+    let mut seen = BTreeSet::new();
+    while seen.len() < 4 {
+        seen.extend(pool.map(place, [(); 16]).wait().unwrap());
+    }
+    let jobs: BTreeSet<_> = seen.iter().map(|(job, _)| job).collect();
+    println!("{} workers in {} jobs", seen.len(), jobs.len());
+}
+
+/// Maps tasks until they have run in two jobs, and says so.
+#[scenario("until another job")]
+fn until_another_job() {
+    init();
+    let pool = Pool::builder().processes(2).start().wait().unwrap();
+    let job = |()| {
+        std::thread::sleep(Duration::from_millis(20));
+        std::env::var("JOB_ID").unwrap()
+    };
+    let mut jobs = BTreeSet::new();
+    while jobs.len() < 2 {
+        jobs.extend(pool.max_deaths(1).map(job, [(); 8]).wait().unwrap());
+    }
+    println!("ran in {} jobs", jobs.len());
+}
+
+/// Asks for a worker of two cores.
+#[scenario("one wide task")]
+fn one_wide_task() {
+    init();
+    let pool = Pool::builder().processes(1).meta(Meta::new().cpu(2.0)).start().wait();
+    let done = pool.and_then(|pool| pool.apply(|()| (), ()).wait());
+    println!("{}", done.expect_err("no pilot has room for it"));
+}
+
+/// Prints why a task fails that takes 3 GB of memory.
+#[scenario("hungry alone")]
+fn hungry_alone() {
+    let pool = whole_pool().max_deaths(1);
+    println!("{}", pool.apply(|()| vec![1u8; 3_000_000_000].len(), ()).wait().unwrap_err());
+}
+
+/// Prints why two tasks fail that take 1.2 GB of memory each.
+#[scenario("hungry together")]
+fn hungry_together() {
+    init();
+    let pool = Pool::builder().processes(2).start().wait().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    let eat = |()| {
+        let eaten = vec![1u8; 1_200_000_000];
+        std::thread::sleep(Duration::from_secs(600));
+        eaten.len()
+    };
+    let problem = pool.max_deaths(1).map(eat, [(); 2]).wait().unwrap_err();
+    println!("{problem}");
 }

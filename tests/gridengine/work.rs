@@ -63,9 +63,11 @@ fn several_programs_follow_each_other_in_a_job() {
 }
 
 #[trial]
-fn a_program_learns_of_the_time_limit_of_its_job() {
-    let limited = ["-pe", "fiber", "4", "-l", "h_rt=20"];
-    let out = Job::submit(&limited, &line("limited", "")).succeeds();
-    assert!(out.contains("in order: true"), "{out}");
-    assert!(out.contains("no more tasks of `") && out.contains("time limit"), "{out}");
+fn a_program_learns_of_the_time_limit_of_its_job_and_of_its_queue() {
+    // The queue of `brief` has a limit of its own.
+    for limited in [&["-pe", "fiber", "4", "-l", "h_rt=20"][..], &["-pe", "brief", "4"]] {
+        let out = Job::submit(limited, &line("limited", "")).succeeds();
+        assert!(out.contains("in order: true"), "{out}");
+        assert!(out.contains("no more tasks of `") && out.contains("time limit"), "{out}");
+    }
 }

@@ -6,9 +6,12 @@
 mod allocations;
 mod batch;
 mod chaos;
+#[path = "../batch/limited.rs"]
 mod limited;
 mod pilots;
 mod scenarios;
+#[path = "../batch/pilots.rs"]
+mod shared_pilots;
 mod stubs;
 
 use std::process::ExitCode;
@@ -16,6 +19,8 @@ use std::sync::{PoisonError, RwLock};
 
 use fiber_test_support::{Test, is_asked, run_scenario, tests};
 use libtest_mimic::{Arguments, Trial};
+
+pub(crate) use self::pilots::SYSTEM;
 
 /// Tests that stop the cluster's controller run alone.
 static CONTROLLER: RwLock<()> = RwLock::new(());

@@ -8,7 +8,7 @@ use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
 use tempfile::TempDir;
 
-use crate::pilots::{arguments, live};
+use crate::shared_pilots::{live, run};
 
 /// Runs the program `pi` with pilots and with a stub of one command, whose script ends with the
 /// real one unless it exits before.
@@ -22,9 +22,7 @@ fn pi_with(command: &str, script: &str) -> Result<String, String> {
     let path = std::env::var("PATH").expect("it is set");
     let files = directory.path().join("files");
     let path = format!("PATH={}:{path}", directory.path().display());
-    let arguments = arguments("pi", &files, &[&path]);
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let result = output("env", &arguments, "");
+    let result = run("pi", &files, &[&path]);
     wait_until("the end of its pilots", || live(&files) == 0);
     result
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The layers from the bottom to the top. Folders of the same layer don't import from each other.
 const LAYERS: &[&[&str]] = &[
-    &["parts"],
+    &["json", "parts"],
     &["events", "random", "sources", "timeline", "tokio_runtime"],
     &["blocking", "endpoint", "metrics", "stats"],
     &["mesh"],

@@ -23,7 +23,9 @@ pub(crate) const HOSTS: &str = "hosts";
 /// do not keep them.
 const ABOUT: &str = "session";
 /// The end of the name of a file with the seconds that a head has to end, once it is asked to.
-const GRACE: &str = "grace";
+pub(crate) const GRACE: &str = "grace";
+/// The end of the name of a file with the number of restarts.
+pub(crate) const RESTARTS: &str = "restarts";
 /// The text in place of an exit code while the program runs.
 #[cfg(feature = "gridengine")]
 const STARTED: &str = "started";
@@ -107,10 +109,7 @@ impl Records {
     /// Returns how the program has ended, from the exit code that the batch script has written,
     /// and the reason behind it.
     pub(crate) fn ended(&self, record: &Record) -> Option<ExitStatus> {
-        let text = fs::read_to_string(self.file(&record.name, &record.id, EXIT)).ok()?;
-        let (code, reason) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
-        let reason = Some(reason.to_string()).filter(|reason| !reason.is_empty());
-        Some(ExitStatus { code: code.parse().ok()?, reason })
+        ended_in(&self.file(&record.name, &record.id, EXIT))
     }
 
     pub(crate) fn has(&self, name: &str, id: &str) -> bool {
@@ -163,8 +162,14 @@ impl Records {
     /// Returns whether the batch script has begun, and has written no exit code yet.
     #[cfg(feature = "gridengine")]
     pub(crate) fn has_started(&self, record: &Record) -> bool {
-        let text = fs::read_to_string(self.file(&record.name, &record.id, EXIT));
-        text.is_ok_and(|text| text.trim() == STARTED)
+        has_started_in(&self.file(&record.name, &record.id, EXIT))
+    }
+
+    /// Returns how often the program was started again, as the batch script has counted.
+    #[cfg(feature = "gridengine")]
+    pub(crate) fn restarts(&self, record: &Record) -> u64 {
+        let text = fs::read_to_string(self.file(&record.name, &record.id, RESTARTS));
+        text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     }
 
     /// Says to the batch script how long the head has to end.
@@ -189,7 +194,7 @@ impl Records {
     pub(crate) fn remove(&self, name: &str, id: &str) -> Result<(), BackendError> {
         remove_folder(&self.hosts(name, id))?;
         // The record itself is the last: without it, nothing leads to the others.
-        let others = [EXIT, ABOUT, GRACE].map(|kind| self.file(name, id, kind));
+        let others = [EXIT, ABOUT, GRACE, RESTARTS].map(|kind| self.file(name, id, kind));
         for path in others.into_iter().chain([self.path(name, id)]) {
             removed(fs::remove_file(&path), &path)?;
         }
@@ -257,6 +262,20 @@ impl Records {
         }
         Ok(records)
     }
+}
+
+/// Returns the exit code in a file of a batch script, and the reason behind it.
+pub(crate) fn ended_in(path: &Path) -> Option<ExitStatus> {
+    let text = fs::read_to_string(path).ok()?;
+    let (code, reason) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    let reason = Some(reason.to_string()).filter(|reason| !reason.is_empty());
+    Some(ExitStatus { code: code.parse().ok()?, reason })
+}
+
+/// Returns whether a batch script has begun, and has written no exit code into its file yet.
+#[cfg(feature = "gridengine")]
+pub(crate) fn has_started_in(path: &Path) -> bool {
+    fs::read_to_string(path).is_ok_and(|text| text.trim() == STARTED)
 }
 
 /// Returns the folder of the records of all batch systems.

@@ -2,11 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join;
+
 use super::queue;
 use crate::BackendError;
 
 const NO_JOB: &str = "this process is in no job of Grid Engine: start it in a script that `qsub \
-                      -pe NAME SLOTS` submits; `qconf -spl` lists the names";
+                      -pe NAME SLOTS` submits (`qconf -spl` lists the names), or let it submit \
+                      jobs of its own (`gridengine.pilots`)";
 
 /// The variable by which tasks know the hosts of their job, as [`Allocation::list`] has them. Names
 /// that begin with `FIBER_` are options of the configuration.
@@ -22,6 +25,8 @@ pub(super) struct Allocation {
     /// The id of its job.
     pub(super) job: String,
     pub(super) hosts: Vec<Host>,
+    /// Its queues on these hosts, `main.q@n1`, as far as they are known here.
+    queues: Vec<String>,
     /// When Grid Engine asks it to end, if that is known.
     pub(super) ends_at: Option<SystemTime>,
 }
@@ -35,24 +40,18 @@ pub(super) struct Host {
 }
 
 impl Allocation {
-    /// Finds the job of this process.
+    /// Finds the job of this process, if it has a parallel environment.
     ///
     /// # Errors
-    /// It runs in none, or in one without a parallel environment.
-    pub(super) fn find() -> Result<Allocation, BackendError> {
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let job = variable("JOB_ID").filter(|_| variable("SGE_TASK_ID").is_some()).ok_or(NO_JOB)?;
+    /// The list of its hosts can't be used.
+    pub(super) fn find() -> Result<Option<Allocation>, BackendError> {
+        let Some(job) = job() else { return Ok(None) };
         // Only the first host has the file. Another job may have been submitted with this variable.
         let list = variable(HOSTS).filter(|list| list.lines().next() == Some(&job));
         if let Some(hosts) = list.and_then(|list| hosts(list.split_once('\n')?.1).ok()) {
-            return Ok(Allocation { job, hosts, ends_at: None });
+            return Ok(Some(Allocation { job, hosts, queues: Vec::new(), ends_at: None }));
         }
-        let Some(path) = variable("PE_HOSTFILE") else {
-            return Err(refused!(
-                "the job {job} of Grid Engine has no parallel environment, which gives it slots on \
-                 hosts: submit it with `qsub -pe NAME SLOTS`; `qconf -spl` lists the names"
-            ));
-        };
+        let Some(path) = variable("PE_HOSTFILE") else { return Ok(None) };
         let list = std::fs::read_to_string(&path)
             .map_err(|error| BackendError::unreadable(format!("PE_HOSTFILE: {path}"), &error))?;
         let hosts = hosts(&list).map_err(|line| {
@@ -62,20 +61,31 @@ impl Allocation {
             )
         })?;
         let ends_at = variable(ENDS_AT).and_then(|end| end_of(&end, &job));
-        Ok(Allocation { job, hosts, ends_at })
+        Ok(Some(Allocation { job, hosts, queues: queues(&list), ends_at }))
     }
 
-    /// Asks Grid Engine for the time limit of the job, if `fiber run` has not said it.
+    /// Returns the error of a process that [`Allocation::find`] finds no hosts for.
+    pub(super) fn missing() -> BackendError {
+        let Some(job) = job() else { return NO_JOB.into() };
+        refused!(
+            "the job {job} of Grid Engine has no parallel environment, which gives it slots on \
+             hosts: submit it with `qsub -pe NAME SLOTS`; `qconf -spl` lists the names"
+        )
+    }
+
+    /// Asks Grid Engine for the time limits of the job and of its queues. That of `fiber run` may
+    /// not be the first.
     pub(super) async fn ask_for_the_end(&mut self) {
         // Only the first host has the file, which Grid Engine writes at the start of the job.
-        let Some(path) = std::env::var_os("PE_HOSTFILE").filter(|_| self.ends_at.is_none()) else {
-            return;
-        };
+        let Some(path) = std::env::var_os("PE_HOSTFILE") else { return };
         let begun = std::fs::metadata(path).and_then(|metadata| metadata.modified());
         // Hosts that may not ask have no answer.
-        let details = queue::details(&[&self.job]).await.remove(&self.job);
-        let limit = details.and_then(|details| details.limit);
-        self.ends_at = begun.ok().zip(limit).map(|(begun, limit)| begun + limit);
+        let (id, queues) = ([self.job.as_str()], &self.queues);
+        let (mut details, of_queues) = join(queue::details(&id), queue::limit_of_queues(queues)).await;
+        let requested = details.remove(&self.job).and_then(|details| details.limit);
+        let limit = queue::first([requested, of_queues]);
+        let end = begun.ok().zip(limit).map(|(begun, limit)| begun + limit);
+        self.ends_at = self.ends_at.into_iter().chain(end).min();
     }
 
     /// Returns the job and its hosts with their slots, each in a line.
@@ -105,6 +115,15 @@ impl Allocation {
     }
 }
 
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns the id of the job in which this process runs.
+fn job() -> Option<String> {
+    variable("JOB_ID").filter(|_| variable("SGE_TASK_ID").is_some())
+}
+
 /// Parses the value of [`ENDS_AT`] for a job. That of another job may be in the environment.
 fn end_of(value: &str, job: &str) -> Option<SystemTime> {
     let (_, seconds) = value.split_once(' ').filter(|(id, _)| *id == job)?;
@@ -131,6 +150,12 @@ fn hosts(list: &str) -> Result<Vec<Host>, &str> {
     Ok(hosts)
 }
 
+/// Returns the queues in the lines that [`hosts`] parses.
+fn queues(list: &str) -> Vec<String> {
+    let queues = list.lines().filter_map(|line| line.split_whitespace().nth(2));
+    queues.filter(|queue| queue.contains('@')).map(String::from).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,8 +166,9 @@ mod tests {
         let expected =
             [("n1", 3), ("n2.site", 4)].map(|(name, slots)| Host { name: name.into(), slots });
         let hosts = hosts(list).unwrap();
-        let allocation = Allocation { job: "7".into(), hosts, ends_at: None };
+        let allocation = Allocation { job: "7".into(), hosts, queues: queues(list), ends_at: None };
         assert_eq!(allocation.hosts, expected);
+        assert_eq!(allocation.queues, ["main.q@n1", "main.q@n2", "other.q@n1"]);
         assert_eq!(allocation.list(), "7\nn1 3\nn2.site 4\n");
     }
 
@@ -163,7 +189,8 @@ mod tests {
     #[test]
     fn a_host_of_another_job_is_refused_with_those_of_this_one() {
         let hosts = hosts("n1 2\nn2 2\n").unwrap();
-        let allocation = Allocation { job: "7".into(), hosts, ends_at: None };
+        let allocation =
+            Allocation { job: "7".into(), hosts, queues: Vec::new(), ends_at: None };
         assert_eq!(allocation.host(None).unwrap().name, "n1");
         assert_eq!(allocation.host(Some("n2")).unwrap().name, "n2");
         let problem = allocation.host(Some("n3")).unwrap_err().to_string();

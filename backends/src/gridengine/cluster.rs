@@ -3,26 +3,29 @@
 //! The job of a session has its name. Grid Engine forgets a job at its end, so a session is what
 //! its record says: a job of which Grid Engine does not know has ended, as its script has written.
 
-mod environments;
 mod inspect;
 mod job_options;
 mod submission;
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use fiber_core::{Config, Error, Meta, Result};
 
-use self::job_options::DRY_RUN;
 use self::submission::{CONTEXT, Submission};
-use super::commands;
+use super::pilot::GridEnginePilots;
 use super::queue::{self, QueuedJob};
-use crate::BackendError;
-use crate::batch::{BatchCluster, BatchSystem, Record, Records, SessionJob, Words};
+use super::script::CANCELLED;
+use super::{WORDS, commands};
+use crate::batch::{
+    BatchCluster, BatchSystem, Record, Records, SessionJob, Words, options, sweep_pilots,
+};
 use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, ProcessState, RunRequest, SessionProcess,
 };
 use crate::cluster::{SessionBackend, Started};
 use crate::progress::Progress;
+use crate::{BackendError, GridEngineSection};
 
 /// Grid Engine, as the command sees it.
 pub(crate) static SESSIONS: SessionBackend = SessionBackend {
@@ -33,15 +36,15 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
          (`--slots`): leave it out",
     ),
     ..SessionBackend::new(
-        GridEngineCluster::WORDS.backend,
-        GridEngineCluster::WORDS.title,
+        WORDS.backend,
+        WORDS.title,
         "Jobs of the Grid Engine cluster that this host submits to",
         |config| Box::pin(connect(config)),
     )
 };
 
 /// Connects to this host's cluster.
-async fn connect(_: &Config) -> Result<Box<dyn Cluster>> {
+async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
     let open = async {
         // Each cluster has a master of its own; its cell often has the name `default`.
         let master = commands::run("qconf", &["-sss"]).await?;
@@ -49,26 +52,25 @@ async fn connect(_: &Config) -> Result<Box<dyn Cluster>> {
         let name: String = master.trim().chars().filter(|c| plain(*c)).collect();
         match name.is_empty() {
             true => Err("`qconf -sss` does not say which host is the cluster's master".into()),
-            false => Records::open(GridEngineCluster::WORDS.backend, &name),
+            false => Records::open(WORDS.backend, &name),
         }
     };
     let opened: Result<Records, BackendError> = open.await;
     let records =
         opened.map_err(|problem| Error::system("Grid Engine can't be used", problem))?;
-    Ok(Box::new(BatchCluster::new(GridEngineCluster, records)))
+    let system = GridEngineCluster { pilots: config.section::<GridEngineSection>().dir };
+    Ok(Box::new(BatchCluster::new(system, records)))
 }
 
 /// The Grid Engine cluster.
 #[derive(Debug)]
-struct GridEngineCluster;
+struct GridEngineCluster {
+    /// The files of pilots.
+    pilots: PathBuf,
+}
 
 impl BatchSystem for GridEngineCluster {
-    const WORDS: Words = Words {
-        backend: "gridengine",
-        title: "Grid Engine",
-        cluster: "a Grid Engine cluster",
-        show: "qstat -j",
-    };
+    const WORDS: Words = WORDS;
     const FORGETS: Duration = Duration::ZERO;
     // A script that does not end its head leaves that to Grid Engine, after the queue's `notify`.
     const KILLED: Duration = Duration::from_secs(90);
@@ -80,7 +82,7 @@ impl BatchSystem for GridEngineCluster {
         progress: &dyn Progress,
     ) -> Result<Started, BackendError> {
         let submission = Submission::of(run, records).await?;
-        if run.options.has(DRY_RUN) {
+        if run.options.has(options::DRY_RUN.name) {
             return Ok(Started::Described(submission.described()));
         }
         let jobs = self.jobs(records).await?;
@@ -169,7 +171,7 @@ impl BatchSystem for GridEngineCluster {
     }
 
     async fn sweep(&self) -> Result<Vec<String>, BackendError> {
-        Ok(Vec::new())
+        sweep_pilots::<GridEnginePilots>(&self.pilots).await
     }
 }
 
@@ -182,7 +184,7 @@ fn ended(records: &Records, record: &Record) -> ExitStatus {
             128 + 9,
             format!("killed by Grid Engine: `qacct -j {}` may say why", record.id),
         ),
-        false => because(128 + 15, "cancelled".into()),
+        false => because(128 + 15, CANCELLED.into()),
     })
 }
 
@@ -200,7 +202,7 @@ fn session(
         session,
         program,
         state,
-        restarts: 0,
+        restarts: records.restarts(&record),
         submitted,
         meta,
         node: queued.and_then(|job| job.host.clone()),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
+use super::task::OWN_VARIABLES;
 use crate::batch::{CommandError, Hints, run_within};
 
 /// Time limit for a command. A busy sge_qmaster answers late.
@@ -42,10 +43,14 @@ pub(super) async fn run(program: &'static str, arguments: &[&str]) -> Result<Str
     run_within(LIMIT, program, &HINTS, command, "").await
 }
 
-/// Submits a script with options of the command line, and returns the id of its job.
+/// Submits a script with options of the command line, and returns the id of its job. The job gets
+/// this process's environment, without what is about a job in which this process runs.
 pub(super) async fn submit(options: &[String], script: &str) -> Result<String, CommandError> {
     let program = "qsub";
     let mut command = command(program);
+    for variable in OWN_VARIABLES {
+        command.env_remove(variable);
+    }
     command.arg("-terse").args(options);
     let answer = run_within(LIMIT, program, &HINTS, command, script).await?;
     // A script of the site may print lines before it.

@@ -11,6 +11,7 @@ use crate::cluster::session::ProcessState;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct QueuedJob {
     pub(super) id: String,
+    pub(super) name: String,
     /// The letters of its state: `qw`, `hqw`, `r`, `dr`, `Eqw`.
     pub(super) letters: String,
     /// The first host of a job that runs.
@@ -25,11 +26,16 @@ pub(super) struct Details {
     pub(super) reasons: Vec<String>,
     /// Its context: `name=value` with commas.
     pub(super) context: String,
-    /// Its time limit, `h_rt`.
+    /// The time limit that it asks for: the first of `h_rt` and `s_rt`.
     pub(super) limit: Option<Duration>,
 }
 
 impl QueuedJob {
+    /// Returns whether it could not be started.
+    pub(super) fn has_failed(&self) -> bool {
+        self.letters.contains('E')
+    }
+
     pub(super) fn is_pending(&self) -> bool {
         matches!(self.process_state(None), ProcessState::Starting(_))
     }
@@ -39,7 +45,7 @@ impl QueuedJob {
         let has = |letters: &[char]| self.letters.contains(letters);
         let reasons = details.map(|details| details.reasons.join("; "));
         let reasons = reasons.filter(|reasons| !reasons.is_empty());
-        if has(&['E']) {
+        if self.has_failed() {
             let reason = reasons.unwrap_or_else(|| "no reason is known".into());
             let id = &self.id;
             let remedy = format!("`qmod -cj {id}` lets it start again");
@@ -55,6 +61,15 @@ impl QueuedJob {
             return ProcessState::Running;
         }
         ProcessState::Starting(reasons)
+    }
+}
+
+#[cfg(test)]
+impl QueuedJob {
+    /// Returns a job that runs.
+    pub(super) fn sample(id: &str, name: &str) -> QueuedJob {
+        let (host, slots) = (None, None);
+        QueuedJob { id: id.into(), name: name.into(), letters: "r".into(), host, slots }
     }
 }
 
@@ -105,6 +120,7 @@ fn parse(xml: &str) -> Vec<QueuedJob> {
         let host = text("queue_name").and_then(|queue| Some(queue.split_once('@')?.1.to_string()));
         Some(QueuedJob {
             id: text("JB_job_number")?,
+            name: text("JB_name").unwrap_or_default(),
             letters: text("state")?,
             host,
             slots: text("slots").and_then(|slots| slots.parse().ok()),
@@ -133,7 +149,9 @@ fn parse_details(shown: &str) -> HashMap<String, Details> {
         let Some(job) = job.as_deref_mut() else { continue };
         match key {
             "context" => job.context = value.to_string(),
-            "hard resource_list" => job.limit = requested_limit(value),
+            "hard resource_list" => {
+                job.limit = first(["h_rt", "s_rt"].map(|name| requested_limit(value, name)));
+            }
             _ => {}
         }
         is_reason = match key {
@@ -151,11 +169,37 @@ fn parse_details(shown: &str) -> HashMap<String, Details> {
     jobs
 }
 
-/// Returns the limit of resource requests such as `h_vmem=1G,h_rt=1:00:05`.
-pub(super) fn requested_limit(requests: &str) -> Option<Duration> {
-    let mut limits =
-        requests.split(',').filter_map(|request| seconds(request.trim().strip_prefix("h_rt=")?));
+/// Returns the limit of this name in resource requests such as `h_vmem=1G,h_rt=1:00:05`.
+pub(super) fn requested_limit(requests: &str, name: &str) -> Option<Duration> {
+    let values = requests.split(',').filter_map(|request| request.trim().split_once('='));
+    let mut limits = values.filter(|(key, _)| *key == name).filter_map(|(_, text)| seconds(text));
     limits.next_back().map(Duration::from_secs)
+}
+
+/// Returns the first time limit of queues, such as `main.q@n1`: the hard ones and the soft ones.
+/// `None` also if this host may not ask.
+pub(super) async fn limit_of_queues(queues: &[String]) -> Option<Duration> {
+    if queues.is_empty() {
+        return None;
+    }
+    match commands::run("qconf", &["-sq", &queues.join(",")]).await {
+        Ok(shown) => limit_in(&shown),
+        Err(error) => {
+            tracing::debug!("the time limits of the job's queues are not known: {error}");
+            None
+        }
+    }
+}
+
+fn limit_in(shown: &str) -> Option<Duration> {
+    let fields = shown.lines().filter_map(|line| line.split_once(char::is_whitespace));
+    let limits = fields.filter(|(name, _)| matches!(*name, "h_rt" | "s_rt"));
+    first(limits.map(|(_, text)| seconds(text).map(Duration::from_secs)))
+}
+
+/// Returns the first of these time limits, if there is any.
+pub(super) fn first(limits: impl IntoIterator<Item = Option<Duration>>) -> Option<Duration> {
+    limits.into_iter().flatten().min()
 }
 
 /// Parses Grid Engine's `[[HOURS:]MINUTES:]SECONDS`.
@@ -190,8 +234,7 @@ mod tests {
     #[test]
     fn states_come_from_letters() {
         let state = |letters: &str, details: Option<&Details>| {
-            let (host, slots) = (None, None);
-            QueuedJob { id: "7".into(), letters: letters.into(), host, slots }
+            QueuedJob { letters: letters.into(), ..QueuedJob::sample("7", "pi") }
                 .process_state(details)
         };
         for letters in ["r", "dr", "t", "Rr"] {
@@ -211,10 +254,13 @@ mod tests {
 
     #[test]
     fn limits_are_in_grid_engines_form() {
-        let limit = |text| requested_limit(text).map(|limit| limit.as_secs());
+        let limit = |text| requested_limit(text, "h_rt").map(|limit| limit.as_secs());
         assert_eq!(limit("h_vmem=1G,h_rt=1:00:05"), Some(3605));
         assert_eq!((limit("h_rt=::7"), limit("h_rt=INFINITY"), limit("s_rt=9")), (Some(7), None, None));
         assert_eq!(limit("h_rt=1:2:3:4"), None);
+        let shown = "qname   main.q\ns_rt    INFINITY\nh_rt    1:00:00\nqname   b.q\ns_rt    00:59:00\n";
+        assert_eq!(limit_in(shown), Some(Duration::from_secs(3540)));
+        assert_eq!(limit_in("h_rt INFINITY\n"), None);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 
 # This shell ends by itself once the program has ended, and kills the others of the group before.
 # Grid Engine would delete the job if a signal ended it.
+# The signals by which it warns before it does, if the head ignores them: that ends this program in
+# order then.
+[ -z "$ignored" ] || trap "" $ignored;
 end() { kill -9 "$pid"; };
 in_use() { :; };
 file=$program;

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use fiber_core::{Config, ExitReason};
+use rustix::process::Signal;
 use tokio::process::Command;
 
 use super::allocation::{Allocation, HOSTS, Host};
@@ -15,7 +16,7 @@ use crate::{BackendError, JobSpec, configured_environment};
 
 const START: &str = include_str!("start.sh");
 /// Variables that are about this process or its host. A task has its own ones.
-const OWN_VARIABLES: &[&str] = &[
+pub(super) const OWN_VARIABLES: &[&str] = &[
     "HOSTNAME",
     "JOB_SCRIPT",
     "NHOSTS",
@@ -57,6 +58,8 @@ pub(super) fn line(
 ) -> Result<Vec<u8>, BackendError> {
     let mut script = Script::new();
     script.set("program", &program_path()?);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    script.set("ignored", ignored_warnings(&status).as_ref());
     // A task gets nothing of the job's environment.
     for (name, value) in std::env::vars_os().filter(|(name, _)| !is_own(name)) {
         script.export(&name, &value);
@@ -70,6 +73,17 @@ pub(super) fn line(
         None => std::env::current_dir().unwrap_or_default().into_os_string(),
     };
     Ok(script.line(spec, &directory, START))
+}
+
+/// Returns the names of the signals by which Grid Engine warns a job that a process ignores, from
+/// its status.
+fn ignored_warnings(status: &str) -> String {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let is_ignored = |signal: Signal| mask >> (signal.as_raw() - 1) & 1 == 1;
+    let warnings = [("USR1", Signal::USR1), ("USR2", Signal::USR2)].into_iter();
+    let ignored = warnings.filter(|(_, signal)| is_ignored(*signal)).map(|(name, _)| name);
+    ignored.collect::<Vec<_>>().join(" ")
 }
 
 fn is_own(name: &OsStr) -> bool {
@@ -125,6 +139,13 @@ impl Remote for Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ignored_warnings_are_found_in_a_status() {
+        let ignored = |mask: &str| ignored_warnings(&format!("Name:\tx\nSigIgn:\t{mask}\n"));
+        assert_eq!(ignored("0000000000000a00"), "USR1 USR2");
+        assert_eq!((ignored("0000000000001800"), ignored("0000000000001000")), ("USR2".into(), String::new()));
+    }
 
     #[test]
     fn variables_of_this_host_stay_here() {

@@ -2,38 +2,34 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use fiber_core::{Config, Error, Meta, Result};
 use futures_util::future::LocalBoxFuture;
 
 use super::allocation::{self, Allocation, Node};
-use super::queue::Queue;
-use super::{commands, launcher, pilot, step};
-use crate::batch::{self, listen};
+use super::pilot::SlurmPilots;
+use super::{commands, launcher, step};
+use crate::batch::{self, Pilots, listen};
 use crate::interface::bind_address;
-use crate::owner::{new_session, spawn_sweep};
+use crate::owner::new_session;
 use crate::single_flight::SingleFlightCell;
 use crate::{Backend, BackendError, Job, JobSpec, ListenAddress, Machine, SlurmSection};
 
 const NO_ALLOCATION: &str = "this process is in no allocation of Slurm: start it in one (`sbatch`, \
     `salloc`, or `fiber run --backend slurm`), or let it submit jobs of its own (`slurm.pilots`)";
-/// The names of pilots as machines, before their number.
-const PILOT: &str = "pilot-";
 
 /// Runs jobs as steps of this process's allocation, and as pilots.
 #[derive(Debug)]
 pub(crate) struct Slurm {
     config: Config,
     section: SlurmSection,
-    /// Names this process's steps.
+    /// Names the copies for this process's steps.
     session: String,
     next: AtomicU64,
     allocation: SingleFlightCell<Option<Allocation>>,
-    /// How many pilots have a name.
-    pilots: AtomicUsize,
-    queue: Arc<Queue>,
+    pilots: Pilots<SlurmPilots>,
 }
 
 impl Slurm {
@@ -45,8 +41,7 @@ impl Slurm {
             session: new_session(),
             next: AtomicU64::new(1),
             allocation: SingleFlightCell::default(),
-            pilots: AtomicUsize::new(0),
-            queue: Queue::new(),
+            pilots: Pilots::new(SlurmPilots(config.section())),
         }
     }
 
@@ -61,7 +56,7 @@ impl Slurm {
     async fn nodes(&self) -> Result<&[Node], BackendError> {
         match self.allocation().await? {
             Some(allocation) => Ok(&allocation.nodes),
-            None if self.section.pilots > 0 => Ok(&[]),
+            None if self.pilots.are_allowed() => Ok(&[]),
             None => Err(NO_ALLOCATION.into()),
         }
     }
@@ -71,7 +66,7 @@ impl Slurm {
         let own = own_node(nodes);
         let other = nodes.iter().find(|node| Some(&node.name) != own.as_ref());
         let is_configured = bind_address(&self.config)?.is_some();
-        let address = if is_configured || other.is_none() && !self.has_pilots() {
+        let address = if is_configured || other.is_none() && !self.pilots.are_allowed() {
             None
         } else {
             let name = other.map(|node| node.name.as_str());
@@ -81,25 +76,15 @@ impl Slurm {
         listen::choose(&self.config, address.as_deref())
     }
 
-    fn has_pilots(&self) -> bool {
-        self.section.pilots > 0
-    }
-
     async fn start(&self, mut spec: JobSpec) -> Result<Arc<dyn Job>> {
         let name = spec.name.clone();
         let failed = |error: BackendError| Error::not_started(&name, error);
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let id = format!("fiber-{}-{number}", self.session);
-        if spec.machine.as_ref().is_some_and(|machine| machine.starts_with(PILOT)) {
-            if number == 1 {
-                let directory = self.section.dir.clone();
-                spawn_sweep(async move { pilot::sweep(&directory).await });
-            }
-            return pilot::submit(&self.section, &self.queue, &id, &spec).await.map_err(failed);
+        if let Some(pilot) = self.pilots.submit_if_asked(&spec).await.map_err(failed)? {
+            return Ok(pilot);
         }
         let allocation = self.allocation().await.map_err(failed)?;
         let allocation = allocation.ok_or_else(|| failed(NO_ALLOCATION.into()))?;
-        let arguments = self.arguments(allocation, number, &mut spec).map_err(failed)?;
+        let arguments = self.arguments(allocation, &mut spec).map_err(failed)?;
         step::start(&spec, arguments)
     }
 
@@ -107,7 +92,6 @@ impl Slurm {
     fn arguments(
         &self,
         allocation: &Allocation,
-        number: u64,
         spec: &mut JobSpec,
     ) -> Result<Vec<OsString>, BackendError> {
         let size = StepSize::of(allocation, spec)?;
@@ -135,6 +119,7 @@ impl Slurm {
         }));
         let mut arguments: Vec<OsString> = options.into_iter().map(OsString::from).collect();
         if self.section.copy {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
             let copy = format!("/tmp/fiber-{}-{number}-of-{}", self.session, allocation.job);
             arguments.push(format!("--bcast={copy}").into());
             spec.environment.push((launcher::COPY, copy));
@@ -231,13 +216,11 @@ impl Backend for Slurm {
 
     fn another_machine<'a>(
         &'a self,
-        _meta: &'a Meta,
+        meta: &'a Meta,
     ) -> LocalBoxFuture<'a, Result<Option<Machine>>> {
-        let next = |named: usize| (named < self.section.pilots).then_some(named + 1);
-        let named = self.pilots.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
-        let machine =
-            named.ok().map(|named| Machine { name: format!("{PILOT}{}", named + 1), room: None });
-        Box::pin(std::future::ready(Ok(machine)))
+        let machine = self.pilots.another_machine(meta);
+        let machine = machine.map_err(|problem| Error::system("Slurm can't be used", problem));
+        Box::pin(std::future::ready(machine))
     }
 
     fn default_processes(&self) -> Option<usize> {
@@ -251,13 +234,6 @@ impl Backend for Slurm {
     /// Cancels the pilots of processes that are gone, and removes their files. Steps end with their
     /// `srun`, and that with this process.
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
-        Box::pin(async move {
-            if !self.has_pilots() {
-                return Ok(Vec::new());
-            }
-            pilot::sweep(&self.section.dir).await.map_err(|problem| {
-                Error::system("leftovers of dead pilots can't be removed", problem)
-            })
-        })
+        Box::pin(async move { self.pilots.sweep().await.map_err(batch::pilots_stay) })
     }
 }

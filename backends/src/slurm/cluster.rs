@@ -17,10 +17,12 @@ use std::time::Duration;
 use fiber_core::{Config, Error, Result};
 use tokio::time::{Instant, sleep};
 
-use self::job_options::DRY_RUN;
 use super::jobs::is_step;
-use super::{commands, pilot};
-use crate::batch::{BatchCluster, BatchSystem, PAUSE, Record, Records, SessionJob, Words};
+use super::pilot::SlurmPilots;
+use super::{WORDS, commands};
+use crate::batch::{
+    BatchCluster, BatchSystem, PAUSE, Record, Records, SessionJob, Words, options, sweep_pilots,
+};
 use crate::cluster::session::{ByteStream, Cluster, ExitStatus, RunRequest, SessionProcess};
 use crate::cluster::{SessionBackend, Started};
 use crate::progress::Progress;
@@ -34,8 +36,8 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
         "Slurm runs the program from the file system that its nodes share: leave it out",
     ),
     ..SessionBackend::new(
-        SlurmCluster::WORDS.backend,
-        SlurmCluster::WORDS.title,
+        WORDS.backend,
+        WORDS.title,
         "Jobs of the Slurm cluster that this host belongs to",
         |config| Box::pin(connect(config)),
     )
@@ -45,7 +47,7 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
 async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
     let open = async {
         let cluster = jobs::cluster_name().await?;
-        Records::open(SlurmCluster::WORDS.backend, &cluster)
+        Records::open(WORDS.backend, &cluster)
     };
     let records = open.await.map_err(|problem| Error::system("Slurm can't be used", problem))?;
     let system = SlurmCluster { pilots: config.section::<SlurmSection>().dir };
@@ -60,12 +62,7 @@ struct SlurmCluster {
 }
 
 impl BatchSystem for SlurmCluster {
-    const WORDS: Words = Words {
-        backend: "slurm",
-        title: "Slurm",
-        cluster: "a Slurm cluster",
-        show: "scontrol show job",
-    };
+    const WORDS: Words = WORDS;
     const FORGETS: Duration = Duration::from_secs(120);
     const KILLED: Duration = Duration::from_secs(60);
 
@@ -75,7 +72,7 @@ impl BatchSystem for SlurmCluster {
         run: &RunRequest,
         progress: &dyn Progress,
     ) -> Result<Started, BackendError> {
-        if run.options.has(DRY_RUN) {
+        if run.options.has(options::DRY_RUN.name) {
             let script = submission::script(records, run)?;
             return Ok(Started::Described(script.to_string()));
         }
@@ -145,6 +142,6 @@ impl BatchSystem for SlurmCluster {
     }
 
     async fn sweep(&self) -> Result<Vec<String>, BackendError> {
-        pilot::sweep(&self.pilots).await
+        sweep_pilots::<SlurmPilots>(&self.pilots).await
     }
 }

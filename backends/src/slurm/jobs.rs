@@ -83,10 +83,6 @@ impl Job {
         self.state() == State::Pending
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        matches!(self.state(), State::Ended(_))
-    }
-
     pub(super) fn meta(&self) -> Meta {
         meta(&self.resources)
     }

@@ -3,12 +3,59 @@
 use std::path::Path;
 
 use fiber_test_support::command;
-use fiber_test_support::program::{SCENARIO, Setup};
+use fiber_test_support::program::Setup;
 
-use crate::session::state;
+use crate::batch::System;
+use crate::batch::session::found;
 
-/// The name of the backend.
-pub(crate) const BACKEND: &str = "gridengine";
+pub(crate) const SYSTEM: System = System {
+    backend: "gridengine",
+    // On the host `head`.
+    command: || {
+        let setup = Setup::with_executable("", Path::new(&enter()));
+        setup.args(&["head", env!("CARGO_BIN_EXE_fiber")])
+    },
+    // The parallel environment gives two slots on each host.
+    size: &["--pe", "fiber", "--slots", "2"],
+    wide: &["--pe", "fiber", "--slots", "4"],
+    hold: "--gridengine=-h",
+    held: "held: `qrls JOB` lets it start",
+    missing: "that all hosts share",
+    described: (
+        &["--pe", "fiber", "--slots", "2", "--time", "90s", "--queue", "main.q"],
+        &["#$ -pe fiber 2", "#$ -l h_rt=90", "#$ -q main.q", "#$ -notify", "#$ -r n"],
+    ),
+    verify,
+    refused: &[
+        (&[], &["name a parallel environment with --pe: one of brief, fiber, loose, wide"]),
+        (&["--pe", "nope"], &["no parallel environment `nope`", "one of brief, fiber"]),
+        (&["--pe", "fiber", "--slots", "3"], &["--slots 3 never starts", "2 slots on each host"]),
+        (&["--pe", "fiber", "--slots", "400"], &["no suitable queues", "--slots"]),
+        (&["--pe", "wide", "--slots", "16", "--queue", "nope"], &["unknown queue", "qconf -sql"]),
+        (&["--pe", "loose", "--project", "nope"], &["project", "qconf -sprjl"]),
+        (&["--pe", "loose", "--time", "0s"], &["too short"]),
+        (&["--pe", "loose", "--gridengine=-l nope=1"], &["unknown resource", "qconf -sc"]),
+        (&["--pe", "loose", "--gridengine=-bogus"], &["-bogus"]),
+        (&["--pe", "loose", "--gridengine=h_vmem=1G"], &["is no option of qsub"]),
+        (&["--pe", "loose", "--gridengine=-t 1-3"], &["one head"]),
+        (&["--pe", "loose", "--gridengine=-N x"], &["--name"]),
+        (&["--pe", "loose", "--gridengine=-sync y"], &["--attach"]),
+        (&["--pe", "loose", "--gridengine=-now y"], &["fiber kill"]),
+        (&["--pe", "loose", "--name", "1x"], &["cannot start with a digit", "--name"]),
+    ],
+    foreign: &[
+        (&["--image", "x"], &["--image is for containers"]),
+        (&["--cpu", "2"], &["--cpu is for containers", "--slots"]),
+        (&["--nodes", "2"], &["--nodes is for Slurm", "--backend slurm"]),
+    ],
+    own: (&["--pe", "x"], &["--pe is for Grid Engine", "--backend gridengine"]),
+    no_commands: &["there is no command `qconf`", "settings.sh"],
+    job,
+    release: |job| drop(grid("qrls", &[job])),
+    hurry: |_| {},
+    cancel,
+    lose,
+};
 
 fn enter() -> String {
     std::env::var("TEST_GRIDENGINE").expect("TEST_GRIDENGINE names the script that enters hosts")
@@ -38,34 +85,19 @@ pub(crate) fn must_answer() {
     }
 }
 
-/// Returns the command on the host `head`, in an empty directory.
-pub(crate) fn fiber(arguments: &[&str]) -> Setup {
-    Setup::with_executable("", Path::new(&enter()))
-        .env("FIBER_BACKEND", BACKEND)
-        .env("XDG_STATE_HOME", state())
-        .args(&["head", env!("CARGO_BIN_EXE_fiber")])
-        .args(arguments)
-}
-
-/// Returns `fiber run` with this binary, which plays a scenario, on two slots of a host if the
-/// options do not say otherwise.
-pub(crate) fn run(options: &[&str], scenario: &str) -> Setup {
-    let own = std::env::current_exe().expect("this binary is somewhere");
-    run_program(&own, options, scenario)
-}
-
-/// Works as [`run`], with another program.
-pub(crate) fn run_program(program: &Path, options: &[&str], scenario: &str) -> Setup {
-    let program = program.display().to_string();
-    let scenario = format!("{SCENARIO}={scenario}");
-    // The job may outlive the command and its directories.
-    let own = ["-e", "SCENARIO_MARK=job", "-e", "TMPDIR=/tmp", "--pe", "fiber"];
-    let slots: &[&str] = if options.contains(&"--slots") { &[] } else { &["--slots", "2"] };
-    fiber(&[&["run", "-e", &scenario], &own[..], slots, options, &[&program]].concat())
+/// Fails if `qsub` does not take a script as [`SYSTEM`] describes it.
+fn verify(script: &str) {
+    let folder = tempfile::tempdir().expect("there is room");
+    let file = folder.path().join("script");
+    std::fs::write(&file, script).expect("there is room");
+    let verified = grid("qsub", &["-verify", &file.display().to_string()]);
+    for words in ["h_rt=90", "fiber range: 2", "hard_queue_list:            main.q"] {
+        assert!(verified.contains(words), "`{words}` is missing in:\n{verified}");
+    }
 }
 
 /// Returns the id of the live job of a session.
-pub(crate) fn job(name: &str) -> Option<String> {
+fn job(name: &str) -> Option<String> {
     let listed = grid("qstat", &["-xml", "-u", "*"]);
     let job = listed.split("<job_list").find(|job| job.contains(&format!("<JB_name>{name}<")))?;
     let (_, id) = job.split_once("<JB_job_number>")?;
@@ -73,7 +105,7 @@ pub(crate) fn job(name: &str) -> Option<String> {
 }
 
 /// Ends a job at once, if it still runs.
-pub(crate) fn cancel(job: &str) {
+fn cancel(job: &str) {
     for file in grace_files(job) {
         let _ = std::fs::write(file, "0\n");
     }
@@ -82,17 +114,12 @@ pub(crate) fn cancel(job: &str) {
 
 /// Returns the file by which the script of a job knows how long its head has to end.
 fn grace_files(job: &str) -> Vec<String> {
-    let outputs = crate::session::found(&format!("*.{job}.out"));
+    let outputs = found(&format!("*.{job}.out"));
     outputs.iter().map(|output| output.trim_end_matches("out").to_string() + "grace").collect()
 }
 
-/// Lets a job start that was submitted with `-h`.
-pub(crate) fn release(job: &str) {
-    grid("qrls", &[job]);
-}
-
 /// Kills all processes of a job on its first host, not through fiber.
-pub(crate) fn lose(job: &str) {
+fn lose(job: &str) {
     let id = format!("JOB_ID={job}");
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").expect("it is mounted").flatten();

@@ -1,13 +1,15 @@
 //! Ends of sessions, and what is left of them.
 
 use std::path::Path;
+use std::time::Duration;
 
-use fiber_test_support::trial;
+use fiber::{Journal, Pool};
 use fiber_test_support::wait::wait_until;
-use rustix::process::Signal;
+use fiber_test_support::{scenario, trial};
 
-use crate::cluster::{fiber, grid, job, run_program};
-use crate::session::{StartedSession, output, own_name};
+use crate::batch::session::{StartedSession, own_name};
+use crate::batch::{fiber, run_program};
+use crate::cluster::{SYSTEM, grid};
 
 /// Starts a session of a shell.
 #[track_caller]
@@ -20,40 +22,12 @@ fn shell(options: &[&str], program: &str) -> StartedSession {
 }
 
 #[trial]
-fn ends_are_waited_for_and_leftovers_removed() {
-    let (ended, killed, lives) = (
-        StartedSession::new(&[], "exit 3"),
-        StartedSession::new(&[], "ready"),
-        StartedSession::new(&[], "ready"),
-    );
-    let late = fiber(&["wait", "--timeout", "1s", &lives.name]).run().code(124);
-    assert!(late.errors.contains("no end within 1s"), "{}", late.errors);
-    let both = fiber(&["wait", &killed.name, &ended.name]).start();
-    both.line(&format!("{} ended with exit code 3", ended.name));
-    let ready = fiber(&["logs", "--follow", &killed.name]).start();
-    ready.line("ready: 2");
-    killed.lose();
-    both.end().code(128 + Signal::KILL.as_raw());
-    ready.end();
-    let shown = ended.listed();
-    assert_eq!((&shown["state"], &shown["exit_code"]), (&"ended".into(), &3.into()), "{shown:#}");
-    assert_eq!(killed.listed()["exit_code"], 137);
-
-    let removed = output(fiber(&["clean", "--json"]));
-    let removed: Vec<String> = serde_json::from_str(&removed).expect("it is a list");
-    assert!(removed.contains(&ended.name) && removed.contains(&killed.name), "{removed:?}");
-    assert!(!removed.contains(&lives.name), "{removed:?}");
-    wait_until("they are gone", || ended.listed().is_null() && killed.listed().is_null());
-    assert_ne!(job(&lives.name), None);
-}
-
-#[trial]
 fn a_deleted_session_ends_in_order_and_says_so() {
     let program = "trap 'echo got TERM; exit 0' TERM; echo ready; while :; do sleep 0.1; done";
     let started = shell(&[], program);
     let following = fiber(&["logs", "--follow", &started.name]).start();
     following.line("ready");
-    grid("qdel", &[&job(&started.name).expect("it has a job")]);
+    grid("qdel", &[&(SYSTEM.job)(&started.name).expect("it has a job")]);
     following.line("got TERM");
     following.end();
     fiber(&["wait", &started.name]).run().code(143);
@@ -61,16 +35,71 @@ fn a_deleted_session_ends_in_order_and_says_so() {
     assert_eq!((&shown["exit_code"], &shown["detail"]), (&143.into(), &"cancelled".into()));
 
     let waits = StartedSession::new(&["--gridengine=-h"], "ready");
-    grid("qdel", &[&job(&waits.name).expect("it is queued")]);
+    grid("qdel", &[&(SYSTEM.job)(&waits.name).expect("it is queued")]);
     fiber(&["wait", &waits.name]).run().code(143);
 }
 
 #[trial]
 fn a_session_beyond_its_time_limit_says_so() {
-    let started = shell(&["--time", "2s"], "echo ready; while :; do sleep 0.1; done");
+    // The queue of `brief` has a limit of its own.
+    for options in [&["--time", "2s"][..], &["--pe", "brief", "--slots", "2"]] {
+        let started = shell(options, "echo ready; while :; do sleep 0.1; done");
+        fiber(&["wait", &started.name]).run().code(143);
+        let shown = started.listed();
+        let ended = (&shown["exit_code"], &shown["detail"]);
+        assert_eq!(ended, (&143.into(), &"its time limit".into()), "{options:?}");
+    }
+}
+
+#[trial]
+fn a_session_whose_processes_pass_its_memory_limit_together_says_so() {
+    let started = StartedSession::new(&["--gridengine=-l h_vmem=1G"], "hungry together");
     fiber(&["wait", &started.name]).run().code(143);
-    let shown = started.listed();
-    assert_eq!((&shown["exit_code"], &shown["detail"]), (&143.into(), &"its time limit".into()));
+    assert_eq!(started.listed()["detail"], "out of memory: h_vmem");
+}
+
+/// Runs two tasks for ever that take 1.2 GB of memory each: more than two slots with 1 GB have.
+#[scenario("hungry together")]
+fn hungry_together() {
+    let pool = Pool::builder().processes(2).start().wait().unwrap();
+    let eat = |()| {
+        let _eaten = std::hint::black_box(vec![1u8; 1_200_000_000]);
+        std::thread::sleep(Duration::from_secs(600));
+    };
+    pool.map(eat, [(); 2]).wait().unwrap();
+}
+
+#[trial]
+fn running_tasks_on_all_hosts_end_in_order_when_the_session_is_deleted() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let go = folder.path().join("go");
+    let variable = format!("GO={}", go.display());
+    let options = [SYSTEM.wide, &["-e", &variable]].concat();
+    let started = StartedSession::new(&options, "slow and recorded");
+    let count = |word: &str| started.output().matches(word).count();
+    wait_until("all tasks have begun", || !started.files().is_empty() && count("begun") == 4);
+    grid("qdel", &[&(SYSTEM.job)(&started.name).expect("it has a job")]);
+    wait_until("the head was asked to end", || count("SIGTERM") > 0);
+    std::fs::write(&go, "").expect("there is room");
+    fiber(&["wait", &started.name]).run().code(75);
+    assert_eq!(count("ended"), 4, "{}", started.output());
+}
+
+/// Runs four tasks whose results are recorded. They end when the file `GO` exists.
+#[scenario("slow and recorded")]
+fn slow_and_recorded() {
+    let task = |_: u32| {
+        println!("begun");
+        let go = std::env::var("GO").unwrap();
+        while !Path::new(&go).exists() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        println!("ended");
+    };
+    let pool = Pool::builder().processes(4).start().wait().unwrap();
+    let journal = Path::new(&std::env::var("GO").unwrap()).with_file_name("journal");
+    let durable = pool.durable(Journal::at(journal).call("slow"));
+    durable.map(task, 0..8).wait().unwrap();
 }
 
 #[trial]
@@ -80,16 +109,5 @@ fn a_head_that_does_not_end_is_killed_after_its_grace_period() {
     following.line("ready");
     fiber(&["kill", "--now", &started.name]).run().code(0);
     following.end();
-    assert_eq!((job(&started.name), started.files()), (None, Vec::new()));
-}
-
-#[trial]
-fn ctrl_c_at_an_attached_run_ends_the_session() {
-    let name = own_name();
-    let attached = crate::cluster::run(&["-a", "--name", &name], "ready").start();
-    attached.line("ready: 2");
-    attached.signal(Signal::INT);
-    attached.end().code(128 + Signal::INT.as_raw());
-    let session = StartedSession::under(name);
-    assert_eq!((job(&session.name), session.files()), (None, Vec::new()));
+    assert_eq!(((SYSTEM.job)(&started.name), started.files()), (None, Vec::new()));
 }

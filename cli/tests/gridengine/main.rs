@@ -4,14 +4,10 @@
 //! This binary is also the program for `fiber run`: with a scenario in its environment, it plays
 //! that.
 
+#[path = "../batch/mod.rs"]
+mod batch;
 mod cluster;
 mod ends;
-mod input;
-mod runs;
-#[path = "../slurm/scenarios.rs"]
-mod scenarios;
-#[path = "../slurm/session.rs"]
-mod session;
 mod sessions;
 
 use std::process::ExitCode;
@@ -20,7 +16,7 @@ use fiber_test_support::{Test, is_asked, run_scenario, run_tests_with};
 use libtest_mimic::Arguments;
 
 fn main() -> ExitCode {
-    run_scenario(scenarios::init).unwrap_or_else(|| {
+    run_scenario(batch::scenarios::init).unwrap_or_else(|| {
         let asked = is_asked("gridengine");
         if asked {
             cluster::must_answer();

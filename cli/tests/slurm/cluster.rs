@@ -5,13 +5,58 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use fiber_test_support::command;
-use fiber_test_support::program::{SCENARIO, Setup};
+use fiber_test_support::program::Setup;
 use tempfile::TempDir;
 
-use crate::session::state;
+use crate::batch::System;
 
-/// The name of the backend.
-pub(crate) const BACKEND: &str = "slurm";
+pub(crate) const SYSTEM: System = System {
+    backend: "slurm",
+    command: || Setup::with_executable("", Path::new(env!("CARGO_BIN_EXE_fiber"))),
+    // Nodes have two cores.
+    size: &["--cpu", "2"],
+    wide: &["--nodes", "2", "--cpu", "2"],
+    hold: "--slurm=--hold",
+    held: "JobHeldUser: `scontrol release` lets it start",
+    missing: "set `slurm.copy = true`",
+    described: (
+        &["--nodes", "2", "--time", "90m", "--slurm=--mail-type=END"],
+        &["#SBATCH --nodes=2", "#SBATCH --time=0-01:30:00", "#SBATCH --mail-type=END"],
+    ),
+    verify: |script| {
+        drop(command::output("sbatch", &["--test-only"], script).expect("it is valid"))
+    },
+    refused: &[
+        (&["--partition", "nope"], &["no partition `nope`", "main"]),
+        (&["--nodes", "99"], &["--nodes 99 is more than the", "--partition"]),
+        (&["--time", "5s"], &["too short", "--time 1m"]),
+        (&["--partition", "brief", "--time", "2m"], &["--time 2m is more than the 1m"]),
+        (&["--partition", "staff"], &["account", "--account"]),
+        (&["--cpu", "999"], &["nodes"]),
+        (&["--gpu", "99"], &["configuration is not available"]),
+        (&["--slurm=--bogus=1"], &["unrecognized option '--bogus=1'"]),
+        (&["--slurm=--array=1-3"], &["one head"]),
+        (&["--slurm=-a1-3"], &["one head"]),
+        (&["--slurm=-Qa1-3"], &["one head"]),
+    ],
+    foreign: &[
+        (&["--image", "x"], &["--image is for containers"]),
+        (&["-v", "x"], &["--volume is for containers"]),
+        (&["--pe", "x"], &["--pe is for Grid Engine", "--backend gridengine"]),
+    ],
+    own: (&["--nodes", "2"], &["--nodes is for Slurm", "--backend slurm"]),
+    no_commands: &["there is no command `scontrol` in PATH", "module load slurm"],
+    job,
+    release: |job| drop(slurm("scontrol", &["release", job])),
+    // Slurm lets jobs that are queued again wait for two minutes, from the end of their nodes' work
+    // on.
+    hurry: |job| {
+        let begin = [&format!("JobId={job}"), "StartTime=now"];
+        let _ = command::output("scontrol", &["update", begin[0], begin[1]], "");
+    },
+    cancel: |job| drop(command::output("scancel", &[job], "")),
+    lose: |job| drop(slurm("scancel", &["--signal=KILL", "--batch", job])),
+};
 
 /// Runs a command of Slurm.
 pub(crate) fn slurm(name: &str, arguments: &[&str]) -> String {
@@ -25,29 +70,6 @@ pub(crate) fn must_answer() {
         eprintln!("error: no Slurm cluster answers: {problem}; `make slurm-up` starts one");
         std::process::exit(1);
     }
-}
-
-/// Returns the command, in an empty directory.
-pub(crate) fn fiber(arguments: &[&str]) -> Setup {
-    Setup::with_executable("", Path::new(env!("CARGO_BIN_EXE_fiber")))
-        .env("FIBER_BACKEND", "slurm")
-        .env("XDG_STATE_HOME", state())
-        .args(arguments)
-}
-
-/// Returns `fiber run` with this binary, which plays a scenario, on both cores of a node.
-pub(crate) fn run(options: &[&str], scenario: &str) -> Setup {
-    let own = std::env::current_exe().expect("this binary is somewhere");
-    run_program(&own, options, scenario)
-}
-
-/// Works as [`run`], with a copy of this binary.
-pub(crate) fn run_program(program: &Path, options: &[&str], scenario: &str) -> Setup {
-    let program = program.display().to_string();
-    let scenario = format!("{SCENARIO}={scenario}");
-    // The job may outlive the command and its directories.
-    let own_job = ["-e", "SCENARIO_MARK=job", "-e", "TMPDIR=/tmp", "--cpu", "2"];
-    fiber(&[&["run", "-e", &scenario], &own_job[..], options, &[&program]].concat())
 }
 
 /// Returns a folder with a `squeue` that runs `line` before the real one, which is `$real`, and the
@@ -64,22 +86,7 @@ pub(crate) fn squeue_with(line: &str) -> (TempDir, String) {
 }
 
 /// Returns the id of the live job of a session.
-pub(crate) fn job(name: &str) -> Option<String> {
+fn job(name: &str) -> Option<String> {
     let listed = slurm("squeue", &["--noheader", "--name", name, "--format", "%i"]);
     listed.lines().next().map(String::from)
-}
-
-/// Ends a job, if it still runs.
-pub(crate) fn cancel(job: &str) {
-    let _ = command::output("scancel", &[job], "");
-}
-
-/// Lets a job start that was submitted with `--hold`.
-pub(crate) fn release(job: &str) {
-    slurm("scontrol", &["release", job]);
-}
-
-/// Kills the head of a job, not through fiber.
-pub(crate) fn lose(job: &str) {
-    slurm("scancel", &["--signal=KILL", "--batch", job]);
 }

@@ -4,11 +4,11 @@
 //! This binary is also the program for `fiber run`: with a scenario in its environment, it plays
 //! that.
 
+#[path = "../batch/mod.rs"]
+mod batch;
 mod cluster;
 mod input;
 mod runs;
-mod scenarios;
-mod session;
 mod sessions;
 
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ use libtest_mimic::{Arguments, Trial};
 static ENDED: RwLock<()> = RwLock::new(());
 
 fn main() -> ExitCode {
-    run_scenario(scenarios::init).unwrap_or_else(run_all)
+    run_scenario(batch::scenarios::init).unwrap_or_else(run_all)
 }
 
 fn run_all() -> ExitCode {

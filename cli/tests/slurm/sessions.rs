@@ -1,4 +1,4 @@
-//! Commands on sessions that run or have ended.
+//! Commands on sessions of Slurm alone.
 
 use std::fs;
 use std::path::Path;
@@ -8,22 +8,21 @@ use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::cluster::{fiber, job, run_program, slurm, squeue_with};
-use crate::session::{StartedSession, output, own_name};
+use crate::batch::session::{StartedSession, output, own_name};
+use crate::batch::{fiber, run_program};
+use crate::cluster::{SYSTEM, slurm, squeue_with};
 
 #[trial]
-fn a_session_is_seen_followed_asked_and_killed() {
+fn a_host_is_a_step_and_another_one_takes_its_place() {
     let started = StartedSession::new(&[], "ready");
     let following = fiber(&["logs", "--follow", &started.name]).start();
     following.line("ready: 2");
     following.line("a worker speaks");
     let listed = started.listed();
-    assert_eq!((&listed["state"], &listed["restarts"]), (&"running".into(), &0.into()));
-    // The job has one step, the host of its node. Another one takes its place.
     let host = |session: &Value| session["workers"][0].clone();
     let step = |session: &Value| host(session)["place"].as_str().map(String::from);
     let first = step(&listed).expect("it has a host");
-    let id = job(&started.name).expect("it has a job");
+    let id = (SYSTEM.job)(&started.name).expect("it has a job");
     assert!(first.starts_with(&format!("step {id}.")), "{first}");
     let machine = listed["machine"].as_str().expect("it has a node");
     let name = format!("host-{machine}");
@@ -40,31 +39,8 @@ fn a_session_is_seen_followed_asked_and_killed() {
     });
     // The output of workers comes in its own time.
     following.line("a worker speaks");
-    assert_eq!(output(fiber(&["logs", "--tail", "2", &started.name])).lines().count(), 2);
-
-    let look = output(fiber(&["top", "--json", &started.name]));
-    let look: Value = serde_json::from_str(&look).expect("it is JSON");
-    let session = &look["sessions"][0];
-    assert_eq!(session["name"], started.name.as_str(), "{look:#}");
-    assert_eq!(session["pools"][0]["ready"], 2, "{session:#}");
-    let table = output(fiber(&["top", "--once", &started.name]));
-    assert!(table.contains("pool-1/worker-2") && table.contains("2/2"), "{table}");
-    let stack = output(fiber(&["stack", &started.name]));
-    assert!(stack.contains("fiber-runtime"), "{stack}");
-
-    let attach = || fiber(&["attach", "--from-start", &started.name]).in_a_terminal().start();
-    let mut first = attach();
-    first.line_with("ready: 2");
-    first.say("q");
-    first.end().code(0).says(&[&format!("Detached from {}, which goes on", started.name)]);
-    let last = attach();
-    last.line_with("ready: 2");
-
-    fiber(&["kill", &started.name]).run().code(0).says(&[&format!("Killed {}", started.name)]);
-    assert_ne!(last.end().exit_code(), Some(0));
+    fiber(&["kill", &started.name]).run().code(0);
     following.end();
-    assert!(started.listed().is_null());
-    assert_eq!(job(&started.name), None);
 }
 
 /// All nodes of these tests are this machine, so the head is one of its programs, too.
@@ -125,33 +101,6 @@ fn each_command_takes_the_name_of_a_host_and_of_a_process_in_it() {
 }
 
 #[trial]
-fn ends_are_waited_for_and_leftovers_removed() {
-    let (ended, killed, lives) = (
-        StartedSession::new(&[], "exit 3"),
-        StartedSession::new(&[], "ready"),
-        StartedSession::new(&[], "ready"),
-    );
-    let late = fiber(&["wait", "--timeout", "1s", &lives.name]).run().code(124);
-    assert!(late.errors.contains("no end within 1s"), "{}", late.errors);
-    let both = fiber(&["wait", &killed.name, &ended.name]).start();
-    both.line(&format!("{} ended with exit code 3", ended.name));
-    let ready = fiber(&["logs", "--follow", &killed.name]).start();
-    ready.line("ready: 2");
-    killed.lose();
-    both.end().code(128 + Signal::KILL.as_raw());
-    ready.end();
-    let shown = ended.listed();
-    assert_eq!((&shown["state"], &shown["exit_code"]), (&"ended".into(), &3.into()), "{shown:#}");
-
-    let removed = output(fiber(&["clean", "--json"]));
-    let removed: Vec<String> = serde_json::from_str(&removed).expect("it is a list");
-    assert!(removed.contains(&ended.name) && removed.contains(&killed.name), "{removed:?}");
-    assert!(!removed.contains(&lives.name), "{removed:?}");
-    wait_until("they are gone", || ended.listed().is_null() && killed.listed().is_null());
-    assert_ne!(job(&lives.name), None);
-}
-
-#[trial]
 fn an_exit_code_is_known_when_slurm_has_forgotten_the_job() {
     let (fails, succeeds) =
         (StartedSession::new(&[], "exit 3"), StartedSession::new(&[], "exit 0"));
@@ -188,7 +137,7 @@ fn signals_reach_the_head_as_slurm_sends_them() {
     );
     let following = fiber(&["logs", "--follow", &started.name]).start();
     following.line("ready");
-    let job = job(&started.name).expect("it has a job");
+    let job = (SYSTEM.job)(&started.name).expect("it has a job");
     let send = |options: &[&str]| slurm("scancel", &[options, &[&job]].concat());
     // To the batch script alone.
     for name in ["USR1", "INT", "TERM"] {
@@ -228,17 +177,4 @@ fn a_session_whose_record_is_gone_is_waited_for() {
     let code = waiting.end().exit_code().expect("it ends by itself");
     assert!([Signal::KILL, Signal::TERM].map(|signal| 128 + signal.as_raw()).contains(&code));
     ready.end();
-}
-
-#[trial]
-fn a_session_that_waits_says_why() {
-    let started = StartedSession::new(&["--slurm=--begin=now+1hour"], "ready");
-    let waits = started.wait_until("its reason", |session| !session["detail"].is_null());
-    assert_eq!(waits["state"], "starting");
-    assert_eq!(waits["detail"], "BeginTime: it may start later");
-    let following = fiber(&["logs", "--follow", &started.name]).start();
-    following.error("");
-    fiber(&["kill", &started.name]).run().code(0);
-    following.end();
-    assert!(started.listed().is_null());
 }

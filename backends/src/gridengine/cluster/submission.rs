@@ -2,21 +2,16 @@
 
 use std::path::Path;
 
-use super::super::allocation::ENDS_AT;
-use super::super::commands;
-use super::environments;
+use super::super::script::{self, JobScript, text_of};
+use super::super::{commands, environments};
 use super::job_options::JobOptions;
 use crate::BackendError;
-use crate::batch::{self, HeadScript, Records, SessionJob, program_of, quoted};
+use crate::batch::{self, Records, SessionJob, program_of, quoted};
 use crate::cluster::session::RunRequest;
 use crate::progress::Progress;
 
 /// The name of a job's context by which fiber finds the job of a session without a record.
 pub(super) const CONTEXT: &str = "fiber";
-/// How many seconds a head has to end if `fiber kill` does not say it: the `notify` of queues,
-/// after which Grid Engine kills the job, is 60 s by default.
-const GRACE: u32 = 50;
-
 /// A script with the options of its `qsub`.
 pub(super) struct Submission {
     options: Vec<String>,
@@ -29,18 +24,10 @@ impl Submission {
     /// Prepares the job of a session. Creates the folder for its output, which must exist when the
     /// job starts.
     pub(super) async fn of(run: &RunRequest, records: &Records) -> Result<Self, BackendError> {
-        if run.restarts > 0 {
-            return Err("Grid Engine does not start a session again: leave --restarts out, and \
-                        start it once more; durable calls go on"
-                .into());
-        }
         let options = JobOptions::of(run)?;
-        let program = program_of(run)?;
-        let program = program.to_str().map(String::from).ok_or_else(|| {
-            refused!("the path {} is no UTF-8, which a script needs", program.display())
-        })?;
-        let script = script(run, &options, &program, records.folder())?;
-        let pe = environments::choose(&options).await?;
+        let program = text_of(&program_of(run)?)?;
+        let script = script_of(run, &options, &program, records.folder())?;
+        let pe = environments::choose(options.pe.as_deref(), options.slots).await?;
         let options = qsub_options(run, &options, &pe, records.folder())?;
         records.create_folder()?;
         Ok(Submission { options, script, program })
@@ -48,12 +35,7 @@ impl Submission {
 
     /// Returns the script, with its options as comments for `qsub`.
     pub(super) fn described(&self) -> String {
-        let mut lines = String::from("#!/bin/sh\n");
-        for words in self.options.chunk_by(|_, next| !next.starts_with('-')) {
-            let words: Vec<String> = words.iter().map(|word| directive(word)).collect();
-            lines.push_str(&format!("#$ {}\n", words.join(" ")));
-        }
-        lines + &self.script
+        script::described(&self.options, &self.script)
     }
 
     /// Submits the job and returns when Grid Engine has it.
@@ -82,15 +64,6 @@ impl Submission {
     }
 }
 
-/// Returns a word as a line `#$` has it, which knows quotes and no variables of a shell.
-fn directive(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-$*".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_string(),
-        false => quoted(word),
-    }
-}
-
 /// Returns the options of `qsub`. The last of each kind wins.
 fn qsub_options(
     run: &RunRequest,
@@ -98,107 +71,37 @@ fn qsub_options(
     pe: &str,
     folder: &Path,
 ) -> Result<Vec<String>, BackendError> {
-    let mut words: Vec<String> = Vec::new();
-    let mut add = |option: &str, value: String| words.extend([option.to_string(), value]);
-    add("-N", run.name.clone());
-    add("-ac", format!("{CONTEXT}={}", run.session));
-    add("-S", "/bin/sh".into());
-    add("-j", "y".into());
-    add("-o", format!("{}/{}.$JOB_ID.out", folder.display(), run.name));
-    add("-wd", directory()?);
-    add("-pe", pe.to_string());
-    words.push(options.slots.to_string());
-    let mut add = |option: &str, value: String| words.extend([option.to_string(), value]);
-    // A job that no hosts can ever run is refused.
-    add("-w", "e".into());
-    add("-r", "n".into());
-    if let Some(queue) = &options.queue {
-        add("-q", queue.clone());
-    }
-    if let Some(project) = &options.project {
-        add("-P", project.clone());
-    }
-    if let Some(limit) = options.limit() {
-        if limit == 0 {
-            return Err("the time limit is too short: give at least `--time 1s`".into());
-        }
-        add("-l", format!("h_rt={limit}"));
-    }
-    // The environment of `fiber run`, and a signal before the end.
-    words.extend(["-V".to_string(), "-notify".to_string()]);
+    let context = format!("{CONTEXT}={}", run.session);
+    let output = format!("{}/{}.$JOB_ID.out", folder.display(), run.name);
+    let directory = script::directory()?;
+    let is_restarted = run.restarts > 0;
+    let mut words =
+        script::common_options(&run.name, &context, &output, &directory, is_restarted);
+    words.extend(["-pe".to_string(), pe.to_string(), options.slots.to_string()]);
+    let JobOptions { queue, project, .. } = options;
+    words.extend(script::place_options(queue.as_ref(), project.as_ref(), options.limit())?);
     words.extend(options.words.iter().cloned());
-    match words.iter().find(|word| word.contains(['\n', '\0'])) {
-        Some(wrong) => Err(refused!("`{wrong}` has a line break, which no option of qsub may have")),
-        None => Ok(words),
-    }
+    script::check(&words)?;
+    Ok(words)
 }
 
-/// The functions of the script. Grid Engine sends SIGUSR2 to all processes of a job before it kills
-/// them (`-notify`): at `qdel`, and at the time limit.
-const FUNCTIONS: &str = r#"# Ends the head in order, before Grid Engine kills the job.
-fiber_stop() {
-    fiber_signal=USR2
-    [ -z "$fiber_reason" ] || return 0
-    fiber_reason=cancelled
-    [ -z "$fiber_limit" ] || [ "$(date +%s)" -lt $((fiber_limit - 5)) ] || fiber_reason='its time limit'
-    kill -TERM $fiber_head
-    (
-        trap '' USR1 USR2
-        fiber_waited=0
-        # `fiber kill` may shorten the time while it passes.
-        while [ "$fiber_waited" -lt "$(cat "$fiber_files.grace" || echo "$fiber_grace")" ]; do
-            sleep 1
-            fiber_waited=$((fiber_waited + 1))
-        done
-        kill -KILL $fiber_head
-    ) &
-}"#;
-const TRAPS: &str = "trap fiber_stop USR2
-# The head has them already.
-for fiber_signal in USR1 XCPU; do
-    trap \"fiber_signal=$fiber_signal\" $fiber_signal
-done";
-/// A head that has ended in order was cancelled all the same.
-const ENDED: &str = r#"[ -z "$fiber_reason" ] || [ $fiber_code -ne 0 ] || fiber_code=143"#;
-
 /// Returns the batch script.
-fn script(
+fn script_of(
     run: &RunRequest,
     options: &JobOptions,
     program: &str,
     folder: &Path,
 ) -> Result<String, BackendError> {
     let files = quoted(&format!("{}/{}.", folder.display(), run.name)) + "$JOB_ID";
-    let mut exports = batch::exports(run, "gridengine", &files)?;
-    exports.push_str(&format!("fiber_grace={GRACE}\nfiber_limit=\n"));
-    if let Some(limit) = options.limit() {
-        exports.push_str(&format!(
-            "fiber_limit=$(($(date +%s) + {limit}))\nexport {ENDS_AT}=\"$JOB_ID $fiber_limit\"\n"
-        ));
-    }
-    let script = HeadScript {
-        exports,
-        node: "$(hostname)",
-        directory: &directory()?,
-        elsewhere: "`cd DIRECTORY`",
+    let script = JobScript {
+        exports: batch::exports(run, "gridengine", &files)?,
+        limit: options.limit(),
+        directory: &script::directory()?,
         program,
         arguments: &run.command,
-        missing: "put it on a file system that all hosts share",
-        begin: "echo started >\"$fiber_files.exit\"",
-        before_end: String::new(),
-        functions: FUNCTIONS,
-        ignored: "# A program that wants to know of them sets handlers.\n    trap '' USR1 USR2",
-        traps: TRAPS,
-        ended: ENDED,
+        restarts: run.restarts,
     };
     Ok(script.text())
-}
-
-/// Returns the working directory of the session.
-fn directory() -> Result<String, BackendError> {
-    let path = std::env::current_dir()
-        .map_err(|error| format!("the working directory can't be told: {error}"))?;
-    Ok(path.display().to_string())
 }
 
 #[cfg(test)]
@@ -208,6 +111,7 @@ mod tests {
     use fiber_core::Meta;
 
     use super::*;
+    use crate::gridengine::allocation::ENDS_AT;
     use crate::cluster::session::ProgramSource;
     use crate::cluster::{OptionValue, OptionValues};
 
@@ -231,7 +135,7 @@ mod tests {
     fn described(run: &RunRequest) -> String {
         let folder = Path::new("/home/eve");
         let options = JobOptions::of(run).unwrap();
-        let script = script(run, &options, "/opt/my tools/pi", folder).unwrap();
+        let script = script_of(run, &options, "/opt/my tools/pi", folder).unwrap();
         let options = qsub_options(run, &options, "mpi", folder).unwrap();
         Submission { options, script, program: String::new() }.described()
     }
@@ -256,7 +160,7 @@ mod tests {
             "export FIBER_BACKEND=gridengine",
             "export GIVEN='a b'",
             "fiber_files=/home/eve/job-1.$JOB_ID",
-            "fiber_limit=$(($(date +%s) + 7200))",
+            "fiber_limit=7200",
             r#"    exec $fiber_plain '/opt/my tools/pi' --seed "it's" <&3 2>&4 3<&- 4>&-"#,
         ] {
             assert!(script.lines().any(|other| other == line), "{line} is missing in\n{script}");
@@ -268,7 +172,9 @@ mod tests {
     #[test]
     fn a_session_without_a_limit_has_none() {
         let script = described(&run(&[]));
-        assert!(!script.contains("h_rt") && !script.contains(ENDS_AT), "{script}");
-        assert!(script.contains("#$ -pe mpi 1\n"), "{script}");
+        assert!(!script.contains("#$ -l ") && !script.contains(ENDS_AT), "{script}");
+        assert!(script.contains("#$ -pe mpi 1\n") && script.contains("#$ -r n\n"), "{script}");
+        let restarted = described(&RunRequest { restarts: 2, ..run(&[]) });
+        assert!(restarted.contains("#$ -r y\n") && restarted.contains("-lt 2 ]"), "{restarted}");
     }
 }

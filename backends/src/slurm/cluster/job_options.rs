@@ -2,19 +2,14 @@
 
 use std::time::Duration;
 
+use crate::batch::options;
 use crate::cluster::session::RunRequest;
 use crate::cluster::{BackendOption, OptionKind};
 
 /// The options, in their order in the help.
 pub(super) const OPTIONS: &[BackendOption] = &[
     BackendOption::new("nodes", OptionKind::Count, "COUNT", "The number of nodes [default: 1]"),
-    BackendOption::new(
-        "time",
-        OptionKind::Time,
-        "TIME",
-        "The time limit of the whole session: 30m, 2h, 1day [default: that of the partition or \
-         queue]",
-    ),
+    options::TIME,
     BackendOption::new(
         "partition",
         OptionKind::Text,
@@ -36,19 +31,8 @@ pub(super) const OPTIONS: &[BackendOption] = &[
         "Any other option of `sbatch`, passed on as it is: `--slurm=--constraint=skylake`. Can be \
          repeated",
     ),
-    BackendOption {
-        conflicts: &["attach", "json"],
-        ..BackendOption::new(
-            DRY_RUN,
-            OptionKind::Flag,
-            "",
-            "Prints the batch script, and submits nothing",
-        )
-    },
+    options::DRY_RUN,
 ];
-
-/// The option that asks for the batch script alone.
-pub(super) const DRY_RUN: &str = "dry-run";
 
 /// The values of the options: the machines of a session, and how long it has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

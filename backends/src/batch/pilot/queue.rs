@@ -1,5 +1,7 @@
-//! Slurm's queue, asked for all pilots of this process at once.
+//! The queue of a batch system, asked for all pilots of this process at once.
 
+use std::fmt::{self, Debug};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,28 +9,39 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::sleep;
 
-use super::jobs::{self, Job};
+use super::{PilotJob, PilotSystem};
 
 /// The pause between two questions after a change; it doubles while nothing changes. Many users ask
-/// the same slurmctld.
+/// the same daemon.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 
 /// The jobs of this user. It is asked for while somebody is interested.
-#[derive(Debug)]
-pub(super) struct Queue {
-    answers: broadcast::Sender<Arc<Vec<Job>>>,
+pub(super) struct Queue<S> {
+    answers: broadcast::Sender<Arc<Vec<PilotJob>>>,
     look: Notify,
     is_asked: AtomicBool,
+    system: PhantomData<fn() -> S>,
 }
 
-impl Queue {
-    pub(super) fn new() -> Arc<Queue> {
+impl<S> Debug for Queue<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("is_asked", &self.is_asked).finish_non_exhaustive()
+    }
+}
+
+impl<S: PilotSystem> Queue<S> {
+    pub(super) fn new() -> Arc<Queue<S>> {
         let (answers, _) = broadcast::channel(1);
-        Arc::new(Queue { answers, look: Notify::new(), is_asked: AtomicBool::new(false) })
+        Arc::new(Queue {
+            answers,
+            look: Notify::new(),
+            is_asked: AtomicBool::new(false),
+            system: PhantomData,
+        })
     }
 
     /// Returns a receiver of all answers from now on.
-    pub(super) fn subscribe(self: &Arc<Self>) -> broadcast::Receiver<Arc<Vec<Job>>> {
+    pub(super) fn subscribe(self: &Arc<Self>) -> broadcast::Receiver<Arc<Vec<PilotJob>>> {
         let receiver = self.answers.subscribe();
         self.look_soon();
         if !self.is_asked.swap(true, Ordering::AcqRel) {
@@ -46,7 +59,7 @@ impl Queue {
         let mut last = Arc::new(Vec::new());
         let mut pause = PAUSES.0;
         while self.answers.receiver_count() > 0 {
-            match jobs::of_this_user().await {
+            match S::jobs().await {
                 Ok(jobs) => {
                     pause = if jobs == *last { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
                     last = Arc::new(jobs);
@@ -55,7 +68,10 @@ impl Queue {
                 }
                 // An unknown state is no new state.
                 Err(error) => {
-                    tracing::warn!("the states of Slurm's jobs are not known: {error}");
+                    tracing::warn!(
+                        "the states of {}'s jobs are not known: {error}",
+                        S::WORDS.title
+                    );
                     pause = (pause * 2).min(PAUSES.1);
                 }
             }

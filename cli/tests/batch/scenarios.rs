@@ -31,6 +31,16 @@ fn exit_with_code_3() -> ExitCode {
     ExitCode::from(3)
 }
 
+#[scenario("exit 99")]
+fn exit_with_code_99() -> ExitCode {
+    ExitCode::from(99)
+}
+
+#[scenario("exit 100")]
+fn exit_with_code_100() -> ExitCode {
+    ExitCode::from(100)
+}
+
 fn report() {
     println!("said in {}", std::env::current_dir().expect("there is one").display());
     println!("given: {:?}", std::env::var("GIVEN"));
@@ -49,7 +59,7 @@ fn speak() {
 
 #[scenario("restarts")]
 fn restarts() -> ExitCode {
-    println!("start {}", std::env::var("SLURM_RESTART_COUNT").unwrap_or("0".into()));
+    println!("start {}", std::env::var("FIBER_RESTARTS").unwrap_or_default());
     ExitCode::from(7)
 }
 

@@ -11,7 +11,8 @@ use fiber_test_support::wait::wait_until;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::cluster::{BACKEND, cancel, fiber, job, lose, release, run_program};
+use super::{fiber, run_program};
+use crate::cluster::SYSTEM;
 
 /// Returns the folder of all records.
 pub(crate) fn state() -> &'static Path {
@@ -36,6 +37,15 @@ pub(crate) fn found(pattern: &str) -> Vec<String> {
     let state = state().display().to_string();
     let found = command::output("find", &[&state, "-name", pattern], "");
     found.expect("it can be searched").lines().map(String::from).collect()
+}
+
+/// Returns this binary in a folder of its own, under a name of its own.
+pub(crate) fn copied_program() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("there is room");
+    let program = folder.path().join(format!("lab-{}", own_name()));
+    let own = std::env::current_exe().expect("this binary is somewhere");
+    fs::copy(own, &program).expect("there is room");
+    (folder, program)
 }
 
 /// A session that was started without `--attach`. Dropping this removes it.
@@ -65,7 +75,7 @@ impl StartedSession {
 
     /// Lets its job start, which was submitted with a hold.
     pub(crate) fn release(&self) {
-        release(&job(&self.name).expect("it is queued"));
+        (SYSTEM.release)(&(SYSTEM.job)(&self.name).expect("it is queued"));
     }
 
     #[track_caller]
@@ -93,7 +103,7 @@ impl StartedSession {
     /// Returns the session's entry of `fiber ps --json`; `Null` if there is none.
     pub(crate) fn listed(&self) -> Value {
         let sessions: Value =
-            serde_json::from_str(&output(fiber(&["ps", "--json", "--backend", BACKEND])))
+            serde_json::from_str(&output(fiber(&["ps", "--json", "--backend", SYSTEM.backend])))
                 .expect("it is JSON");
         let sessions = sessions.as_array().expect("it is a list");
         let own = |session: &&Value| session["name"] == self.name.as_str();
@@ -113,14 +123,14 @@ impl StartedSession {
 
     /// Kills its head, not through fiber.
     pub(crate) fn lose(&self) {
-        lose(&job(&self.name).expect("it has a job"));
+        (SYSTEM.lose)(&(SYSTEM.job)(&self.name).expect("it has a job"));
     }
 }
 
 impl Drop for StartedSession {
     fn drop(&mut self) {
-        if let Some(job) = job(&self.name) {
-            cancel(&job);
+        if let Some(job) = (SYSTEM.job)(&self.name) {
+            (SYSTEM.cancel)(&job);
         }
     }
 }

@@ -1,0 +1,91 @@
+//! The files of a pilot on the shared file system.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::{ID, PilotRequest};
+use crate::BackendError;
+use crate::batch::records::{EXIT, GRACE};
+
+/// The ends of the names of all files.
+const KINDS: [&str; 4] = ["key", "out", EXIT, GRACE];
+/// The size of the output whose end is kept, in bytes.
+const TAIL: usize = 4 << 10;
+
+/// The files of a pilot, which are removed with this.
+#[derive(Debug)]
+pub(crate) struct PilotFiles {
+    key: PathBuf,
+}
+
+impl PilotFiles {
+    /// Writes the secrets of a pilot's host, for this user alone.
+    pub(super) fn create(
+        request: &PilotRequest<'_>,
+        section: &str,
+    ) -> Result<PilotFiles, BackendError> {
+        let key = &request.key;
+        let create = || {
+            fs::create_dir_all(key.parent().unwrap_or(Path::new(".")))?;
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(key)?;
+            request.spec.secrets.iter().try_for_each(|(_, value)| writeln!(file, "{value}"))
+        };
+        let files = PilotFiles { key: key.clone() };
+        create().map(|()| files).map_err(|error| {
+            refused!(
+                "the file `{}` can't be written: {error} (set `{section}.dir` to a directory that \
+                 all nodes share)",
+                key.display()
+            )
+        })
+    }
+
+    /// Returns the path of one of the files.
+    pub(crate) fn path(&self, kind: &str) -> PathBuf {
+        self.key.with_extension(kind)
+    }
+
+    /// Returns the end of the output.
+    pub(super) fn tail(&self) -> Vec<u8> {
+        let output = fs::read(self.path("out")).unwrap_or_default();
+        output[output.len().saturating_sub(TAIL)..].to_vec()
+    }
+}
+
+impl Drop for PilotFiles {
+    fn drop(&mut self) {
+        for kind in KINDS {
+            let _ = fs::remove_file(self.path(kind));
+        }
+    }
+}
+
+/// A file of a pilot of any process.
+pub(super) struct LeftFile {
+    pub(super) path: PathBuf,
+    /// The id of the pilot.
+    pub(super) id: String,
+    pub(super) written: SystemTime,
+}
+
+/// Returns the files of pilots in a directory.
+pub(super) fn all(directory: &Path) -> Result<Vec<LeftFile>, BackendError> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => {
+            entries.map_err(|error| format!("{} can't be read: {error}", directory.display()))?
+        }
+    };
+    let file = |entry: io::Result<fs::DirEntry>| {
+        let entry = entry.ok()?;
+        let path = entry.path();
+        let is_of_pilot = path.extension().is_some_and(|kind| KINDS.iter().any(|one| kind == *one));
+        let id = path.file_stem()?.to_str().filter(|id| is_of_pilot && id.starts_with(ID))?;
+        let written = entry.metadata().ok()?.modified().ok()?;
+        Some(LeftFile { id: id.to_string(), written, path })
+    };
+    Ok(entries.filter_map(file).collect())
+}

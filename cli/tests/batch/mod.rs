@@ -1,0 +1,10 @@
+//! The promises of `fiber run` on batch systems, tested on each: [`System`] says what differs.
+
+pub(crate) mod input;
+mod runs;
+pub(crate) mod scenarios;
+pub(crate) mod session;
+mod sessions;
+mod system;
+
+pub(crate) use self::system::{System, fiber, run, run_program};
