@@ -162,8 +162,9 @@ bench-all: setup
 
 ## soak: objects made and dropped, and processes killed, SOAK (125) times as often as by `make test`
 soak: setup
-	@SOAK=$(SOAK) scripts/run-tests.sh $(SOAK_BUILD) -t soak -t durable -t chaos -t suites -o 'fiber/*' \
+	@SOAK=$(SOAK) scripts/run-tests.sh $(SOAK_BUILD) -t soak -t chaos -t suites -o 'fiber/*' \
 		-- $(or $(ARGS),free killed chaos)
+	@SOAK=$(SOAK) scripts/run-tests.sh $(SOAK_BUILD) -t durable -- killed
 
 ## fuzz: each fuzz target for FUZZ_SECONDS (60)
 fuzz: setup
