@@ -11,8 +11,8 @@ set -eu
 
 cd "$(dirname -- "$0")/.."
 # Beside those of fiber itself.
-most_crates=83
-most_bytes=11900000
+most_crates=80
+most_bytes=10100000
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
