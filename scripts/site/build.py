@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 GITHUB = "https://github.com/fiber-rs/fiber"
 DOCS_RS = "https://docs.rs/fiber"
 TEXTS = ("text", "code_inline")
-# What Markdown has beside its text.
+# Marks of Markdown, which are no part of its text.
 MARKS = re.compile(r"[`*\[\]]|\([^) ]*\)|<[^>]*>")
 TITLE = re.compile(r"^# (.*)$", re.MULTILINE)
 

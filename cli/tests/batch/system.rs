@@ -16,7 +16,7 @@ pub(crate) struct System {
     /// The options of `fiber run` for a session of two workers. A test that names one of them names
     /// all that it needs.
     pub(crate) size: &'static [&'static str],
-    /// Those for four workers on two machines.
+    /// The options for four workers on two machines.
     pub(crate) wide: &'static [&'static str],
     /// The option that keeps a job waiting until `release`.
     pub(crate) hold: &'static str,
