@@ -130,6 +130,7 @@ lint: setup
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy -p fiber -- -D warnings
 	$(CARGO) clippy -p fiber --features docker -- -D warnings
+	$(CARGO) clippy -p fiber-cli -- -D warnings
 	@scripts/check-features.sh
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -- -D warnings
