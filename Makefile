@@ -127,6 +127,8 @@ test-cluster: setup cluster-up
 ## lint: formatting, clippy with all features and with few, each feature alone, documentation: a warning fails
 lint: setup
 	$(CARGO) fmt --all --check
+	@# The modules of backends, which a macro declares, are hidden from cargo fmt.
+	rustfmt --edition 2024 --check $(shell find backends/src -name '*.rs')
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy -p fiber -- -D warnings
 	$(CARGO) clippy -p fiber --features docker -- -D warnings

@@ -40,9 +40,7 @@ use self::context::{ClusterAccess, PodContext};
 use crate::output::Log;
 use crate::owner::new_session;
 use crate::single_flight::SingleFlightCell;
-use crate::{
-    Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END,
-};
+use crate::{Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END};
 
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("kubernetes", |config| Ok(Arc::new(Kubernetes::new(config)?)))

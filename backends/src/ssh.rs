@@ -29,8 +29,7 @@ use crate::{
 };
 
 pub(crate) const ENTRY: BackendEntry = {
-    let entry =
-        BackendEntry::new("ssh", |config| Ok(Arc::new(Ssh::new(config)?)));
+    let entry = BackendEntry::new("ssh", |config| Ok(Arc::new(Ssh::new(config)?)));
     #[cfg(feature = "cluster")]
     let entry = entry.sessions(&sessions::SESSIONS);
     entry

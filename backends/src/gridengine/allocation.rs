@@ -81,7 +81,8 @@ impl Allocation {
         let begun = std::fs::metadata(path).and_then(|metadata| metadata.modified());
         // Hosts that may not ask have no answer.
         let (id, queues) = ([self.job.as_str()], &self.queues);
-        let (mut details, of_queues) = join(queue::details(&id), queue::limit_of_queues(queues)).await;
+        let (mut details, of_queues) =
+            join(queue::details(&id), queue::limit_of_queues(queues)).await;
         let requested = details.remove(&self.job).and_then(|details| details.limit);
         let limit = queue::first([requested, of_queues]);
         let end = begun.ok().zip(limit).map(|(begun, limit)| begun + limit);
@@ -176,7 +177,10 @@ mod tests {
     fn the_end_of_another_job_does_not_count() {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(90);
         assert_eq!(end_of("7 90", "7"), Some(end));
-        assert_eq!((end_of("8 90", "7"), end_of("7 soon", "7"), end_of("", "7")), (None, None, None));
+        assert_eq!(
+            (end_of("8 90", "7"), end_of("7 soon", "7"), end_of("", "7")),
+            (None, None, None)
+        );
     }
 
     #[test]
@@ -189,8 +193,7 @@ mod tests {
     #[test]
     fn a_host_of_another_job_is_refused_with_those_of_this_one() {
         let hosts = hosts("n1 2\nn2 2\n").unwrap();
-        let allocation =
-            Allocation { job: "7".into(), hosts, queues: Vec::new(), ends_at: None };
+        let allocation = Allocation { job: "7".into(), hosts, queues: Vec::new(), ends_at: None };
         assert_eq!(allocation.host(None).unwrap().name, "n1");
         assert_eq!(allocation.host(Some("n2")).unwrap().name, "n2");
         let problem = allocation.host(Some("n3")).unwrap_err().to_string();

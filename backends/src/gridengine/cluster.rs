@@ -56,8 +56,7 @@ async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
         }
     };
     let opened: Result<Records, BackendError> = open.await;
-    let records =
-        opened.map_err(|problem| Error::system("Grid Engine can't be used", problem))?;
+    let records = opened.map_err(|problem| Error::system("Grid Engine can't be used", problem))?;
     let system = GridEngineCluster { pilots: config.section::<GridEngineSection>().dir };
     Ok(Box::new(BatchCluster::new(system, records)))
 }
@@ -180,10 +179,9 @@ fn ended(records: &Records, record: &Record) -> ExitStatus {
     let because = |code, reason: String| ExitStatus { code, reason: Some(reason) };
     records.ended(record).unwrap_or_else(|| match records.has_started(record) {
         // Its script writes the exit code, unless it is killed.
-        true => because(
-            128 + 9,
-            format!("killed by Grid Engine: `qacct -j {}` may say why", record.id),
-        ),
+        true => {
+            because(128 + 9, format!("killed by Grid Engine: `qacct -j {}` may say why", record.id))
+        }
         false => because(128 + 15, CANCELLED.into()),
     })
 }

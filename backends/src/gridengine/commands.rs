@@ -44,7 +44,7 @@ pub(super) async fn run(program: &'static str, arguments: &[&str]) -> Result<Str
 }
 
 /// Submits a script with options of the command line, and returns the id of its job. The job gets
-/// this process's environment, without what is about a job in which this process runs.
+/// this process's environment, without the variables of the job in which this process runs.
 pub(super) async fn submit(options: &[String], script: &str) -> Result<String, CommandError> {
     let program = "qsub";
     let mut command = command(program);
@@ -55,9 +55,8 @@ pub(super) async fn submit(options: &[String], script: &str) -> Result<String, C
     let answer = run_within(LIMIT, program, &HINTS, command, script).await?;
     // A script of the site may print lines before it.
     let ids = answer.lines().rev().map(str::trim);
-    let id = ids.into_iter().find(|id| {
-        !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())
-    });
+    let id =
+        ids.into_iter().find(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()));
     id.map(String::from).ok_or_else(|| CommandError::Failed {
         program,
         words: format!("it names no job: {:?}; `qstat` shows whether there is one", answer.trim()),

@@ -50,9 +50,11 @@ fn name(listed: &str, wanted: Option<&str>, option: &str) -> Result<String, Back
         (Some(pattern), _) if is_pattern(pattern) => Ok(pattern.to_string()),
         (Some(name), names) if names.contains(&name) => Ok(name.to_string()),
         (None, [only]) => Ok(only.to_string()),
-        (_, []) => Err("the cluster has no parallel environment, which gives a job slots on hosts: \
+        (_, []) => {
+            Err("the cluster has no parallel environment, which gives a job slots on hosts: \
                         ask its administrators for one (`qconf -ap`)"
-            .into()),
+                .into())
+        }
         (Some(name), _) => Err(refused!(
             "there is no parallel environment `{name}`: choose one of {all} with {option}"
         )),
@@ -120,7 +122,8 @@ mod tests {
 
     #[test]
     fn the_slots_of_a_pilot_have_to_be_on_one_host() {
-        let check = |rule: &str| check_for_one_host("a", &format!("allocation_rule    {rule}\n"), 4);
+        let check =
+            |rule: &str| check_for_one_host("a", &format!("allocation_rule    {rule}\n"), 4);
         assert!(check("$pe_slots").is_ok() && check("4").is_ok());
         for rule in ["2", "8", "$fill_up", "$round_robin"] {
             let problem = check(rule).unwrap_err().to_string();

@@ -27,9 +27,8 @@ pub(super) fn verbatim(
     given: &str,
     own: &[(&str, &'static str)],
 ) -> Result<Vec<String>, BackendError> {
-    let words = shlex::split(option).filter(|words| {
-        words.first().is_some_and(|word| word.len() > 1 && word.starts_with('-'))
-    });
+    let words = shlex::split(option)
+        .filter(|words| words.first().is_some_and(|word| word.len() > 1 && word.starts_with('-')));
     let Some(words) = words else {
         return Err(refused!(
             "{given} is no option of qsub: write it with its value, such as `-l h_vmem=4G`"
@@ -74,7 +73,12 @@ mod tests {
             assert!(refused.contains(why) && refused.contains(option), "{refused}");
         }
         for wrong in ["h_vmem=4G", "-", "", "-l 'a"] {
-            assert!(verbatim(wrong, wrong, &[]).unwrap_err().to_string().contains("is no option of qsub"));
+            assert!(
+                verbatim(wrong, wrong, &[])
+                    .unwrap_err()
+                    .to_string()
+                    .contains("is no option of qsub")
+            );
         }
         assert!(verbatim("-A 'a\nb'", "", &[]).unwrap_err().to_string().contains("line break"));
         assert_eq!(verbatim("-l 'a=b c' -p -9", "", &[]).unwrap(), ["-l", "a=b c", "-p", "-9"]);

@@ -137,7 +137,11 @@ fn options(
     let limit = Some(seconds(section.time));
     words.extend(script::place_options(queue.as_ref(), project.as_ref(), limit)?);
     for option in &section.options {
-        words.extend(verbatim(option, &format!("`{option}` in `gridengine.options`"), OWN_REMEDIES)?);
+        words.extend(verbatim(
+            option,
+            &format!("`{option}` in `gridengine.options`"),
+            OWN_REMEDIES,
+        )?);
     }
     script::check(&words)?;
     Ok(words)
@@ -166,7 +170,8 @@ fn text(
     let key = quoted(&text_of(&request.key)?);
     let files = quoted(&text_of(&request.key.with_extension(""))?);
     // The secrets are the standard input of the host.
-    let mut exports = format!("fiber_files={files}\nfiber_is_pilot=1\nexec <{key} && rm -f {key}\n");
+    let mut exports =
+        format!("fiber_files={files}\nfiber_is_pilot=1\nexec <{key} && rm -f {key}\n");
     for (name, value) in request.variables() {
         exports.push_str(&format!("export {name}={}\n", quoted(&value)));
     }
@@ -190,7 +195,9 @@ fn is_pilot(job: &QueuedJob) -> bool {
 fn pilot(job: &QueuedJob, details: Option<&Details>) -> PilotJob {
     let entries = details.map_or("", |details| &details.context).split(',');
     let mut owners = entries.filter_map(|entry| {
-        JobOwner::from_text(&entry.trim().strip_prefix(CONTEXT)?.strip_prefix('=')?.replace(':', " "))
+        JobOwner::from_text(
+            &entry.trim().strip_prefix(CONTEXT)?.strip_prefix('=')?.replace(':', " "),
+        )
     });
     PilotJob {
         id: job.id.clone(),
@@ -246,7 +253,10 @@ mod tests {
         let reason = WaitReason::Resources("Grid Engine: no slots".into());
         assert_eq!(waits, Progress::In(JobState::Waiting(reason)));
         let failed = progress(&job("Eqw"), Some(&details("no disk")));
-        assert!(matches!(&failed, Progress::Hopeless(why) if why.contains("no disk")), "{failed:?}");
+        assert!(
+            matches!(&failed, Progress::Hopeless(why) if why.contains("no disk")),
+            "{failed:?}"
+        );
         for letters in ["r", "dr", "s"] {
             assert_eq!(progress(&job(letters), None), Progress::In(JobState::Running));
         }
@@ -312,7 +322,9 @@ mod tests {
     fn options_that_would_break_pilots_are_refused() {
         let (spec, key) = (sample_spec(), PathBuf::from("/x.key"));
         let request = PilotRequest { id: "fiber-1", key, spec: &spec };
-        for (option, why) in [("-N x", "names"), ("-t 1-3", "gridengine.pilots"), ("x", "no option")] {
+        for (option, why) in
+            [("-N x", "names"), ("-t 1-3", "gridengine.pilots"), ("x", "no option")]
+        {
             let options = vec![option.to_string()];
             let section = GridEngineSection { options, ..GridEngineSection::default() };
             let problem = super::options(&section, None, &request, "/").unwrap_err().to_string();

@@ -256,9 +256,13 @@ mod tests {
     fn limits_are_in_grid_engines_form() {
         let limit = |text| requested_limit(text, "h_rt").map(|limit| limit.as_secs());
         assert_eq!(limit("h_vmem=1G,h_rt=1:00:05"), Some(3605));
-        assert_eq!((limit("h_rt=::7"), limit("h_rt=INFINITY"), limit("s_rt=9")), (Some(7), None, None));
+        assert_eq!(
+            (limit("h_rt=::7"), limit("h_rt=INFINITY"), limit("s_rt=9")),
+            (Some(7), None, None)
+        );
         assert_eq!(limit("h_rt=1:2:3:4"), None);
-        let shown = "qname   main.q\ns_rt    INFINITY\nh_rt    1:00:00\nqname   b.q\ns_rt    00:59:00\n";
+        let shown =
+            "qname   main.q\ns_rt    INFINITY\nh_rt    1:00:00\nqname   b.q\ns_rt    00:59:00\n";
         assert_eq!(limit_in(shown), Some(Duration::from_secs(3540)));
         assert_eq!(limit_in("h_rt INFINITY\n"), None);
     }

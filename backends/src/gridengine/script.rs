@@ -55,13 +55,13 @@ impl JobScript<'_> {
             limit.map(|limit| limit.to_string()).unwrap_or_default()
         ));
         if limit.is_some() {
-            exports
-                .push_str(&format!("export {ENDS_AT}=\"$JOB_ID $((fiber_begun + fiber_limit))\"\n"));
+            exports.push_str(&format!(
+                "export {ENDS_AT}=\"$JOB_ID $((fiber_begun + fiber_limit))\"\n"
+            ));
         }
         if restarts > 0 {
-            exports.push_str(
-                &COUNT_RESTARTS.replace("{EXIT}", EXIT).replace("{RESTARTS}", RESTARTS),
-            );
+            exports
+                .push_str(&COUNT_RESTARTS.replace("{EXIT}", EXIT).replace("{RESTARTS}", RESTARTS));
         }
         let script = HeadScript {
             exports,
@@ -137,7 +137,9 @@ pub(super) fn place_options(
 /// Fails for a word with a line break.
 pub(super) fn check(words: &[String]) -> Result<(), BackendError> {
     match words.iter().find(|word| word.contains(['\n', '\0'])) {
-        Some(wrong) => Err(refused!("`{wrong}` has a line break, which no option of qsub may have")),
+        Some(wrong) => {
+            Err(refused!("`{wrong}` has a line break, which no option of qsub may have"))
+        }
         None => Ok(()),
     }
 }
@@ -170,9 +172,9 @@ pub(super) fn directory() -> Result<String, BackendError> {
 
 /// Returns a path as text.
 pub(super) fn text_of(path: &Path) -> Result<String, BackendError> {
-    path.to_str().map(String::from).ok_or_else(|| {
-        refused!("the path {} is no UTF-8, which a script needs", path.display())
-    })
+    path.to_str()
+        .map(String::from)
+        .ok_or_else(|| refused!("the path {} is no UTF-8, which a script needs", path.display()))
 }
 
 #[cfg(test)]

@@ -144,7 +144,10 @@ mod tests {
     fn ignored_warnings_are_found_in_a_status() {
         let ignored = |mask: &str| ignored_warnings(&format!("Name:\tx\nSigIgn:\t{mask}\n"));
         assert_eq!(ignored("0000000000000a00"), "USR1 USR2");
-        assert_eq!((ignored("0000000000001800"), ignored("0000000000001000")), ("USR2".into(), String::new()));
+        assert_eq!(
+            (ignored("0000000000001800"), ignored("0000000000001000")),
+            ("USR2".into(), String::new())
+        );
     }
 
     #[test]

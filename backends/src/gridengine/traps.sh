@@ -1,4 +1,4 @@
-# Returns whether the processes of the job on this host have more memory than they may have together:
+# Returns whether the processes of the job on this host have more memory than they may together:
 # Grid Engine ends a job beyond its `h_vmem`, which each of its processes has as its own limit, too.
 fiber_is_too_large() {
     grep -q '^h_vmem=[0-9]' "$SGE_JOB_SPOOL_DIR/config" || return 1

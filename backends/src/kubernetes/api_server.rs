@@ -154,7 +154,11 @@ impl ApiServer {
     /// # Errors
     /// The API server's error; or it stays away for a minute, or until `keep_trying` returns
     /// `false`.
-    pub(crate) async fn create<K>(&self, object: &K, keep_trying: impl Fn() -> bool) -> Result<(), Error>
+    pub(crate) async fn create<K>(
+        &self,
+        object: &K,
+        keep_trying: impl Fn() -> bool,
+    ) -> Result<(), Error>
     where
         K: Resource<Scope = NamespaceResourceScope> + Serialize + Clone + DeserializeOwned + Debug,
         K::DynamicType: Default,

@@ -101,12 +101,7 @@ impl BatchSystem for SlurmCluster {
         Ok(())
     }
 
-    async fn ask_to_end(
-        &self,
-        _: &Records,
-        job: &SessionJob,
-        _: u32,
-    ) -> Result<(), BackendError> {
+    async fn ask_to_end(&self, _: &Records, job: &SessionJob, _: u32) -> Result<(), BackendError> {
         // A job that ends now is not to be queued again.
         jobs::forbid_requeue(&job.id).await;
         let ask = format!("--signal={}", batch::ASK_TO_END);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::process::Command;
 
 pub(super) use self::error::HINTS;
-use crate::batch::run_within;
 pub(super) use crate::batch::CommandError;
+use crate::batch::run_within;
 
 /// Time limit for a command. A busy slurmctld answers late, and without one they wait for minutes.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -69,10 +69,7 @@ impl PilotSystem for SlurmPilots {
 }
 
 /// Returns the script of a pilot.
-fn script(
-    section: &SlurmSection,
-    request: &PilotRequest<'_>,
-) -> Result<BatchScript, BackendError> {
+fn script(section: &SlurmSection, request: &PilotRequest<'_>) -> Result<BatchScript, BackendError> {
     for option in &section.options {
         if let Some((_, why)) = options::find(option, &RESERVED) {
             return Err(refused!(

@@ -13,8 +13,9 @@ const INTRODUCTION: &str = "\
 <!-- `make reference` writes this page from core/src/config.rs and backends/src/*/section.rs. -->
 
 Fiber takes each value from the code (`fiber::init_with`, builders), else from the environment, else
-from `fiber.toml` in the working directory (or the file that `FIBER_CONFIG` names), else it uses the
-default. Unknown names are errors. Children receive their parent's configuration.
+from `fiber.toml` in the working directory or the nearest one above it (or the file that
+`FIBER_CONFIG` names), else it uses the default. Unknown names are errors. Children receive their
+parent's configuration.
 
 `init_with` may be called several times before fiber reads the configuration, which it does for the
 first pool, process or other object. A call after that panics.

@@ -51,7 +51,7 @@ fn is_orphaned(job: &PilotJob) -> bool {
     job.owner.as_ref().is_some_and(JobOwner::is_a_dead_process)
 }
 
-/// Returns whether nobody needs a file any more.
+/// Returns whether a file has no process or job that needs it.
 fn is_left_over(file: &LeftFile, jobs: &[PilotJob]) -> bool {
     let is_old = || file.written.elapsed().is_ok_and(|age| age > UNKNOWN);
     let of_file = |job: &&PilotJob| job.pilot.as_ref() == Some(&file.id);

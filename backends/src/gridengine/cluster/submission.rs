@@ -75,8 +75,7 @@ fn qsub_options(
     let output = format!("{}/{}.$JOB_ID.out", folder.display(), run.name);
     let directory = script::directory()?;
     let is_restarted = run.restarts > 0;
-    let mut words =
-        script::common_options(&run.name, &context, &output, &directory, is_restarted);
+    let mut words = script::common_options(&run.name, &context, &output, &directory, is_restarted);
     words.extend(["-pe".to_string(), pe.to_string(), options.slots.to_string()]);
     let JobOptions { queue, project, .. } = options;
     words.extend(script::place_options(queue.as_ref(), project.as_ref(), options.limit())?);
@@ -111,9 +110,9 @@ mod tests {
     use fiber_core::Meta;
 
     use super::*;
-    use crate::gridengine::allocation::ENDS_AT;
     use crate::cluster::session::ProgramSource;
     use crate::cluster::{OptionValue, OptionValues};
+    use crate::gridengine::allocation::ENDS_AT;
 
     fn run(options: &[(&'static str, OptionValue)]) -> RunRequest {
         let mut values = OptionValues::default();
