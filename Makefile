@@ -13,6 +13,16 @@ SHARED ?= managers pipe process queue supervisor sync
 SUITES ?= conformance engines $(NAMES)
 FUZZ_SECONDS ?= 60
 SOAK ?= 125
+# How long `make sim` plays fresh seeds.
+SIM_SECONDS ?= 60
+# `steps` lets threads lose their turns at any step of the code.
+SIM_PROFILE ?= release
+# One seed of a scenario, to see its history: make sim SEED=7 SCENARIO=queue
+SEED ?=
+SCENARIO ?=
+# How long worlds look for each planted bug, and which ones: make mutations MUTATION="dead-gets-lock"
+MUTATION_SECONDS ?= 600
+MUTATION ?=
 # Empty: without optimizations, with what `make test` has built.
 SOAK_BUILD ?= -r
 
@@ -21,7 +31,7 @@ export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-local run install reference site pictures test test-docs test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
-	gridengine-up gridengine-down test-cluster lint deny package bench bench-all soak fuzz clean
+	gridengine-up gridengine-down test-cluster lint deny package bench bench-all soak sim mutations fuzz clean
 
 ## help: this list
 help:
@@ -38,11 +48,11 @@ setup-local:
 
 ## run: estimate pi on a pool of worker processes; ARGS="--processes 8 --samples 100000000"
 run: setup-local
-	$(CARGO) run --release -p fiber-examples --example pi_estimation -- $(ARGS)
+	$(CARGO) run --profile quick -p fiber-examples --example pi_estimation -- $(ARGS)
 
 ## install: the command `fiber`, where cargo puts commands; FEATURES=docker,kubernetes,slurm,gridengine,ssh adds sessions there
 install: $(if $(FEATURES),setup,setup-local)
-	$(CARGO) install --locked --path cli $(if $(FEATURES),--features $(FEATURES))
+	$(CARGO) install --locked --profile quick --path cli $(if $(FEATURES),--features $(FEATURES))
 	@$(if $(FEATURES),:,echo "It runs and shows programs of this machine. To add engines: make install FEATURES=docker,slurm")
 
 ## reference: write docs/cli.md, docs/configuration.md and docs/metrics.md from the code
@@ -134,6 +144,7 @@ lint: setup
 	$(CARGO) clippy -p fiber --features docker -- -D warnings
 	$(CARGO) clippy -p fiber-cli -- -D warnings
 	@scripts/check-features.sh
+	sim/mutations.py check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features
@@ -156,18 +167,32 @@ BENCH_CLUSTERS = KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" \
 bench: setup
 	$(BENCH_CLUSTERS) $(CARGO) bench --bench suite -- $(ARGS)
 
+ACTOR_FRAMEWORKS = ractor,ractor_cluster,kameo,kameo_remote,erlang,erlang_nodes
+
 ## bench-all: the same beside Ray, Dask, joblib, HyperQueue, GNU parallel, Open MPI and gloo, which it installs
 bench-all: setup
 	@scripts/setup.sh peers
 	$(BENCH_CLUSTERS) \
-		BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib,hyperqueue \
+		BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib,hyperqueue,$(ACTOR_FRAMEWORKS) \
 		$(CARGO) bench --bench suite -- $(ARGS)
 
 ## soak: objects made and dropped, and processes killed, SOAK (125) times as often as by `make test`
 soak: setup
 	@SOAK=$(SOAK) scripts/run-tests.sh $(SOAK_BUILD) -t soak -t chaos -t suites -o 'fiber/*' \
 		-- $(or $(ARGS),free killed chaos)
+	@SOAK=$(SOAK) scripts/run-tests.sh $(SOAK_BUILD) -t seeds
 	@SOAK=$(SOAK) scripts/run-tests.sh $(SOAK_BUILD) -t durable -- killed
+
+## sim: play scenarios under fresh seeds in simulated worlds; SIM_SECONDS=60; SIM_PROFILE=steps; SEED=7 SCENARIO=queue shows one
+sim: setup-local
+	@$(if $(filter steps,$(SIM_PROFILE)),RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-steps.sh) \
+		$(CARGO) build --quiet --profile $(SIM_PROFILE) -p fiber-sim
+	@$${CARGO_TARGET_DIR:-target}/$(SIM_PROFILE)/fiber-sim $(if $(SCENARIO),--scenario $(SCENARIO)) \
+		$(if $(SEED),--seed $(SEED),--for $(SIM_SECONDS) --known sim/seeds.txt) $(ARGS)
+
+## mutations: plant bugs in the protocol, one at a time, and let simulated worlds find them; MUTATION_SECONDS=600; MUTATION="name" picks some
+mutations: setup-local
+	@CARGO="$(CARGO)" sim/mutations.py run --for $(MUTATION_SECONDS) $(MUTATION)
 
 ## fuzz: each fuzz target for FUZZ_SECONDS (60)
 fuzz: setup

@@ -102,7 +102,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for generation in 1..=options.generations {
         let offsets: Vec<usize> =
             (0..PAIRS).map(|_| random.usize(0..TABLE - policy.len())).collect();
-        let seed = random.u32(..).into();
+        let seed = u64::from(random.u32(..));
         let tasks: Vec<_> =
             offsets.iter().map(|offset| (shared.clone(), policy, *offset, seed)).collect();
         let rewards =

@@ -4,8 +4,8 @@
 //! cargo run --release -p fiber-examples --example pi_estimation -- --processes 4 --samples 1000000
 //! ```
 //!
-//! `make run` does the same. Kill workers while it runs (`kill -9`): their tasks run again, and the
-//! estimate stays right.
+//! `make run` does the same, and optimizes only what tasks pass. Kill workers while it runs (`kill
+//! -9`): their tasks run again, and the estimate stays right.
 
 use fiber::prelude::*;
 use lexopt::prelude::*;

@@ -56,7 +56,7 @@ extract='
             failed = 1
         }
         if ($0 ~ /^(async )?fn main\(/) is_program = 1
-        if ($0 ~ /test_harness!/) { is_program = 1; folder = "tests" }
+        if ($0 ~ /test_harness!|use fiber::(sim|test)/) { is_program = 1; folder = "tests" }
         lines = lines $0 "\n"
     }
     END { exit failed }

@@ -5,8 +5,8 @@
 #   scripts/setup.sh local        check for cargo and a C compiler: enough for default features
 #   scripts/setup.sh deny         install cargo-deny
 #   scripts/setup.sh peers        install the benchmarks' peers (Ray, Dask, joblib, HyperQueue) into a
-#                                 virtual environment; as root on Debian, GNU parallel, Open MPI and
-#                                 PyTorch too
+#                                 virtual environment; as root on Debian, GNU parallel, Erlang, Open
+#                                 MPI and PyTorch too
 #   scripts/setup.sh collectives  install Open MPI and PyTorch, which a test of rings also uses
 #   scripts/setup.sh observability  install Prometheus, tmux and Chromium, which tests of metrics, of
 #                                 `fiber top` and of the dashboard use; FIBER_SETUP_NO_BROWSER=1
@@ -199,6 +199,13 @@ ensure_parallel() {
     install_optional "to measure \`fiber map\` beside it"
 }
 
+# The peer of actors and topics. The benchmark reports it if it is not installed.
+ensure_erlang() {
+    have erl && have erlc && return
+    packages=erlang-base
+    install_optional "to measure actors and topics beside it"
+}
+
 # Tests that need them are skipped without them.
 ensure_observability() {
     packages=
@@ -224,7 +231,7 @@ deny)
     check_cargo
     ensure_cargo_deny
     ;;
-peers) ensure_peers && ensure_collectives && ensure_parallel ;;
+peers) ensure_peers && ensure_collectives && ensure_parallel && ensure_erlang ;;
 collectives) ensure_collectives ;;
 observability) ensure_observability ;;
 site) ensure_site ;;

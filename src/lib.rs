@@ -30,16 +30,19 @@
 //! | run a function for many items | [`Pool`]: `map`, `imap`, `imap_unordered`, `apply` |
 //! | retry, limit time, stop early | [`Pool::retries`], [`Pool::timeout`], [`pool`]'s handles |
 //! | go on after the program was killed | [`Pool::durable`], [`Journal`] |
+//! | answer with many values | [`Pool::stream`], [`Stream`], [`Sender`] |
 //! | run one function in a process | [`Process`] |
 //! | give an actor a process of its own | [`AsyncManager`], [`ActorPool`], [`RemoteAddr`] |
+//! | have an actor for each user, room or device | [`Entities`] |
 //! | restart what fails, as in Erlang/OTP | [`Supervisor`]; [`tree`] shows all |
 //! | share data between processes | [`Queue`], [`Pipe`], [`sync`]: values, maps, locks, events |
+//! | publish messages to many | [`Topic`] |
 //! | move large arrays without copies | [`Array`], [`Broadcast`] |
 //! | reduce arrays over ranked processes | [`Ring`], [`RingNode`] |
 //! | ask for cores, memory and GPUs | [`macro@meta`], [`Meta`] |
 //! | configure | [`Config`], [`init_with`], `fiber.toml` |
 //! | see what runs | [`stats`](mod@stats), the command `fiber top` |
-//! | test | [`test_harness!`] |
+//! | test | [`test_harness!`]; `fiber::test` and `fiber::sim`, which are features |
 //! | run elsewhere | the features below; [`backend`] for a backend of your own |
 //!
 //! The [guide] leads through them in complete programs, and the [cookbook] has short answers.
@@ -67,7 +70,9 @@
 //! | `stacks` | stacks and profiles of running processes, and where a task hung; on by default |
 //! | `opentelemetry` | spans of calls and tasks, exported by OTLP: `fiber::opentelemetry` |
 //! | `conformance` | tests for backends outside of fiber: `fiber::backend::conformance` |
-//! | `full` | all features but `conformance` |
+//! | `sim` | simulated worlds for the tests of programs: `fiber::sim` |
+//! | `test` | probes, paused time and sessions of threads for the tests of programs: `fiber::test` |
+//! | `full` | all features but `conformance`, `sim` and `test` |
 //!
 //! Each of them builds alone, also without default features. `kubernetes` enables the latest
 //! version of Kubernetes' API that k8s-openapi knows. A program that needs another one, because it
@@ -104,13 +109,19 @@ pub use fiber_core::Meta;
 /// ```
 #[doc(inline)]
 pub use fiber_journal::Journal;
+pub use fiber_runtime::init;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub use fiber_runtime::runtime::simulation;
-pub use fiber_runtime::runtime::{init, stats};
+pub use fiber_runtime::runtime::stats;
 pub use fiber_runtime::stats;
 pub use fiber_supervisor::supervisor;
 pub use fiber_sync::sync;
+
+#[cfg(feature = "sim")]
+pub mod sim;
+#[cfg(feature = "test")]
+pub mod test;
 
 /// Export of spans by OpenTelemetry's protocol OTLP.
 ///
@@ -153,16 +164,21 @@ pub use self::{
     actor_pool::ActorPool,
     array::Array,
     config::{Config, value_memory},
+    entities::Entities,
     error::{Error, Result},
+    group::Group,
     manager::AsyncManager,
+    names::{find, find_recipient, names, wait_for},
     pipe::Pipe,
-    pool::{Broadcast, Pool},
+    pool::{Broadcast, Output, Pool, as_completed, first},
     process::Process,
     queue::Queue,
     remote::RemoteAddr,
     reply::Reply,
     ring::{Reduction, Ring, RingNode},
+    stream::{Sender, Stream},
     supervisor::{Supervisor, tree},
+    topic::Topic,
 };
 
 /// Pools of worker processes, and handles of the calls that they run.
@@ -187,9 +203,12 @@ pub mod pool {
     #[cfg(feature = "progress")]
     pub use fiber_pool::suspend_progress;
     pub use fiber_pool::{
-        ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool, PoolBuilder,
+        ApplyCall, AsCompleted, Broadcast, CompletedIter, First, FunctionWith, ImapCall,
+        ImapUnorderedCall, MapCall, OutputStream, Pool, PoolBuilder, PoolWith, ReduceCall,
+        StreamFunction, as_completed, first,
     };
     pub use fiber_runtime::blocking::Blocking;
+    pub use fiber_values::{Fetch, Output};
 }
 
 /// Single functions in processes of their own.
@@ -263,7 +282,7 @@ pub mod ring {
 /// ```
 pub mod manager {
     pub use fiber_remote::manager::{
-        AsyncManager, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots,
+        AsyncManager, Full, ManagerBuilder, NoSnapshots, Snapshot, SnapshotPolicy, Snapshots,
     };
 }
 
@@ -345,6 +364,27 @@ pub mod pipe {
     pub use fiber_sync::pipe::{Pipe, PipeReceiver, PipeSender};
 }
 
+/// Streams: many values as the answer of a task or of an actor's handler.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::{Pool, Sender};
+///
+/// fn count(to: u64, out: Sender<u64>) -> fiber::Result<()> {
+///     (1..=to).try_for_each(|n| out.send(n).wait())
+/// }
+///
+/// let pool = Pool::new(1)?;
+/// for (expected, n) in (1..).zip(pool.stream(count, 3)) {
+///     assert_eq!(n?, expected);
+/// }
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub mod stream {
+    pub use fiber_sync::stream::{Sender, Stream};
+}
+
 /// Addresses of actors, which work in every process of the program.
 ///
 /// [`RemoteAddr`] is for a known actor, [`RemoteRecipient`](remote::RemoteRecipient) for any actor
@@ -387,7 +427,78 @@ pub mod pipe {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod remote {
-    pub use fiber_remote::remote::{RemoteAddr, RemoteMessage, RemoteRecipient, SendError};
+    pub use fiber_remote::remote::{
+        RemoteAddr, RemoteMessage, RemoteRecipient, SendError, deadline,
+    };
+}
+
+/// Names of actors, by which any process finds them.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+#[doc = include_str!("../actors/remote/src/doc/counter.md")]
+/// let counter = fiber::AsyncManager::builder().registered("hits").start(Counter, 0).wait()?;
+/// let hit = |_: u32| fiber::find::<Counter>("hits").wait().unwrap().send(Add(1)).wait().unwrap();
+/// fiber::Pool::new(2)?.map(hit, 0..10).wait()?;
+/// assert_eq!(counter.send(Add(0)).wait()?, 10);
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub mod names {
+    pub use fiber_remote::names::{Named, find, find_recipient, names, wait_for};
+}
+
+/// Actors by key, which are there when they get a message.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+#[doc = include_str!("../actors/remote/src/doc/account.md")]
+/// let accounts = fiber::Entities::builder("accounts").processes(2).events();
+/// let accounts = accounts.start(|_: String, ()| Account::default(), ()).wait()?;
+/// assert_eq!(accounts.of("anna").send(Deposit(5)).wait()?, 5);
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub mod entities {
+    pub use fiber_remote::entities::{
+        Entities, EntitiesAddr, EntitiesBuilder, Entity, EntityState, EventSourced, Events,
+        EventsAndSnapshots, KeepsState, NoReminders, RecordedEvent, Reminder, ReminderPolicy,
+        WithReminders, find_entities,
+    };
+}
+
+/// Groups of actors, to which any process sends messages.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+#[doc = include_str!("../actors/remote/src/doc/counter.md")]
+/// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+/// let counters = fiber::Group::named("counters")?;
+/// counters.join(&counter.recipient::<Add>()).wait()?;
+/// assert_eq!(counters.send(Add(1)).wait()?, 1);
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub mod group {
+    pub use fiber_remote::group::Group;
+}
+
+/// Topics: messages that go to all subscribers, in any process.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use fiber::topic::{Slow, Topic};
+///
+/// let news = Topic::<String>::named("news")?;
+/// let subscription = news.subscribe(Slow::Wait).wait()?;
+/// let publish = |news: Topic<String>| news.publish("hello".to_string()).wait();
+/// fiber::Process::builder().try_spawn(publish, news.clone()).wait()?;
+/// assert_eq!(subscription.wait().next().unwrap()?, "hello");
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub mod topic {
+    pub use fiber_remote::topic::{Delivery, Slow, Subscription, Topic};
 }
 
 /// The future of an answer.
@@ -575,7 +686,9 @@ pub mod array {
 pub mod task {
     #[doc(hidden)]
     pub use fiber_ring::NoArguments;
-    pub use fiber_values::{Arguments, Function, Output, Portable, Termination};
+    pub use fiber_values::{
+        Argument, Arguments, Function, Inputs, Portable, TaskOutput, Termination,
+    };
     #[doc(hidden)]
     pub use fiber_values::{
         AsResult, AsTermination, AsValue, Diverging, Fallible, FutureOf, OneArgument, OutputKind,
@@ -669,16 +782,23 @@ mod documents {
     struct Readme;
     #[doc = include_str!("../docs/guide.md")]
     struct Guide;
+    #[doc = include_str!("../docs/actors.md")]
+    struct Actors;
     #[doc = include_str!("../docs/arrays.md")]
     struct Arrays;
     #[doc = include_str!("../docs/durable.md")]
     struct Durable;
+    #[doc = include_str!("../docs/graphs.md")]
+    struct Graphs;
     #[doc = include_str!("../docs/coming-from.md")]
     struct ComingFrom;
     #[doc = include_str!("../docs/observability.md")]
     struct Observability;
     #[doc = include_str!("../docs/ring.md")]
     struct Rings;
+    #[doc = include_str!("../docs/simulation.md")]
+    #[cfg(feature = "sim")]
+    struct Simulation;
     #[doc = include_str!("../docs/hosts.md")]
     struct Hosts;
     #[doc = include_str!("../docs/docker.md")]

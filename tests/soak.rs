@@ -14,7 +14,7 @@ use fiber::sync::{
     Barrier, Condition, Event, List, Lock, Map, Namespace, RwLock, Semaphore, Value,
 };
 use fiber::{
-    AsyncManager, Error, Pipe, Pool, Process, Queue, RemoteAddr, Ring, RingNode, Supervisor,
+    AsyncManager, Error, Output, Pipe, Pool, Process, Queue, RemoteAddr, Ring, RingNode, Supervisor,
 };
 use fiber_test_support::soak;
 use serde::de::DeserializeOwned;
@@ -280,6 +280,21 @@ fn handles_in_arguments_and_results_of_tasks_free_their_objects() {
 }
 
 #[test]
+fn outputs_in_other_processes_are_freed() {
+    let _alone = alone();
+    let pool = Pool::new(1).unwrap();
+    let worker = pool.apply(|()| std::process::id(), ()).wait().unwrap();
+    let length = |output: Output<ByteBuf>| output.get().wait().unwrap().len();
+    let give = |output: Output<ByteBuf>| output;
+    flat("outputs", count(500), 4_000, &[worker], || {
+        let output = pool.apply(|len: usize| ByteBuf::from(vec![7; len]), 4_000).output();
+        assert_eq!(pool.apply(length, output.clone()).wait().unwrap(), 4_000);
+        let back = pool.apply(give, output).wait().unwrap();
+        assert_eq!(back.get().wait().unwrap().len(), 4_000);
+    });
+}
+
+#[test]
 fn broadcasts_are_freed() {
     let _alone = alone();
     const SIZE: usize = 64 << 10;
@@ -438,6 +453,21 @@ fn pools_are_freed() {
         pool.join().wait().unwrap();
     });
     flat("unused pools", count(2_000), 1_500, &[], || drop(Pool::new(1).unwrap()));
+}
+
+#[test]
+fn a_stopped_pool_keeps_nothing_for_a_while() {
+    const POOLS: usize = 20;
+    let _alone = alone();
+    // A worker's output has a thread in tests, until its pool's actor ends.
+    let threads = || Usage::of(std::process::id()).threads;
+    let before = threads();
+    for _ in 0..POOLS {
+        let pool = Pool::new(1).unwrap();
+        pool.apply(|x: u32| x, 1).wait().unwrap();
+        pool.stop().wait().unwrap();
+    }
+    assert!(threads() < before + POOLS / 2, "{before} threads, then {}", threads());
 }
 
 #[test]

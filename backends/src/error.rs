@@ -1,29 +1,38 @@
 //! The errors of backends, before they become fiber's [`Error`](fiber_core::Error).
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use fiber_core::shortage;
 
 /// A failure of a backend. Each variant carries a message that names the remedy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BackendError {
     /// The engine can't be used from here: its commands, rights or settings are missing.
-    #[error("{0}")]
     NotAvailable(String),
     /// The engine does not answer, or is busy. The same request may succeed later.
-    #[error("{0}")]
     OutOfReach(String),
     /// Something did not happen within its time limit. The same request may succeed later.
-    #[error("{0}")]
     TimedOut(String),
     /// This host is short of descriptors, threads or memory. The same request may succeed later.
-    #[error("{0}")]
     Shortage(String),
     /// The request or the configuration can't be granted. The same request fails again.
-    #[error("{0}")]
     Refused(String),
 }
+
+impl Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BackendError::NotAvailable(message)
+            | BackendError::OutOfReach(message)
+            | BackendError::TimedOut(message)
+            | BackendError::Shortage(message)
+            | BackendError::Refused(message) => f.write_str(message),
+        }
+    }
+}
+
+impl std::error::Error for BackendError {}
 
 impl BackendError {
     /// Returns whether the same request may succeed later, without a change by the user.

@@ -5,7 +5,7 @@ import logging
 import time
 
 import distributed
-from distributed import Client, LocalCluster, wait
+from distributed import Client, LocalCluster, as_completed, wait
 
 import protocol
 from protocol import MIB, READY_WORKERS, WORKERS
@@ -106,11 +106,76 @@ def ready(method="default"):
     return {"values": values, "count": 1, "note": "LocalCluster and a client, all workers having answered"}
 
 
+def increment(x):
+    return x + 1
+
+
+def chain(count="2000"):
+    count = int(count)
+
+    def work(client):
+        last = client.submit(increment, 0, pure=False)
+        for _ in range(1, count):
+            last = client.submit(increment, last, pure=False)
+        assert last.result() == count
+
+    with Cluster() as client:
+        return {"values": protocol.repeated(lambda: work(client)), "count": count}
+
+
+def fan(count="10000"):
+    count = int(count)
+
+    def work(client):
+        futures = client.map(increment, range(count), pure=False)
+        assert client.submit(sum, futures, pure=False).result() == count * (count + 1) // 2
+
+    with Cluster() as client:
+        return {"values": protocol.repeated(lambda: work(client)), "count": count}
+
+
+def tree(count="5000"):
+    count = int(count)
+
+    def work(client):
+        layer = client.map(increment, range(count), pure=False)
+        while len(layer) > 1:
+            pairs = [layer[place : place + 2] for place in range(0, len(layer), 2)]
+            layer = client.map(sum, pairs, pure=False)
+        assert layer[0].result() == count * (count + 1) // 2
+
+    with Cluster() as client:
+        return {"values": protocol.repeated(lambda: work(client)), "count": 2 * count}
+
+
+def completed(count="10000"):
+    count = int(count)
+
+    def work(client):
+        futures = client.map(increment, range(count), pure=False)
+        total = sum(value for _, value in as_completed(futures, with_results=True))
+        assert total == count * (count + 1) // 2
+
+    with Cluster() as client:
+        return {"values": protocol.repeated(lambda: work(client)), "count": count}
+
+
 if __name__ == "__main__":
     # A warning on stderr for each large argument helps nobody here.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     protocol.main(
         "dask",
         distributed.__version__,
-        {"noop": noop, "map": map_, "sleep": sleep, "apply": apply, "bytes": bytes_, "ready": ready},
+        {
+            "noop": noop,
+            "map": map_,
+            "sleep": sleep,
+            "apply": apply,
+            "bytes": bytes_,
+            "ready": ready,
+            "chain": chain,
+            "fan": fan,
+            "tree": tree,
+            "completed": completed,
+        },
     )

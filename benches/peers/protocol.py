@@ -20,6 +20,10 @@ case is not quite what was asked for. The cases:
     queue [N]          small elements from one process to another                rate: elements a second
     pipe_bytes [N]     1 MiB messages from one process to another                rate: bytes a second
     pipe [N], manager [N]   round trips, where the library has such a thing       seconds: median of one
+    chain [N]          tasks that each take the value of the one before          seconds
+    fan [N]            the values of that many tasks, to one task               rate: values a second
+    tree [N]           N values, added in pairs by tasks                         rate: tasks a second
+    completed [N]      values of N tasks, each taken as it comes                 rate: values a second
     commands N PROGRAM WORKERS   runs of a program                                rate: runs a second
     managers [N]       N calls of an object in each of 4 managers                  seconds
 """

@@ -153,6 +153,67 @@ def manager(count="1000"):
     }
 
 
+@ray.remote
+def add_one(x):
+    return x + 1
+
+
+@ray.remote
+def add(*numbers):
+    return sum(numbers)
+
+
+def chain(count="2000"):
+    count = int(count)
+
+    def work():
+        last = add_one.remote(0)
+        for _ in range(1, count):
+            last = add_one.remote(last)
+        assert ray.get(last) == count
+
+    warm()
+    return {"values": protocol.repeated(work), "count": count}
+
+
+def fan(count="10000"):
+    count = int(count)
+
+    def work():
+        refs = [add_one.remote(x) for x in range(count)]
+        assert ray.get(add.remote(*refs)) == count * (count + 1) // 2
+
+    warm()
+    return {"values": protocol.repeated(work), "count": count}
+
+
+def tree(count="5000"):
+    count = int(count)
+
+    def work():
+        layer = [add_one.remote(x) for x in range(count)]
+        while len(layer) > 1:
+            layer = [add.remote(*layer[place : place + 2]) for place in range(0, len(layer), 2)]
+        assert ray.get(layer[0]) == count * (count + 1) // 2
+
+    warm()
+    return {"values": protocol.repeated(work), "count": 2 * count}
+
+
+def completed(count="10000"):
+    count = int(count)
+
+    def work():
+        refs, total = [add_one.remote(x) for x in range(count)], 0
+        while refs:
+            (ref,), refs = ray.wait(refs)
+            total += ray.get(ref)
+        assert total == count * (count + 1) // 2
+
+    warm()
+    return {"values": protocol.repeated(work), "count": count, "note": "one `ray.wait` for each value"}
+
+
 if __name__ == "__main__":
     protocol.main(
         "ray",
@@ -167,5 +228,9 @@ if __name__ == "__main__":
             "broadcast": broadcast,
             "ready": ready,
             "manager": manager,
+            "chain": chain,
+            "fan": fan,
+            "tree": tree,
+            "completed": completed,
         },
     )

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
     bare::serve_if_asked();
     cases::be_bare_if_asked();
     cases::serve_if_asked();
+    cases::be_plain_if_asked();
     fiber::init();
 
     // Cargo adds `--bench`.
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         [name] if name == cases::DURABLE_PROGRAM => cases::answer_durable(),
         [name] if name == cases::THROUGH_HOST => cases::answer_through_host(),
         [name] if name == cases::AT_SCALE => cases::be_at_scale(),
+        [name] if name == cases::ENTITIES => cases::be_entities(),
         [name] if name == cases::SESSION => cases::be_session(),
         [name] if name == cases::IN_ALLOCATION => cases::answer_in_allocation(),
         [name] if name.starts_with(cases::READY_WORKERS) => cases::answer_ready(name),

@@ -56,14 +56,39 @@ pub(crate) fn seconds(time: Duration) -> Figure {
 /// Adds what each of the wanted libraries measures in a case. One that fails is said on stderr and
 /// left out.
 pub(crate) fn beside_peers(
-    mut row: Row,
+    row: Row,
     table: &mut Table,
     case: &str,
     args: &[&str],
     figure: impl Fn(&PeerResult) -> Option<Figure>,
 ) -> Row {
-    for library in peers::wanted().into_iter().filter(|library| library != HYPERQUEUE) {
-        match peers::run(&library, case, args) {
+    let mut libraries = peers::wanted();
+    libraries.retain(|library| library != HYPERQUEUE);
+    beside(row, table, &libraries, case, args, figure)
+}
+
+/// Adds the figures of Ray and Dask to a row, which have graphs of tasks.
+pub(crate) fn beside_graphs(
+    row: Row,
+    table: &mut Table,
+    case: &str,
+    figure: impl Fn(&PeerResult) -> Option<Figure>,
+) -> Row {
+    let mut libraries = peers::wanted();
+    libraries.retain(|library| library == "ray" || library == "dask");
+    beside(row, table, &libraries, case, &[], figure)
+}
+
+fn beside(
+    mut row: Row,
+    table: &mut Table,
+    libraries: &[String],
+    case: &str,
+    args: &[&str],
+    figure: impl Fn(&PeerResult) -> Option<Figure>,
+) -> Row {
+    for library in libraries {
+        match peers::run(library, case, args) {
             Ok(result) => {
                 eprintln!("  {library}: {:.3} s", result.seconds);
                 table.machine().version(&result.library, &result.version);

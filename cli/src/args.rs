@@ -1,6 +1,7 @@
 //! The command line. The help, the man pages and docs/cli.md are generated from it.
 
 mod backends;
+mod entities;
 mod journal;
 mod map;
 
@@ -14,6 +15,7 @@ use clap_complete::Shell;
 use fiber_backends::cluster::VolumeMount;
 
 use self::backends::{PlaceOptions, RunOptions};
+pub(crate) use self::entities::{EntitiesCommand, Source as EntitiesSource};
 pub(crate) use self::journal::JournalCommand;
 pub(crate) use self::map::Map;
 use crate::stack::Profile;
@@ -165,6 +167,14 @@ pub(crate) enum Command {
         /// Prints JSON: a list of names.
         #[arg(long)]
         json: bool,
+    },
+    /// Shows entities: actors by key, and what is recorded of them.
+    ///
+    /// Shows those of the sessions that run, or with --journal those that a journal has, also of a
+    /// program that has ended. See docs/actors.md.
+    Entities {
+        #[command(subcommand)]
+        command: EntitiesCommand,
     },
     /// Shows, checks, exports and prunes journals of durable calls.
     ///

@@ -1,7 +1,7 @@
 //! `fiber journal`.
 
 mod export;
-mod value;
+pub(crate) mod value;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ pub(crate) fn journal(command: JournalCommand) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns the folder of a journal, by its name or its path.
-fn folder(journal: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn folder(journal: &Path) -> anyhow::Result<PathBuf> {
     let is_path = journal.as_os_str().as_encoded_bytes().contains(&b'/');
     Ok(match journal.to_str() {
         Some(name) if !is_path => Journal::new(name).path(&Config::load()?)?,
@@ -179,7 +179,7 @@ fn remove(path: &Path, what: &Prune<'_>, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn new_table(header: &[&str]) -> Table {
+pub(crate) fn new_table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header);

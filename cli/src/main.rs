@@ -6,6 +6,7 @@ mod attach;
 mod clean;
 mod copy;
 mod dashboard;
+mod entities;
 mod flamegraph;
 mod forwarded;
 mod inspect;
@@ -115,6 +116,7 @@ async fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Dashboard { cluster, port, name } => {
             dashboard::dashboard(&cluster, port, name.as_deref()).await
         }
+        Command::Entities { command } => entities::entities(command).await,
         Command::Stack { cluster, all, name } => stack::stack(&cluster, all, &name).await,
         Command::Profile(profile) => stack::profile(&profile).await,
         Command::Logs { cluster, follow, tail, name } => {

@@ -2,6 +2,7 @@
 
 mod app;
 pub(crate) mod format;
+mod names;
 mod plain;
 mod rows;
 mod screen;
@@ -9,6 +10,7 @@ mod theme;
 mod trends;
 mod values;
 mod view;
+mod waits;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;

@@ -47,9 +47,16 @@ pub struct HostPort {
 }
 
 /// A text is not the address of a process.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not the address of a fiber process")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressError(String);
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not the address of a fiber process", self.0)
+    }
+}
+
+impl std::error::Error for AddressError {}
 
 impl Address {
     /// Returns the address over nng, by which processes of other machines connect; `None` if only

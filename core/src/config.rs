@@ -9,12 +9,12 @@ mod section;
 mod sources;
 #[cfg(test)]
 mod tests;
-mod value;
 pub mod values;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -63,7 +63,7 @@ macro_rules! options {
             sections: Sections,
             /// The options by their earlier names.
             #[serde(skip)]
-            earlier: EarlierNames,
+            earlier: Arc<EarlierNames>,
         }
 
         impl Default for Config {
@@ -71,7 +71,7 @@ macro_rules! options {
                 Config {
                     $($($name: $default,)+)+
                     sections: Sections::default(),
-                    earlier: EarlierNames::default(),
+                    earlier: Arc::default(),
                 }
             }
         }
@@ -168,8 +168,8 @@ options! {
             call_buffer: ByteSize = ByteSize::mib(64),
             /// The limit of the memory that values take in one process: encoded arguments, results
             /// and elements of queues, and large arrays in shared memory. At the limit, calls wait
-            /// for room, and elements of queues go to a file. Without one: half of the memory that
-            /// the process can have.
+            /// for room, and elements of queues and outputs of tasks go to a file. Without one:
+            /// half of the memory that the process can have.
             #[serde(with = "optional_size")]
             value_memory: Option<ByteSize> = None,
             /// The folder of that file, which has no name and ends with its process. Without one:

@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::build::BuildId;
 use crate::config::ConfigProblem;
 use crate::exit::{Exit, ExitReason};
+use crate::id::ProcessId;
 
 pub(crate) use self::excerpt::excerpt;
 pub use self::failure::{Failure, FailureKind};
@@ -113,6 +114,25 @@ pub enum Error {
         /// and the stack of the task.
         exit: Exit,
     },
+    /// A task did not run, because one of its inputs failed.
+    InputFailed {
+        /// The function's name.
+        function: &'static str,
+        /// The task's index in its call, from 0.
+        index: u64,
+        /// The failure of the task that was to make the input.
+        cause: Arc<Error>,
+    },
+    /// An output of another process has no value.
+    OutputFailed {
+        /// The failure of the task that was to make the value, as that process says it.
+        problem: String,
+    },
+    /// The producer of a stream failed, or the stream lost items.
+    StreamFailed {
+        /// The failure, in the words of the process that knows it.
+        problem: String,
+    },
     /// The call was cancelled.
     Cancelled {
         /// The function's name.
@@ -197,6 +217,41 @@ pub enum Error {
         name: String,
         /// How many messages the mailbox holds.
         capacity: usize,
+    },
+    /// No actor has this name.
+    NoSuchName {
+        /// The name.
+        name: String,
+    },
+    /// Another actor has this name.
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The type of the actor that has it.
+        holder: String,
+        /// The process of that actor, or of its owner.
+        process: ProcessId,
+    },
+    /// A name or a group is for actors or messages of another type.
+    OtherType {
+        /// The name or group.
+        what: String,
+        /// Its type.
+        found: String,
+        /// The type that was asked for.
+        asked: &'static str,
+    },
+    /// A subscription to a topic has ended, because its buffer was full.
+    TooSlow {
+        /// The topic: its name, or where it was made.
+        topic: String,
+        /// How many messages were in the buffer when the subscription heard of it.
+        waiting: usize,
+    },
+    /// A group has no members.
+    NoMembers {
+        /// The group's name.
+        group: String,
     },
     /// A queue, pipe, lock or other shared object is gone together with the process that owned it.
     OwnerEnded {

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -184,7 +185,7 @@ pub struct Exit {
     pub tail: Vec<String>,
     /// The stack of the task that ran past its timeout, after [`ExitReason::TaskTimedOut`].
     /// `None` without the feature `stacks`, or if the worker could not tell in time.
-    pub stack: Option<Box<ThreadStack>>,
+    pub stack: Option<Arc<ThreadStack>>,
 }
 
 impl Exit {
@@ -196,7 +197,7 @@ impl Exit {
 
     /// Returns this exit with the stack of a task that ran past its timeout.
     #[doc(hidden)]
-    pub fn with_stack(self, stack: Option<Box<ThreadStack>>) -> Exit {
+    pub fn with_stack(self, stack: Option<Arc<ThreadStack>>) -> Exit {
         Exit { stack, ..self }
     }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 
 /// The id of a process of a session. A parent gives each child its id.
@@ -110,10 +112,17 @@ pub fn random_fraction() -> f64 {
     f64::from(u32::from_le_bytes(random())) / 2.0_f64.powi(32)
 }
 
-/// Returns random bytes from the system.
+/// Returns at most 256 random bytes from the system, which never returns fewer of so few.
 pub fn random<const N: usize>() -> [u8; N] {
+    const { assert!(N <= 256) };
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    #[cfg(feature = "simulation")]
+    if let Some(world) = crate::simulation::world() {
+        world.fill(&mut bytes);
+        return bytes;
+    }
+    retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))
+        .expect("the system has random numbers");
     bytes
 }
 

@@ -9,10 +9,13 @@
 //! connects standard input and output with the socket, after a line that begins with
 //! [`GREETING`].
 
+mod entities;
+
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::entities::{EntityKey, EntityKeys, EntityRecord, RecordedReminder, RecordedValue};
 use crate::id::ProcessId;
 
 /// The beginning of the names of all inspectors' sockets.
@@ -105,6 +108,26 @@ pub enum Request {
     Timeline {
         /// Only what ended after this time, in seconds since 1970.
         since: f64,
+    },
+    /// Requests the [`EntityKeys`] of entities.
+    EntityKeys {
+        /// The process that owns them.
+        process: ProcessId,
+        /// Their name.
+        name: String,
+        /// Only keys that begin with this.
+        prefix: String,
+        /// At most so many keys.
+        limit: u64,
+    },
+    /// Requests the [`EntityRecord`] of a key.
+    Entity {
+        /// The process that owns the entities.
+        process: ProcessId,
+        /// Their name.
+        name: String,
+        /// The key.
+        key: String,
     },
 }
 

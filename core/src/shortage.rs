@@ -1,6 +1,6 @@
 //! Resources that ran out when the system refused something, and the remedies.
 
-use std::io;
+use std::{fmt, io};
 
 use rustix::io::Errno;
 
@@ -19,9 +19,20 @@ pub fn explain(error: &io::Error) -> String {
 }
 
 /// An error of the system that displays as [`explain`] words it. Its source is the error itself.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", explain(.0))]
-pub struct Explained(#[from] pub io::Error);
+#[derive(Debug)]
+pub struct Explained(pub io::Error);
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&explain(&self.0))
+    }
+}
+
+impl std::error::Error for Explained {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
 
 fn remedy(error: &io::Error) -> Option<&'static str> {
     Some(match Errno::from_io_error(error)? {

@@ -10,7 +10,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// those that it ignores, for example under `nohup` or in the background of a shell. While it
 /// exists, these signals no longer end the process by themselves.
 #[derive(Debug)]
-pub struct Signals(Vec<(i32, Signal)>);
+pub struct Signals {
+    handled: Vec<(i32, Signal)>,
+    /// The SIGTERMs of a process of a simulated world.
+    #[cfg(feature = "simulation")]
+    simulated: Option<tokio::sync::watch::Receiver<()>>,
+}
 
 impl Signals {
     /// Listens for the signals that this process does not ignore. Needs a runtime of tokio.
@@ -35,6 +40,10 @@ impl Signals {
     /// # Errors
     /// An error of the system.
     pub fn listen_for_sigterm() -> io::Result<Signals> {
+        #[cfg(feature = "simulation")]
+        if let Some(world) = crate::simulation::world() {
+            return Ok(Signals { handled: Vec::new(), simulated: Some(world.sigterms()) });
+        }
         let Ignored(ignored) = Ignored::now()?;
         Signals::of(&[SignalKind::terminate()], ignored)
     }
@@ -42,13 +51,24 @@ impl Signals {
     fn of(kinds: &[SignalKind], ignored: u64) -> io::Result<Signals> {
         let handled = kinds.iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
         let signals = handled.map(|kind| Ok((kind.as_raw_value(), signal(*kind)?)));
-        signals.collect::<io::Result<_>>().map(Signals)
+        Ok(Signals {
+            handled: signals.collect::<io::Result<_>>()?,
+            #[cfg(feature = "simulation")]
+            simulated: None,
+        })
     }
 
     /// Waits for the next signal, and returns its number.
     pub async fn next(&mut self) -> i32 {
+        #[cfg(feature = "simulation")]
+        if let Some(simulated) = &mut self.simulated {
+            return match simulated.changed().await {
+                Ok(()) => SignalKind::terminate().as_raw_value(),
+                Err(_) => std::future::pending().await,
+            };
+        }
         poll_fn(|context| {
-            for (number, signal) in &mut self.0 {
+            for (number, signal) in &mut self.handled {
                 if signal.poll_recv(context).is_ready() {
                     return Poll::Ready(*number);
                 }

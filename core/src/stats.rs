@@ -5,19 +5,21 @@
 //! durations are seconds.
 
 mod distribution;
+mod entities;
 mod event;
 mod place;
 mod pool;
 mod process;
 mod slice;
 mod tree;
-mod units;
+pub(crate) mod units;
 
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::distribution::Distribution;
+pub use self::entities::{EntitiesStats, EntityProcessStats};
 pub use self::event::{Event, EventKind, TaskName};
 pub use self::place::JobPlace;
 pub use self::pool::{
@@ -79,6 +81,14 @@ pub struct Report {
     pub actors: Vec<ActorStats>,
     /// The rings that run.
     pub rings: Vec<RingStats>,
+    /// The names of actors, the groups that have members, and the topics with names.
+    pub names: Vec<NameStats>,
+    /// Messages without an answer that were not delivered, by actors.
+    pub dead_letters: Vec<DeadLetterStats>,
+    /// The entities, each in the process that owns them.
+    pub entities: Vec<EntitiesStats>,
+    /// The processes that keep entities.
+    pub entity_processes: Vec<EntityProcessStats>,
 }
 
 impl Report {
@@ -91,6 +101,10 @@ impl Report {
             && self.queues.is_empty()
             && self.actors.is_empty()
             && self.rings.is_empty()
+            && self.names.is_empty()
+            && self.dead_letters.is_empty()
+            && self.entities.is_empty()
+            && self.entity_processes.is_empty()
     }
 
     /// Adds the report of a child, whose full name is `name`, about itself and what is below it.
@@ -111,6 +125,10 @@ impl Report {
         self.queues.append(&mut other.queues);
         self.actors.append(&mut other.actors);
         self.rings.append(&mut other.rings);
+        self.names.append(&mut other.names);
+        self.dead_letters.append(&mut other.dead_letters);
+        self.entities.append(&mut other.entities);
+        self.entity_processes.append(&mut other.entity_processes);
     }
 
     /// Returns the process with this id.
@@ -211,6 +229,59 @@ impl ActorStats {
             failed: 0,
             latency: Distribution::default(),
         }
+    }
+}
+
+/// Messages without an answer that a process could not deliver to an actor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeadLetterStats {
+    /// The process that knows of them: the sender's, or the actor's.
+    pub process: ProcessId,
+    /// The actor's name or type.
+    pub actor: String,
+    /// How many there were so far.
+    pub count: u64,
+}
+
+impl DeadLetterStats {
+    #[doc(hidden)]
+    pub fn new(process: ProcessId, actor: String, count: u64) -> DeadLetterStats {
+        DeadLetterStats { process, actor, count }
+    }
+}
+
+/// A name of an actor, a group of actors, or a topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NameStats {
+    /// The name.
+    pub name: String,
+    /// Whether it is a name, a group or a topic.
+    pub kind: NameKind,
+    /// The type of the actor, or of the messages for which it can be found.
+    pub of: String,
+    /// How many actors have it: 1, or the number of members. Of a topic, its subscriptions.
+    pub members: u64,
+}
+
+/// The use of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum NameKind {
+    /// One actor.
+    Name,
+    /// Any number of actors.
+    Group,
+    /// A topic.
+    Topic,
+}
+
+impl NameStats {
+    #[doc(hidden)]
+    pub fn new(name: String, kind: NameKind, of: String, members: u64) -> NameStats {
+        NameStats { name, kind, of, members }
     }
 }
 

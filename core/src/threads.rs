@@ -47,5 +47,7 @@ pub fn start_thread(
 }
 
 fn start_boxed(name: String, run: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+    #[cfg(feature = "simulation")]
+    crate::simulation::check_threads()?;
     thread::Builder::new().name(name).spawn(run)
 }

@@ -5,8 +5,8 @@
 //! once, by the process that has to free it: an array that another process lends counts there.
 //!
 //! Nothing fails at the limit. Pools hand out no more tasks than they have workers, elements of
-//! queues go to a file, and new arrays stay outside of shared memory, until values
-//! are gone.
+//! queues and outputs of tasks go to a file, and new arrays stay outside of shared memory, until
+//! values are gone.
 
 use std::fmt;
 use std::pin::pin;
@@ -22,6 +22,8 @@ static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 static STORED: AtomicU64 = AtomicU64::new(0);
 static SHARED: AtomicU64 = AtomicU64::new(0);
 static SPILLED: AtomicU64 = AtomicU64::new(0);
+static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
+static OUTPUTS: AtomicU64 = AtomicU64::new(0);
 /// Wakes those that wait for room.
 static ROOM: Notify = Notify::const_new();
 static AWAITED: AtomicBool = AtomicBool::new(false);
@@ -36,10 +38,17 @@ pub struct ValueMemory {
     pub shared: u64,
     /// The limit of both together: the option `value_memory`.
     pub limit: u64,
-    /// Bytes of elements of queues that are in a file, because there was no room. They do not count
-    /// towards the limit.
+    /// Bytes of elements of queues and outputs of tasks that are in a file, because there was no
+    /// room. They do not count towards the limit.
     #[serde(default)]
     pub spilled: u64,
+    /// Bytes of outputs of tasks that are on other machines alone. They do not count towards the
+    /// limit.
+    #[serde(default)]
+    pub elsewhere: u64,
+    /// How many outputs of tasks the process has, wherever their bytes are.
+    #[serde(default)]
+    pub outputs: u64,
 }
 
 impl fmt::Display for ValueMemory {
@@ -47,9 +56,16 @@ impl fmt::Display for ValueMemory {
         let size = |bytes| ByteSize(bytes).display().iec();
         let (stored, shared, limit) = (size(self.stored), size(self.shared), size(self.limit));
         write!(f, "values: {stored} stored, {shared} shared, limit {limit}")?;
-        match self.spilled {
+        if self.spilled > 0 {
+            write!(f, ", {} in a file", size(self.spilled))?;
+        }
+        if self.elsewhere > 0 {
+            write!(f, ", {} on other machines", size(self.elsewhere))?;
+        }
+        match self.outputs {
             0 => Ok(()),
-            spilled => write!(f, ", {} in a file", size(spilled)),
+            1 => f.write_str(", 1 output"),
+            outputs => write!(f, ", {outputs} outputs"),
         }
     }
 }
@@ -69,6 +85,8 @@ pub fn value_memory() -> ValueMemory {
         shared: SHARED.load(Relaxed),
         limit: LIMIT.load(Relaxed),
         spilled: SPILLED.load(Relaxed),
+        elsewhere: ELSEWHERE.load(Relaxed),
+        outputs: OUTPUTS.load(Relaxed),
     }
 }
 
@@ -90,6 +108,18 @@ pub fn default_limit() -> u64 {
 #[inline]
 pub fn is_full() -> bool {
     room() == 0
+}
+
+/// Returns whether less than a quarter of the memory of values is left, which calls in progress
+/// need.
+pub fn is_short() -> bool {
+    room() < LIMIT.load(Relaxed) / 4
+}
+
+/// Returns the limit in bytes.
+#[inline]
+pub fn limit() -> u64 {
+    LIMIT.load(Relaxed)
 }
 
 /// Returns how many more bytes values may take.
@@ -144,6 +174,23 @@ pub fn stored(bytes: Bytes, more: usize) -> Bytes {
     Bytes::from_owner(Counted(bytes, counted))
 }
 
+/// Counts an output of a task until it is dropped.
+#[derive(Debug)]
+pub struct CountedOutput(());
+
+impl Default for CountedOutput {
+    fn default() -> CountedOutput {
+        OUTPUTS.fetch_add(1, Relaxed);
+        CountedOutput(())
+    }
+}
+
+impl Drop for CountedOutput {
+    fn drop(&mut self) {
+        OUTPUTS.fetch_sub(1, Relaxed);
+    }
+}
+
 /// Counts bytes as stored until it is dropped.
 #[derive(Debug, Default)]
 pub struct Stored(u64);
@@ -163,6 +210,25 @@ impl Drop for Stored {
             STORED.fetch_sub(self.0, SeqCst);
             wake();
         }
+    }
+}
+
+/// Counts bytes on other machines until it is dropped.
+#[derive(Debug)]
+pub struct StoredElsewhere(u64);
+
+impl StoredElsewhere {
+    /// Counts `bytes`.
+    #[must_use]
+    pub fn new(bytes: usize) -> StoredElsewhere {
+        ELSEWHERE.fetch_add(bytes as u64, Relaxed);
+        StoredElsewhere(bytes as u64)
+    }
+}
+
+impl Drop for StoredElsewhere {
+    fn drop(&mut self) {
+        ELSEWHERE.fetch_sub(self.0, Relaxed);
     }
 }
 
@@ -205,9 +271,14 @@ mod tests {
 
     #[test]
     fn it_shows_its_bytes_in_units() {
-        let mut memory = ValueMemory { stored: 1536, shared: 64 << 20, limit: 2 << 30, spilled: 0 };
+        let (stored, shared, limit) = (1536, 64 << 20, 2 << 30);
+        let (spilled, elsewhere, outputs) = (0, 0, 0);
+        let mut memory = ValueMemory { stored, shared, limit, spilled, elsewhere, outputs };
         assert_eq!(memory.to_string(), "values: 1.5 KiB stored, 64.0 MiB shared, limit 2.0 GiB");
         memory.spilled = 3 << 20;
         assert!(memory.to_string().ends_with("limit 2.0 GiB, 3.0 MiB in a file"), "{memory}");
+        (memory.elsewhere, memory.outputs) = (5 << 20, 2);
+        let text = memory.to_string();
+        assert!(text.ends_with(" in a file, 5.0 MiB on other machines, 2 outputs"), "{text}");
     }
 }

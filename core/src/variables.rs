@@ -8,6 +8,15 @@ pub const PARENT: &str = "FIBER_PARENT";
 pub const KEY: &str = "FIBER_KEY";
 /// How often `fiber run --restarts` has started this program again.
 pub const RESTARTS: &str = "FIBER_RESTARTS";
+/// The seeds that a user wants to see, in tests with simulated worlds.
+pub const SIM_SEED: &str = "FIBER_SIM_SEED";
+/// The number of fresh seeds in tests with simulated worlds.
+pub const SIM_COUNT: &str = "FIBER_SIM_COUNT";
+/// The path of the page with the history of a simulated world.
+pub const SIM_HTML: &str = "FIBER_SIM_HTML";
+/// The order of a process that plays seeds of a test.
+pub const SIM_PLAY: &str = "FIBER_SIM_PLAY";
 
 /// All of them.
-pub(crate) const ALL: [&str; 4] = [CONFIG, PARENT, KEY, RESTARTS];
+pub(crate) const ALL: [&str; 8] =
+    [CONFIG, PARENT, KEY, RESTARTS, SIM_SEED, SIM_COUNT, SIM_HTML, SIM_PLAY];

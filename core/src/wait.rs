@@ -9,6 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use tokio::task::unconstrained;
+
 use crate::error::{Error, Result};
 use crate::spin::Spin;
 
@@ -47,7 +49,10 @@ pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     let kept = SLEEPER.try_with(Cell::take).ok().flatten();
     let (sleeper, waker) = kept.unwrap_or_else(Sleeper::new);
     let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
+    // A future of tokio may be on this thread's stack. Its budget would never be filled up again.
+    #[cfg(feature = "simulation")]
+    let future = crate::simulation::until_death(future);
+    let mut future = pin!(unconstrained(future));
     let result = loop {
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
             break result;
@@ -95,6 +100,17 @@ impl Wake for Sleeper {
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::Release);
         self.thread.unpark();
+    }
+}
+
+/// Waits until the parent kills this process.
+pub fn wait_for_kill() -> ! {
+    loop {
+        #[cfg(feature = "simulation")]
+        if let Some(world) = crate::simulation::world() {
+            crate::simulation::wait_for_kill(world);
+        }
+        std::thread::park();
     }
 }
 
@@ -169,5 +185,19 @@ mod tests {
             woken_by_another_thread().unwrap()
         });
         assert!(ends.join().unwrap() > 1);
+    }
+
+    #[test]
+    fn a_future_of_tokio_waits_for_as_many_answers_as_it_likes_in_one_step() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let waits = || {
+            for number in 0..1000 {
+                let (answer, answered) = tokio::sync::oneshot::channel();
+                answer.send(number).unwrap();
+                let waited = block_on(async { Ok(answered.await) });
+                assert_eq!(waited.unwrap(), Ok(number));
+            }
+        };
+        runtime.block_on(async { waits() });
     }
 }

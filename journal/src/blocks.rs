@@ -160,7 +160,7 @@ pub(crate) fn read_record(file: &File, offset: u64) -> std::io::Result<Option<By
 }
 
 /// Reads as much as there is. Returns how much.
-fn read_up_to(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<usize> {
+pub(crate) fn read_up_to(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<usize> {
     let mut len = 0;
     while len < bytes.len() {
         match file.read_at(&mut bytes[len..], offset + len as u64) {

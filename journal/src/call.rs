@@ -41,6 +41,8 @@ pub(crate) struct Call {
     plain: [u8; 32],
     /// The key for arguments that have blobs.
     with_blobs: [u8; 32],
+    /// The key for arguments that have outputs of other tasks among them.
+    with_outputs: [u8; 32],
 }
 
 impl Calls {
@@ -83,7 +85,8 @@ impl Call {
         };
         let plain = hash("fiber journal 1: argument");
         let with_blobs = hash("fiber journal 1: argument with blobs");
-        Call { label, plain, with_blobs }
+        let with_outputs = hash("fiber journal 1: arguments with outputs");
+        Call { label, plain, with_blobs, with_outputs }
     }
 }
 
@@ -96,21 +99,44 @@ impl CallKeys {
     pub fn key<'a>(&self, argument: &[u8], blobs: impl Iterator<Item = &'a [u8]>) -> TaskKey {
         let CallKeys(call) = self;
         let mut blobs = blobs.peekable();
-        let hash = if blobs.peek().is_none() {
+        TaskKey::of(if blobs.peek().is_none() {
             blake3::keyed_hash(&call.plain, argument)
         } else {
-            let mut hasher = blake3::Hasher::new_keyed(&call.with_blobs);
-            let mut update = |part: &[u8]| {
-                hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
-            };
-            update(argument);
-            blobs.for_each(update);
-            hasher.finalize()
-        };
+            let hasher = blake3::Hasher::new_keyed(&call.with_blobs);
+            hash_value(hasher, argument, blobs)
+        })
+    }
+
+    /// Returns the key of a task that takes outputs of others. `parts` identifies its arguments.
+    pub fn key_of_parts(&self, parts: &[u8]) -> TaskKey {
+        TaskKey::of(blake3::keyed_hash(&self.0.with_outputs, parts))
+    }
+}
+
+impl TaskKey {
+    fn of(hash: blake3::Hash) -> TaskKey {
         let mut key = [0; 16];
         key.copy_from_slice(&hash.as_bytes()[..16]);
         TaskKey(key)
     }
+}
+
+/// Returns a hash of an encoded value and its blobs.
+pub fn digest<'a>(value: &[u8], blobs: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
+    *hash_value(blake3::Hasher::new(), value, blobs).as_bytes()
+}
+
+fn hash_value<'a>(
+    mut hasher: blake3::Hasher,
+    value: &[u8],
+    blobs: impl Iterator<Item = &'a [u8]>,
+) -> blake3::Hash {
+    let mut update = |part: &[u8]| {
+        hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+    };
+    update(value);
+    blobs.for_each(update);
+    hasher.finalize()
 }
 
 impl fmt::Debug for CallKeys {

@@ -6,7 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fiber_core::{Error, Result};
+use rustix::io::Errno;
 
+use crate::disk;
 use crate::format::SegmentKind;
 use crate::problem::Problem;
 
@@ -22,9 +24,13 @@ impl Folder {
     pub(crate) fn create(path: &Path) -> Result<Folder> {
         let path = std::path::absolute(path)
             .map_err(|error| Problem::system("find", path, error).of(path))?;
-        create(&path)
-            .map_err(|error| Problem::system("create the folder", &path, error).of(&path))?;
-        Folder::open(&path)
+        let refused = |error| Problem::system("create the folder", &path, error).of(&path);
+        create(&path).map_err(refused)?;
+        let folder = Folder::open(&path)?;
+        if !folder.has_segments() {
+            sync_names(&path).map_err(refused)?;
+        }
+        Ok(folder)
     }
 
     /// Opens the folder at `path`, which exists.
@@ -32,7 +38,7 @@ impl Folder {
         let refused = |error| Problem::system("open the folder", path, error).of(path);
         let file = File::open(path).map_err(refused)?;
         if !file.metadata().map_err(refused)?.is_dir() {
-            return Err(refused(rustix::io::Errno::NOTDIR.into()));
+            return Err(refused(Errno::NOTDIR.into()));
         }
         Ok(Folder { path: path.to_owned(), file })
     }
@@ -50,7 +56,8 @@ impl Folder {
 
     /// Makes the names of files durable.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.file.sync_all().map_err(|error| self.refusal("sync the folder", &self.path, error))
+        let synced = disk::sync_folder(&self.file, &self.path);
+        synced.map_err(|error| self.refusal("sync the folder", &self.path, error))
     }
 
     /// Makes the error for a path in this folder.
@@ -99,7 +106,7 @@ impl Folder {
     pub(crate) fn remove_unfinished(&self) -> Result<()> {
         for path in self.files()? {
             if path.extension().is_some_and(|extension| extension == UNFINISHED) {
-                fs::remove_file(&path).map_err(|error| self.refusal("remove", &path, error))?;
+                disk::remove_file(&path).map_err(|error| self.refusal("remove", &path, error))?;
             }
         }
         Ok(())
@@ -125,17 +132,15 @@ impl Folder {
         unfinished.push(UNFINISHED);
         let unfinished = PathBuf::from(unfinished);
         let written = (|| {
-            let mut options = File::options();
-            let file =
-                options.read(true).write(true).create(true).truncate(true).open(&unfinished)?;
-            std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0)?;
-            file.sync_all()?;
-            fs::rename(&unfinished, path)?;
-            self.file.sync_all()?;
+            let file = disk::create(&unfinished)?;
+            disk::write_all_at(&file, [bytes, &[]], 0)?;
+            disk::sync_all(&file)?;
+            disk::rename(&unfinished, path)?;
+            disk::sync_folder(&self.file, &self.path)?;
             Ok(file)
         })();
         if written.is_err() {
-            let _ = fs::remove_file(&unfinished);
+            let _ = disk::remove_file(&unfinished);
         }
         written
     }
@@ -144,19 +149,34 @@ impl Folder {
 /// The extension of files that are being written.
 pub(crate) const UNFINISHED: &str = "new";
 
-/// Creates a folder and those above it, durably.
+/// Creates a folder and those above it.
 fn create(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(data) if data.is_dir() => return Ok(()),
-        Ok(_) => return Err(rustix::io::Errno::NOTDIR.into()),
+        Ok(_) => return Err(Errno::NOTDIR.into()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
     let Some(parent) = path.parent() else { return Ok(()) };
     create(parent)?;
-    match fs::create_dir(path) {
+    match disk::create_dir(path) {
         // Another process may have created it meanwhile.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => File::open(parent)?.sync_all(),
+        _ => Ok(()),
     }
+}
+
+/// Makes the names of a folder and of those above it durable. A process that was killed may have
+/// created them, and not have come to this.
+fn sync_names(path: &Path) -> io::Result<()> {
+    for above in path.ancestors().skip(1) {
+        // A folder that can't be read, or that its file system can't sync, has no new names.
+        let Ok(folder) = File::open(above) else { continue };
+        let synced = disk::sync_folder(&folder, above);
+        let errno = synced.as_ref().err().and_then(Errno::from_io_error);
+        if !matches!(errno, Some(Errno::INVAL | Errno::NOTSUP | Errno::ROFS)) {
+            synced?;
+        }
+    }
+    Ok(())
 }

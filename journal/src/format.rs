@@ -33,6 +33,10 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
+        #[cfg(feature = "simulation")]
+        if fiber_core::simulation::world().is_some() {
+            return Limits { outcomes: 3000, slots: 2000, superseded: 4000 };
+        }
         // Segments of slots are smaller, so that they are emptied and removed sooner.
         Limits { outcomes: 64 << 20, slots: 16 << 20, superseded: 32 << 20 }
     }

@@ -10,6 +10,7 @@
 mod blocks;
 mod call;
 mod committer;
+mod disk;
 mod folder;
 mod format;
 mod index;
@@ -35,7 +36,7 @@ mod sync_schedule;
 mod tests;
 mod writer;
 
-pub use self::call::{CallId, CallKeys, CallLabel};
+pub use self::call::{CallId, CallKeys, CallLabel, digest};
 pub use self::key::TaskKey;
 pub use self::lock::Holder;
 pub use self::names::{CallForm, CallFunction, Claim};

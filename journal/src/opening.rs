@@ -9,6 +9,7 @@ use fiber_core::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::call::Calls;
+use crate::disk;
 use crate::folder::Folder;
 use crate::format::{HeaderError, Limits, SegmentHeader, SegmentKind, VERSION};
 use crate::index::{Index, IndexEntry};
@@ -32,6 +33,8 @@ pub(crate) fn open(folder: &Arc<Folder>, limits: Limits, refusal: Option<Error>)
     let writes = refusal.is_none();
     if writes {
         folder.remove_unfinished()?;
+        // A process that was killed may have named the last segment, and not have come to this.
+        folder.sync()?;
     }
     let calls = Arc::new(Calls::default());
     let mut opening = Opening { folder, writes, journal: None };
@@ -124,7 +127,9 @@ impl Opening<'_> {
         Ok(stream)
     }
 
-    /// Opens a segment of this journal.
+    /// Opens a segment of this journal. What is found in the last one is on disk: a program may
+    /// have ended between writing and syncing it, and what is delivered from the journal must not
+    /// be lost afterwards.
     fn segment(
         &mut self,
         kind: SegmentKind,
@@ -135,6 +140,10 @@ impl Opening<'_> {
         if *self.journal.get_or_insert(header.journal) != header.journal {
             let path = self.folder.segment(kind, number);
             return Err(self.folder.error(format!("`{}` is of another journal", path.display())));
+        }
+        if is_last && self.writes {
+            let path = || self.folder.segment(kind, number);
+            disk::settle(&file).map_err(|error| self.folder.refusal("sync", &path(), error))?;
         }
         Ok((file, header))
     }
@@ -251,11 +260,11 @@ pub(crate) fn refuse_holes(
     )))
 }
 
-/// Cuts off what was not on disk when the writer ended. The rest may be in memory only, although
-/// it can be read: what is delivered from the journal must not be lost afterwards.
+/// Cuts off what was not on disk when the writer ended.
 fn cut_tail(file: &File, scanned: &Scanned) -> io::Result<()> {
     if scanned.len > scanned.end {
-        file.set_len(scanned.end)?;
+        disk::set_len(file, scanned.end)?;
+        disk::sync(file)?;
     }
-    file.sync_data()
+    Ok(())
 }

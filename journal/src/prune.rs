@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fiber_core::{Error, Result};
 
 use crate::blocks::{damaged, read_record};
+use crate::disk;
 use crate::folder::{Folder, UNFINISHED};
 use crate::format::{Limits, SegmentHeader, SegmentKind};
 use crate::lock::Lock;
@@ -178,10 +178,9 @@ impl Pruning<'_> {
         let header = SegmentHeader { stamp, ..*header };
         let mut unfinished = path.clone().into_os_string();
         unfinished.push(format!(".{UNFINISHED}"));
-        let mut options = File::options();
-        let created = options.read(true).write(true).create(true).truncate(true).open(&unfinished);
-        let created = created.and_then(|file| {
-            file.write_all_at(&header.encode(), 0)?;
+        let unfinished = PathBuf::from(unfinished);
+        let created = disk::create(&unfinished).and_then(|file| {
+            disk::write_all_at(&file, [&header.encode(), &[]], 0)?;
             Ok(file)
         });
         let file = created.map_err(|error| self.folder.refusal("write", &path, error))?;
@@ -196,7 +195,7 @@ impl Pruning<'_> {
         segment.seal()?;
         // The index is that of the old one.
         self.remove_sidecar(*number)?;
-        let renamed = file.sync_all().and_then(|()| fs::rename(&unfinished, &path));
+        let renamed = disk::sync_all(&file).and_then(|()| disk::rename(&unfinished, &path));
         renamed.map_err(|error| self.folder.refusal("replace", &path, error))?;
         self.folder.sync()
     }
@@ -272,7 +271,7 @@ impl Pruning<'_> {
     fn seal(&self, header: SegmentHeader, scanned: &Scanned) -> Result<()> {
         let (file, _) = open_segment(self.folder, header.kind, header.number, true)?;
         let path = self.folder.segment(header.kind, header.number);
-        let cut = file.set_len(scanned.end);
+        let cut = disk::set_len(&file, scanned.end);
         cut.map_err(|error| self.folder.refusal("cut the torn end of", &path, error))?;
         Segment::at(self.folder, file, header, scanned.end, scanned.sequence).seal()
     }
@@ -283,13 +282,13 @@ impl Pruning<'_> {
             self.remove_sidecar(number)?;
         }
         let path = self.folder.segment(kind, number);
-        fs::remove_file(&path).map_err(|error| self.folder.refusal("remove", &path, error))?;
+        disk::remove_file(&path).map_err(|error| self.folder.refusal("remove", &path, error))?;
         self.folder.sync()
     }
 
     fn remove_sidecar(&self, number: u32) -> Result<()> {
         let path = self.folder.sidecar(number);
-        match fs::remove_file(&path) {
+        match disk::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(self.folder.refusal("remove", &path, error))
             }

@@ -88,6 +88,19 @@ impl Journals {
         drop(kept);
     }
 
+    /// Frees the locks of all journals, as the end of a process does, although it has handles of
+    /// them: nothing more is recorded.
+    #[cfg(feature = "simulation")]
+    pub fn abandon(&self) {
+        for opened in self.opened.lock().values() {
+            if let Some(store) = opened.store.upgrade() {
+                store.close();
+            }
+            // One without users may be writing its last entries.
+            opened.ended.wait();
+        }
+    }
+
     fn store(&self, folder: Arc<Folder>) -> Result<Arc<Store>> {
         let (identity, path) = (folder.identity()?, folder.path().to_path_buf());
         let mut all = self.opened.lock();

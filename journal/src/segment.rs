@@ -1,12 +1,13 @@
 //! A segment that is written.
 
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use fiber_core::{Error, Result};
 
+use crate::disk;
 use crate::folder::Folder;
 use crate::format::{CommitHeader, Limits, SegmentHeader, SegmentKind};
 
@@ -142,7 +143,7 @@ impl Segment {
         let offset = self.end + self.commit.written;
         let commit = &mut self.commit;
         if commit.error.is_none() {
-            commit.error = write_all_at(&self.file, [&commit.buffer, part], offset).err();
+            commit.error = disk::write_all_at(&self.file, [&commit.buffer, part], offset).err();
         }
         commit.written += (commit.buffer.len() + part.len()) as u64;
         commit.buffer.clear();
@@ -181,7 +182,7 @@ impl Segment {
             self.write(&[]);
             // Without it, what has been written is no commit.
             if self.commit.error.is_none() {
-                self.commit.error = write_all_at(&self.file, [&header, &[]], self.end).err();
+                self.commit.error = disk::write_all_at(&self.file, [&header, &[]], self.end).err();
             }
         }
         let commit = std::mem::take(&mut self.commit);
@@ -202,7 +203,7 @@ impl Segment {
         if !self.is_dirty() {
             return Ok(());
         }
-        match self.file.sync_data() {
+        match disk::sync(&self.file) {
             Ok(()) => {
                 self.synced = self.end;
                 Ok(())
@@ -214,28 +215,9 @@ impl Segment {
 
     /// Cuts the file, if it can be, and returns the error.
     fn undo(&mut self, end: u64, what: &str, error: io::Error) -> Error {
-        if let Err(error) = self.file.set_len(end) {
+        if let Err(error) = disk::set_len(&self.file, end) {
             tracing::warn!(path = %self.path.display(), %error, "can't cut off an unfinished commit");
         }
         self.folder.refusal(what, &self.path, error)
     }
-}
-
-/// Writes both, at an offset.
-fn write_all_at(file: &File, parts: [&[u8]; 2], mut offset: u64) -> io::Result<()> {
-    let mut parts = parts.map(IoSlice::new);
-    let mut parts = &mut parts[..];
-    IoSlice::advance_slices(&mut parts, 0);
-    while !parts.is_empty() {
-        match rustix::io::pwritev(file, parts, offset) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => {
-                offset += written as u64;
-                IoSlice::advance_slices(&mut parts, written);
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 
+use crate::disk;
 use crate::folder::Folder;
 use crate::format::{SegmentHeader, u32_at, u64_at};
 use crate::index::IndexEntry;
@@ -34,7 +35,10 @@ impl Contents {
     /// Writes the sidecar of a segment of this length. Nothing is lost if it can't be written.
     pub(crate) fn write(&self, folder: &Folder, header: &SegmentHeader, len: u64) {
         let path = folder.sidecar(header.number);
-        if let Err(error) = fs::write(&path, self.encode(header.stamp, len)) {
+        let bytes = self.encode(header.stamp, len);
+        let file = disk::create(&path);
+        let written = file.and_then(|file| disk::write_all_at(&file, [&bytes, &[]], 0));
+        if let Err(error) = written {
             tracing::warn!(path = %path.display(), %error, "can't write an index");
         }
     }

@@ -1,5 +1,7 @@
 //! The slots of a journal, in memory: where their last values are.
 
+mod places;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::sync::Arc;
@@ -7,7 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fiber_core::Result;
 
-use crate::blocks::{damaged, read_record, slices};
+use self::places::Places;
+use crate::blocks::{damaged, read_up_to, slices};
 use crate::folder::Folder;
 use crate::format::{Limits, SegmentKind};
 use crate::record::{self, Record, Value};
@@ -17,7 +20,7 @@ use crate::store::SlotValue;
 /// Where the last value of each slot is.
 #[derive(Default)]
 pub(crate) struct Slots {
-    names: HashMap<String, BTreeMap<u64, Place>>,
+    names: HashMap<String, Places>,
     /// The segments that have slots.
     segments: BTreeMap<u32, SlotSegment>,
     /// The length of the records that hold last values.
@@ -82,16 +85,16 @@ impl Slots {
 
     /// Returns the slots whose last values are in a segment.
     pub(crate) fn in_segment(&self, number: u32) -> Vec<(String, u64)> {
-        let in_it = |(name, slots): (&String, &BTreeMap<u64, Place>)| {
-            let slots = slots.iter().filter(|(_, place)| place.segment == number);
-            slots.map(|(slot, _)| (name.clone(), *slot)).collect::<Vec<_>>()
+        let in_it = |(name, places): (&String, &Places)| {
+            let places = places.iter().filter(|(_, place)| place.segment == number);
+            places.map(|(slot, _)| (name.clone(), slot)).collect::<Vec<_>>()
         };
         self.names.iter().flat_map(in_it).collect()
     }
 
     /// Returns where a slot's last value is, and its file.
     pub(crate) fn place(&self, slots: &str, slot: u64) -> Option<(Place, Arc<File>)> {
-        let place = *self.names.get(slots)?.get(&slot)?;
+        let place = self.names.get(slots)?.get(slot)?;
         Some((place, Arc::clone(&self.segments.get(&place.segment)?.file)))
     }
 
@@ -103,15 +106,15 @@ impl Slots {
                 match self.names.get_mut(&slots) {
                     Some(name) => name.insert(slot, place),
                     None => {
-                        self.names.insert(slots, BTreeMap::from([(slot, place)]));
+                        self.names.insert(slots, Places::One(slot, place));
                         None
                     }
                 }
             }
             None => {
                 let name = self.names.get_mut(&slots);
-                let before = name.and_then(|name| name.remove(&slot));
-                if self.names.get(&slots).is_some_and(BTreeMap::is_empty) {
+                let before = name.and_then(|name| name.remove(slot));
+                if self.names.get(&slots).is_some_and(Places::is_empty) {
                     self.names.remove(&slots);
                 }
                 before
@@ -123,11 +126,12 @@ impl Slots {
     /// Returns where the last values of a name are, and their files, by which they can be read even
     /// if their segments are removed meanwhile.
     pub(crate) fn places(&self, slots: &str) -> Vec<(u64, Place, Arc<File>)> {
-        let name = self.names.get(slots).into_iter().flatten();
-        name.filter_map(|(slot, place)| {
-            Some((*slot, *place, Arc::clone(&self.segments.get(&place.segment)?.file)))
-        })
-        .collect()
+        let places = self.names.get(slots).into_iter().flat_map(Places::iter);
+        places
+            .filter_map(|(slot, place)| {
+                Some((slot, place, Arc::clone(&self.segments.get(&place.segment)?.file)))
+            })
+            .collect()
     }
 }
 
@@ -146,11 +150,14 @@ pub(crate) fn read_put(
     file: &File,
 ) -> Result<(Value, Bytes)> {
     let path = folder.segment(SegmentKind::Slots, place.segment);
-    let record = read_record(file, place.offset);
-    let record = record.map_err(|error| folder.refusal("read", &path, error))?;
-    let read = record.and_then(|bytes| match record::decode_whole(&bytes)? {
-        Record::Put { slot: found, value, .. } if found == slot => Some((value, bytes)),
+    let mut bytes = vec![0; place.len as usize];
+    let read = read_up_to(file, &mut bytes, place.offset);
+    bytes.truncate(read.map_err(|error| folder.refusal("read", &path, error))?);
+    let record = match record::decode_whole(&bytes) {
+        Some(Record::Put { slot: found, value, .. }) if found == slot => {
+            Some((value, bytes.into()))
+        }
         _ => None,
-    });
-    read.ok_or_else(|| damaged(folder, SegmentKind::Slots, place.segment, place.offset))
+    };
+    record.ok_or_else(|| damaged(folder, SegmentKind::Slots, place.segment, place.offset))
 }

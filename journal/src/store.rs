@@ -148,6 +148,12 @@ impl Store {
         self.queue.push(entry);
     }
 
+    /// Returns the names that begin with this and have slots, in no order.
+    pub fn slot_names(&self, prefix: &str) -> Vec<String> {
+        let slots = self.slots.lock();
+        slots.names().filter(|name| name.starts_with(prefix)).map(str::to_owned).collect()
+    }
+
     /// Returns the slots of a name with their last values, in ascending order.
     ///
     /// # Errors
@@ -157,6 +163,12 @@ impl Store {
         let read =
             |(slot, place, file): (_, _, Arc<_>)| slots::read(&self.folder, slot, place, &file);
         places.into_iter().map(read).collect()
+    }
+
+    /// Lets the store's thread end when it has recorded all entries.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn close(&self) {
+        self.queue.close();
     }
 
     /// Blocks until all entries are recorded that were passed to [`record`](Store::record) before.

@@ -7,6 +7,7 @@ use fiber_core::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::call::Calls;
+use crate::disk;
 use crate::folder::Folder;
 use crate::format::{Limits, SegmentKind};
 use crate::index::IndexEntry;
@@ -246,7 +247,7 @@ impl Writer {
             slots.remove_segment(oldest);
             drop(slots);
             let path = self.folder.segment(SegmentKind::Slots, oldest);
-            let removed = std::fs::remove_file(&path);
+            let removed = disk::remove_file(&path);
             removed.map_err(|error| self.folder.refusal("remove", &path, error))?;
             // If it came back, so would slots whose removal is recorded in the next one.
             self.folder.sync()?;

@@ -5,6 +5,7 @@
 
 mod errors;
 mod failures;
+mod graphs;
 mod identity;
 mod killed;
 mod repeated;

@@ -2,6 +2,7 @@
 
 mod failing;
 mod forms;
+mod graphs;
 mod refused;
 mod sweeping;
 mod values;

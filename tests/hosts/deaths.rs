@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{distinct, hosts, is_running, kill, pool, wait_until};
+use rustix::process::Signal;
+
+use crate::{distinct, hosts, is_running, kill, pool, send, wait_until};
 
 #[test]
 fn a_worker_that_dies_starts_again_in_its_host() {
@@ -69,8 +71,7 @@ fn a_task_that_kills_its_worker_fails_alone() {
 fn a_host_that_falls_silent_is_replaced() {
     let pool = pool(2, 2);
     let host = hosts(&pool, 2)[0];
-    let pid = rustix::process::Pid::from_raw(host.cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    send(Signal::STOP, host);
     // The heartbeats of the host and of its workers stop together.
     let call = pool.map(|x: u64| x, 0..100);
     // The last events alone are kept, and other tests have some, too.
@@ -122,8 +123,7 @@ fn sigterm_at_a_host_ends_its_workers_in_order() {
             let _ = sender.send(exit.reason.clone());
         }
     });
-    let pid = rustix::process::Pid::from_raw(host.cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    send(Signal::TERM, host);
     for _ in 0..2 {
         let reason = ends.recv_timeout(Duration::from_secs(30)).expect("it ends");
         assert_eq!(reason, fiber::error::ExitReason::Terminated);

@@ -4,11 +4,13 @@ mod arrays;
 mod deaths;
 mod output;
 mod scale;
+mod stays;
 mod workers;
 
 use std::collections::BTreeSet;
 
 use fiber::Pool;
+use rustix::process::{Pid, Signal, kill_process};
 
 fiber::test_harness!();
 
@@ -57,6 +59,10 @@ fn wait_until(mut condition: impl FnMut() -> bool) {
 }
 
 fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("it is not 0");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
+    send(Signal::KILL, pid);
+}
+
+fn send(signal: Signal, pid: u32) {
+    let pid = Pid::from_raw(pid.cast_signed()).expect("it is not 0");
+    kill_process(pid, signal).expect("it runs");
 }

@@ -100,3 +100,42 @@ fn calls_that_wait_for_memory_say_so_once() {
     }
     assert!(ending.out.contains("all tasks ran"), "{}", ending.out);
 }
+
+#[trial]
+fn outputs_go_on_in_a_file() {
+    let ending = Setup::new("spilled outputs").env("FIBER_VALUE_MEMORY", "16MiB").run().code(0);
+    // The workers keep some of them in shared memory, and the others in their files.
+    assert!((150..200).contains(&number(&ending, "spilled")), "{}", ending.out);
+    assert!(number(&ending, "stored") < 16, "{}", ending.out);
+    assert_eq!(number(&ending, "left"), 0);
+}
+
+#[trial]
+fn outputs_without_a_file_stay_in_memory_and_say_so() {
+    let setup = Setup::new("spilled outputs")
+        .env("FIBER_VALUE_MEMORY", "16MiB")
+        .env("FIBER_SPILL_DIR", "/proc/no-folder");
+    let ending = setup.run().code(0);
+    assert_eq!(number(&ending, "spilled"), 0, "{}", ending.out);
+    let warnings: Vec<_> =
+        ending.out.lines().filter(|line| line.contains("outputs of tasks need more")).collect();
+    let [warning] = warnings[..] else { panic!("{}", ending.out) };
+    for part in ["WARN", "(values: ", "/proc/no-folder", "FIBER_SPILL_DIR", "FIBER_VALUE_MEMORY"] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
+    assert_eq!(number(&ending, "left"), 0);
+}
+
+#[trial]
+fn outputs_of_an_endless_iterator_take_bounded_memory() {
+    let ending = Setup::new("outputs without end").env("FIBER_CALL_BUFFER", "1MiB").run().code(0);
+    let highest = number(&ending, "highest");
+    assert!((1..4).contains(&highest), "{highest} MiB");
+}
+
+#[trial]
+fn few_values_wait_for_slow_merges() {
+    let ending = Setup::new("slow merges").run().code(0);
+    let highest = number(&ending, "highest");
+    assert!(highest < 30, "{highest} values of 100");
+}

@@ -21,6 +21,7 @@ mod metrics;
 mod network;
 mod output;
 mod parent;
+mod placed;
 mod proxy;
 mod scenarios;
 mod secrets;

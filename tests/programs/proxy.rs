@@ -17,8 +17,8 @@ const DELAY: Duration = Duration::from_millis(700);
 /// The interval of checks whether a connection must fail now.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// The instruction of a socket filter that returns how much of a packet to keep (`BPF_RET`).
-const RETURN: u16 = 0x06;
+/// A socket filter of one instruction: keep 0 bytes of each packet (`BPF_RET`).
+const DROP_ALL: SockFilter = SockFilter::new(0x06, 0, 0, 0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -81,6 +81,12 @@ impl Proxy {
         Proxy { address, plan }
     }
 
+    /// Returns whether this process may let a host be lost: some systems allow it root alone.
+    pub(crate) fn can_lose_hosts() -> bool {
+        let probe = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+        SockRef::from(&probe).attach_filter(&[DROP_ALL]).is_ok()
+    }
+
     /// Returns the address for children.
     pub(crate) fn address(&self) -> &str {
         &self.address
@@ -141,9 +147,7 @@ fn forward_until_fault(
                     return hold_open(&near, &far);
                 }
                 Fault::LoseHost => {
-                    // A filter of one instruction, "return 0", which keeps 0 bytes of each packet.
-                    let drop_all = SockFilter::new(RETURN, 0, 0, 0);
-                    SockRef::from(&near).attach_filter(&[drop_all])?;
+                    SockRef::from(&near).attach_filter(&[DROP_ALL])?;
                     done();
                     return hold_open(&near, &far);
                 }

@@ -8,6 +8,7 @@ mod logs;
 mod managed;
 mod metrics;
 mod network;
+mod placed;
 mod shortages;
 mod silent_connections;
 mod starters;
@@ -324,9 +325,17 @@ fn too_large() {
     let long = || "x".repeat(100_000);
     let pool = Pool::new(1).unwrap();
     println!("argument: {}", pool.apply(take, long()).wait().unwrap_err());
-    println!("argument among others: {}", pool.map(take, ["a".into(), long()]).wait().unwrap_err());
+    println!(
+        "argument among others: {}",
+        pool.map(take, ["a".to_string(), long()]).wait().unwrap_err()
+    );
     println!("result: {}", pool.apply(give, 100_000).wait().unwrap_err());
     println!("broadcast: {}", pool.broadcast(long()).unwrap_err());
+    let halves = pool.map(give, [40_000, 40_000]).outputs();
+    let both = |texts: Vec<String>| texts.concat().len();
+    println!("inputs: {}", pool.apply(both, halves).wait().unwrap_err());
+    let topic = fiber::Topic::new().unwrap();
+    println!("message of a topic: {}", topic.publish(long()).wait().unwrap_err());
     println!("spawned argument: {}", Process::spawn(take, long()).wait().unwrap_err());
     println!("spawned result: {}", Process::spawn(give, 100_000).wait().unwrap_err());
     println!("the pool goes on: {}", pool.apply(take, "x".repeat(60_000)).wait().unwrap());

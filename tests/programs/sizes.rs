@@ -12,6 +12,8 @@ fn values_that_are_too_large_fail_with_the_limit() {
         "argument among others: ",
         "result: ",
         "broadcast: ",
+        "inputs: ",
+        "message of a topic: ",
         "spawned argument: ",
         "spawned result: ",
     ] {

@@ -91,6 +91,53 @@ fn what_workers_run_is_shown_with_deaths_and_calls() {
     assert_eq!(events.iter().filter(|event| event["ph"] == "E").count(), 4);
 }
 
+/// Returns the function, the call and the first task of the slice around a time on a track.
+fn slice_at(events: &[Value], arrow: &Value) -> (String, u64, u64) {
+    let at = arrow["ts"].as_f64().unwrap();
+    let around = |event: &&&Value| {
+        let (begin, length) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+        (&event["pid"], &event["tid"]) == (&arrow["pid"], &arrow["tid"])
+            && begin <= at
+            && at <= begin + length
+    };
+    let slices = select(events, "X", "task");
+    let slice = slices.iter().find(around).unwrap_or_else(|| panic!("no slice around {arrow}"));
+    let name = slice["name"].as_str().unwrap().to_string();
+    (name, number(&slice["args"]["call"]), number(&slice["args"]["first"]))
+}
+
+#[trial]
+fn arrows_lead_from_values_to_the_tasks_that_took_them() {
+    let ending = Setup::new("timeline of a graph").env("FIBER_TIMELINE", "run.json").run().code(0);
+    assert_eq!(ending.out.trim(), "14");
+    let events = events(&ending.directory().join("run.json"));
+    let (begins, ends) = (select(&events, "s", "input"), select(&events, "f", "input"));
+    assert_eq!(begins.len(), ends.len());
+    let arrow = |(begin, end): (&&Value, &&Value)| {
+        assert_eq!((&begin["id"], &begin["name"]), (&end["id"], &end["name"]));
+        assert!(begin["ts"].as_f64() <= end["ts"].as_f64(), "{begin} {end}");
+        assert_eq!(end["bp"], "e");
+        (slice_at(&events, begin), slice_at(&events, end))
+    };
+    let mut arrows: Vec<_> = begins.iter().zip(&ends).map(arrow).collect();
+    arrows.sort();
+    // The calls in their order: `put` makes none.
+    let end = |function: &str, call, first| (function.to_string(), call, first);
+    let baked = |call, first| end("bake_one", call, first);
+    let mut expected: Vec<_> = (0..4).map(|index| (baked(1, index), end("stack", 2, 0))).collect();
+    // Two of the three values are merged, and then the third with what they became.
+    expected.extend([
+        (baked(3, 0), end("merge", 4, 0)),
+        (baked(3, 1), end("merge", 4, 0)),
+        (end("merge", 4, 0), end("merge", 4, 1)),
+        (baked(3, 2), end("merge", 4, 1)),
+        (end("stack", 2, 0), end("merge", 5, 0)),
+        (end("merge", 4, 1), end("merge", 5, 0)),
+    ]);
+    expected.sort();
+    assert_eq!(arrows, expected);
+}
+
 #[trial]
 fn a_killed_program_leaves_a_complete_file() {
     let setup = Setup::new("timeline until killed").env("FIBER_TIMELINE", "run.json");

@@ -15,7 +15,7 @@ fn pool(processes: usize) -> Pool {
 }
 
 /// Returns whether processes of this host share arrays: not over nng.
-fn is_sharing() -> bool {
+pub(crate) fn is_sharing() -> bool {
     !std::env::var("FIBER_LINK").is_ok_and(|link| link == "nng")
 }
 
@@ -351,5 +351,5 @@ fn arrays_are_shared_on_this_host_only_where_links_can_lend() {
     let pool = pool(1);
     let is_shared = |array: Array<u64>| array.is_shared();
     assert_eq!(pool.apply(is_shared, numbers(0)).wait().unwrap(), is_sharing());
-    assert!(!pool.apply(is_shared, vec![1, 2, 3].into()).wait().unwrap(), "it is small");
+    assert!(!pool.apply(is_shared, Array::from(vec![1, 2, 3])).wait().unwrap(), "it is small");
 }

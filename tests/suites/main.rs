@@ -5,6 +5,7 @@
 
 mod arrays;
 mod durable_state;
+mod entities;
 mod manager_chaos;
 mod managers;
 mod pipe;
@@ -14,7 +15,10 @@ mod queue;
 mod queue_chaos;
 mod ring;
 mod ring_sgd;
+mod streams;
 mod supervisor;
 mod sync;
+mod testing;
+mod topics;
 
 fiber::test_harness!();

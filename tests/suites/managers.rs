@@ -3,9 +3,14 @@
 mod addresses;
 mod calls;
 mod counter;
+mod dead_letters;
 mod ends;
+mod groups;
+mod mailboxes;
+mod names;
 mod pools;
 mod restarts;
+mod terms;
 mod values;
 
 use actix::prelude::*;

@@ -7,8 +7,12 @@ mod draining;
 mod ends;
 mod errors;
 mod initializers;
+mod inner;
 mod iterators;
 mod logs;
+mod outputs;
+mod reduce;
+mod travelling;
 mod values;
 mod workers;
 

@@ -5,7 +5,7 @@
 //! [blob_frame](crate::blob_frame).
 
 use std::collections::VecDeque;
-
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -145,12 +145,20 @@ pub struct Decoder {
 }
 
 /// The error of a message whose announced length is above the limit.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the peer announced a message of {length} bytes, more than the limit of {limit}")]
+#[derive(Debug, PartialEq, Eq)]
 pub struct FrameError {
     length: usize,
     limit: usize,
 }
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FrameError { length, limit } = self;
+        write!(f, "the peer announced a message of {length} bytes, more than the limit of {limit}")
+    }
+}
+
+impl std::error::Error for FrameError {}
 
 impl Decoder {
     /// Makes a decoder that rejects messages of more than `limit` bytes.

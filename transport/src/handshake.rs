@@ -10,6 +10,7 @@
 //! The acceptor uses nothing that a peer says before its response is proven. Until then, messages
 //! are limited to [`UNPROVEN_LIMIT`](crate::UNPROVEN_LIMIT).
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -65,35 +66,22 @@ pub struct Peer {
 }
 
 /// Why a handshake failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum HandshakeError {
     /// The connection broke or closed.
-    #[error("the connection closed: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// This process does not know its own build.
-    #[error(transparent)]
-    OwnBuild(#[from] fiber_core::Error),
+    OwnBuild(fiber_core::Error),
     /// The peer speaks another protocol.
-    #[error("it does not speak fiber's protocol: {0}")]
     Malformed(String),
     /// The peer speaks another version.
-    #[error(
-        "it speaks version {0} of fiber's protocol, this process version {VERSION}: build both \
-         from one source"
-    )]
     Version(u32),
     /// The peer does not hold the key.
-    #[error("it does not hold this session's key")]
     Key,
     /// The peer wants to reach another process.
-    #[error("it looks for process {0}, which is not this one (any more)")]
     WrongProcess(ProcessId),
     /// The peer runs another build.
-    #[error(
-        "it runs build {theirs}, this process build {ours}: run the same build everywhere (rebuild \
-         the image)"
-    )]
     Build {
         /// This process's build.
         ours: BuildId,
@@ -101,25 +89,77 @@ pub enum HandshakeError {
         theirs: BuildId,
     },
     /// The peer rejected this process.
-    #[error("the other side refused: {0}")]
     Rejected(String),
 }
 
+impl fmt::Display for HandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HandshakeError::Io(error) => write!(f, "the connection closed: {error}"),
+            HandshakeError::OwnBuild(error) => write!(f, "{error}"),
+            HandshakeError::Malformed(problem) => {
+                write!(f, "it does not speak fiber's protocol: {problem}")
+            }
+            HandshakeError::Version(theirs) => write!(
+                f,
+                "it speaks version {theirs} of fiber's protocol, this process version {VERSION}: \
+                 build both from one source"
+            ),
+            HandshakeError::Key => f.write_str("it does not hold this session's key"),
+            HandshakeError::WrongProcess(process) => {
+                write!(f, "it looks for process {process}, which is not this one (any more)")
+            }
+            HandshakeError::Build { ours, theirs } => write!(
+                f,
+                "it runs build {theirs}, this process build {ours}: run the same build everywhere \
+                 (rebuild the image)"
+            ),
+            HandshakeError::Rejected(reason) => write!(f, "the other side refused: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for HandshakeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            HandshakeError::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for HandshakeError {
+    fn from(error: io::Error) -> HandshakeError {
+        HandshakeError::Io(error)
+    }
+}
+
+impl From<fiber_core::Error> for HandshakeError {
+    fn from(error: fiber_core::Error) -> HandshakeError {
+        HandshakeError::OwnBuild(error)
+    }
+}
+
+// As bytes: serde's reader of an array of 32 is 3,000 lines of LLVM IR.
 #[derive(Serialize, Deserialize)]
 struct Hello {
     fiber: u32,
+    #[serde(with = "serde_bytes")]
     nonce: [u8; 32],
 }
 
 #[derive(Serialize, Deserialize)]
 struct Challenge {
+    #[serde(with = "serde_bytes")]
     nonce: [u8; 32],
+    #[serde(with = "serde_bytes")]
     proof: [u8; 32],
 }
 
 #[derive(Serialize, Deserialize)]
 struct Response {
     info: Vec<u8>,
+    #[serde(with = "serde_bytes")]
     proof: [u8; 32],
 }
 

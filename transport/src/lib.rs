@@ -32,7 +32,7 @@ pub mod shared_memory;
 mod traffic;
 pub mod unix;
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
@@ -170,6 +170,11 @@ pub trait Link: Debug + Send + Sync {
     /// Notes that this peer needs the shared message of this key no more, if it was sent it.
     fn drop_shared(&self, _key: u64) {}
 
+    /// Returns whether the peer reads blobs in shared memory: then they cross no wire.
+    fn lends_memory(&self) -> bool {
+        false
+    }
+
     /// Closes the link: queued messages are dropped, the peer sees the end, and [`Incoming`] ends.
     /// Even messages that were sent already may be lost. A caller that needs them to arrive waits
     /// until the peer answers or closes.
@@ -181,9 +186,16 @@ pub trait Link: Debug + Send + Sync {
 }
 
 /// The link is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the link is closed")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the link is closed")
+    }
+}
+
+impl std::error::Error for Closed {}
 
 /// The receiving half of a connection. It is polled on the thread on which it was made.
 pub trait Incoming {

@@ -1,17 +1,21 @@
 //! Links within one process, for sessions and workers of fiber's own tests and benchmarks.
 //!
 //! A message goes from one end's queue to the other end as it is, blobs included: nothing is
-//! encoded, and no thread other than those of the ends takes part.
+//! encoded, and no thread other than those of the ends takes part. In a simulated world, messages
+//! take their time, links break, and the last messages before the end of a link may vanish.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use fiber_core::simulation::{self, Fault, Fragile};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::time::{Sleep, sleep_until};
 
 use crate::{Closed, Connection, Incoming, Link, Listener, Message, Received, UNPROVEN_LIMIT};
 
@@ -34,14 +38,18 @@ pub fn pair() -> (End, End) {
             incoming: Arc::clone(incoming),
         }),
     };
-    (end(&one, &other), end(&other, &one))
+    let ends = (end(&one, &other), end(&other, &one));
+    if let Some(world) = simulation::world() {
+        world.add(Arc::clone(&ends.0.link) as Arc<dyn Fragile>);
+    }
+    ends
 }
 
 impl End {
     /// Returns both halves of this end.
     pub fn halves(self) -> (Arc<dyn Link>, impl Incoming + Send + 'static) {
         let link = self.link;
-        let incoming = MemoryIncoming { link: Arc::clone(&link), limit: None };
+        let incoming = MemoryIncoming { link: Arc::clone(&link), limit: None, timer: None };
         (link, incoming)
     }
 }
@@ -104,9 +112,44 @@ struct Direction(Mutex<Queue>);
 
 #[derive(Debug, Default)]
 struct Queue {
-    messages: VecDeque<Received>,
+    /// The messages, with the times at which they arrive if those are in the future.
+    messages: VecDeque<(Option<Instant>, Received)>,
     reader: Option<Waker>,
     closed: bool,
+    /// Whether messages vanish.
+    is_lost: bool,
+    /// When the reader takes the link for closed.
+    closes_at: Option<Instant>,
+    /// How long the reader bears a lost link.
+    patience: Option<Duration>,
+}
+
+impl Queue {
+    fn push(&mut self, message: Received) {
+        let due = simulation::world().and_then(|world| {
+            let now = Instant::now();
+            let due = self.messages.back().and_then(|(due, _)| *due).unwrap_or(now);
+            let due = due.max(now + world.delay());
+            (due > now).then_some(due)
+        });
+        self.messages.push_back((due, message));
+    }
+
+    /// Lets the last messages vanish, perhaps, as a peer's death does.
+    fn lose_last(&mut self) {
+        if let Some(world) = simulation::world()
+            && world.is_unusual("the last messages vanish")
+        {
+            let left = world.draw(self.messages.len() as u64 + 1);
+            self.messages.truncate(left as usize);
+        }
+    }
+
+    /// Returns when the reader has to look again.
+    fn next_at(&self) -> Option<Instant> {
+        let due = self.messages.front().and_then(|(due, _)| *due);
+        due.into_iter().chain(self.closes_at).min()
+    }
 }
 
 impl Direction {
@@ -135,13 +178,20 @@ impl Link for MemoryLink {
             if queue.closed {
                 return Err(Closed);
             }
-            queue.messages.push_back(Received { bytes, blobs });
+            // A dead process sends nothing, although its threads may run to their ends.
+            if !queue.is_lost && !simulation::world().is_some_and(|world| world.is_dead()) {
+                queue.push(Received { bytes, blobs });
+            }
             Ok(())
         })
     }
 
     fn close(&self) {
-        self.outgoing.change(|queue| queue.closed = true);
+        self.outgoing.change(|queue| {
+            if !queue.is_lost && !std::mem::replace(&mut queue.closed, true) {
+                queue.lose_last();
+            }
+        });
         let unread = self.incoming.change(|queue| {
             queue.closed = true;
             std::mem::take(&mut queue.messages)
@@ -150,13 +200,54 @@ impl Link for MemoryLink {
         drop(unread);
     }
 
-    fn set_peer_timeout(&self, _: Duration) {}
+    fn set_peer_timeout(&self, silence: Duration) {
+        self.incoming.change(|queue| {
+            queue.patience = Some(silence);
+            if queue.is_lost && queue.closes_at.is_none() {
+                queue.closes_at = Some(Instant::now() + silence);
+            }
+        });
+    }
+}
+
+impl Fragile for MemoryLink {
+    fn name(&self) -> &str {
+        "a link"
+    }
+
+    fn can_suffer(&self, fault: Fault) -> bool {
+        let is_open = |direction: &Direction| {
+            let queue = direction.0.lock();
+            !queue.closed && !queue.is_lost
+        };
+        matches!(fault, Fault::Cut | Fault::Lose)
+            && (is_open(&self.outgoing) || is_open(&self.incoming))
+    }
+
+    fn suffer(&self, fault: Fault) {
+        for direction in [&self.outgoing, &self.incoming] {
+            direction.change(|queue| match fault {
+                Fault::Cut => {
+                    queue.closed = true;
+                    queue.lose_last();
+                }
+                Fault::Lose => {
+                    queue.is_lost = true;
+                    let after = |patience| Instant::now() + patience;
+                    queue.closes_at = queue.patience.map(after);
+                }
+                Fault::Kill | Fault::Terminate => {}
+            });
+        }
+    }
 }
 
 struct MemoryIncoming {
     link: Arc<MemoryLink>,
     /// `None` until the peer has proven that it holds the session's key.
     limit: Option<usize>,
+    /// For messages that arrive later.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl MemoryIncoming {
@@ -177,16 +268,25 @@ impl MemoryIncoming {
 
 impl Incoming for MemoryIncoming {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Received>>> {
-        let mut queue = self.link.incoming.0.lock();
-        match queue.messages.pop_front() {
-            Some(message) => {
+        loop {
+            let mut queue = self.link.incoming.0.lock();
+            let has_come = |due: Option<Instant>| due.is_none_or(|due| due <= Instant::now());
+            if queue.messages.front().is_some_and(|(due, _)| has_come(*due))
+                && let Some((_, message)) = queue.messages.pop_front()
+            {
                 drop(queue);
-                Poll::Ready(Some(self.check(&message).map(|()| message)))
+                return Poll::Ready(Some(self.check(&message).map(|()| message)));
             }
-            None if queue.closed => Poll::Ready(None),
-            None => {
-                queue.reader = Some(context.waker().clone());
-                Poll::Pending
+            let is_over = queue.closed && queue.messages.is_empty();
+            if is_over || queue.closes_at.is_some_and(|at| at <= Instant::now()) {
+                return Poll::Ready(None);
+            }
+            queue.reader = Some(context.waker().clone());
+            self.timer = queue.next_at().map(|at| Box::pin(sleep_until(at.into())));
+            drop(queue);
+            match &mut self.timer {
+                Some(timer) => ready!(timer.as_mut().poll(context)),
+                None => return Poll::Pending,
             }
         }
     }

@@ -57,14 +57,23 @@ pub(crate) struct Sealer(CountedKey);
 pub(crate) struct Opener(CountedKey);
 
 /// The error of a frame that is not the next one of the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "frame {number} is not the one that the peer sealed: it was altered, left out, replayed or \
-     reordered on its way"
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SealError {
     number: u64,
 }
+
+impl fmt::Display for SealError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "frame {} is not the one that the peer sealed: it was altered, left out, replayed or \
+             reordered on its way",
+            self.number
+        )
+    }
+}
+
+impl std::error::Error for SealError {}
 
 impl Sealer {
     /// Seals a frame in place, and returns the tag that has to follow it.

@@ -58,9 +58,16 @@ pub enum Armed {
 }
 
 /// The error of a stream whose other process has ended or closed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the other process closed the stream")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamClosed;
+
+impl fmt::Display for StreamClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the other process closed the stream")
+    }
+}
+
+impl std::error::Error for StreamClosed {}
 
 impl Writer {
     /// Writes as many of `bytes` as there is room for, and returns how many.

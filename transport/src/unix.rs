@@ -173,6 +173,10 @@ impl Link for UnixLink {
         let _ = self.push(|_| {});
     }
 
+    fn lends_memory(&self) -> bool {
+        true
+    }
+
     fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;

@@ -231,7 +231,7 @@ impl PoolBuilder {
                 runtime,
                 Controller::new(runtime, name.clone(), weak.clone(), spec),
             );
-            PoolState::new(runtime, name, max_message, controller)
+            PoolState::new(weak.clone(), runtime, name, max_message, Some(controller))
         });
         runtime.part::<Sources>().register(&state);
         runtime.on_drain(&state);

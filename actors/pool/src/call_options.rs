@@ -26,7 +26,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn chunk(&self, tasks: u32) -> Pool {
-        self.with(|options| options.chunk = tasks.max(1))
+        self.with_options(|options| options.chunk = tasks.max(1))
     }
 
     /// Returns a handle whose calls run a failed task again up to `count` times. The default is 0.
@@ -55,7 +55,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn retries(&self, count: u32) -> Pool {
-        self.with(|options| options.retries = count)
+        self.with_options(|options| options.retries = count)
     }
 
     /// Returns a handle whose calls limit the time of each task, counted from its start. The
@@ -78,7 +78,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn timeout(&self, limit: Duration) -> Pool {
-        self.with(|options| options.timeout = Some(limit))
+        self.with_options(|options| options.timeout = Some(limit))
     }
 
     /// Returns a handle whose calls abandon a task when it has run past its
@@ -100,7 +100,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn max_timeouts(&self, count: u32) -> Pool {
-        self.with(|options| options.max_timeouts = count.max(1))
+        self.with_options(|options| options.max_timeouts = count.max(1))
     }
 
     /// Returns a handle whose calls abandon a task when `count` workers have died while they ran it
@@ -131,7 +131,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn max_deaths(&self, count: u32) -> Pool {
-        self.with(|options| options.max_deaths = count.max(1))
+        self.with_options(|options| options.max_deaths = count.max(1))
     }
 
     /// Returns a handle whose calls each store at most `bytes` bytes of arguments and results in
@@ -196,7 +196,7 @@ impl Pool {
         Pool { journal, ..self.clone() }
     }
 
-    fn with(&self, change: impl FnOnce(&mut CallOptions)) -> Pool {
+    pub(super) fn with_options(&self, change: impl FnOnce(&mut CallOptions)) -> Pool {
         let mut pool = self.clone();
         change(&mut pool.options);
         pool

@@ -12,34 +12,59 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use fiber_core::{Error, Result};
+use fiber_values::slot::Waiting;
 use serde::de::DeserializeOwned;
 
-use self::decode::{Decoder, failures};
+use self::decode::Decoder;
+pub(super) use self::decode::encoded;
+pub(super) use self::decode::failures;
 use super::batch::ResultBatch;
 use super::exchange::Exchange;
+use super::outputs::CallOutputs;
 use super::progress::Progress;
 use super::run::Run;
 use super::state::{Cancellation, PoolState};
 
 pub use self::single::{ApplyCall, MapCall};
-pub use self::stream::{ImapCall, ImapUnorderedCall};
+pub use self::stream::{ImapCall, ImapUnorderedCall, OutputStream};
 
 /// A call that the pool has accepted.
 pub(super) type Accepted = (Arc<Exchange>, Arc<PoolState>);
 
 /// A call in progress.
-struct ActiveCall {
-    exchange: Arc<Exchange>,
+pub(super) struct ActiveCall {
+    pub(super) exchange: Arc<Exchange>,
     pool: Arc<PoolState>,
     progress: Progress,
     /// How many recorded outcomes had been delivered at the last batch.
     recorded: u64,
     finished: bool,
+    /// The wait of a task of the pool for an outcome.
+    waiting: Option<Waiting>,
 }
 
 impl ActiveCall {
-    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ResultBatch>>> {
-        let batch = ready!(self.exchange.poll_batch(context));
+    pub(super) fn new((exchange, pool): Accepted) -> ActiveCall {
+        let progress = Progress::default();
+        let (recorded, finished, waiting) = (0, false, None);
+        ActiveCall { exchange, pool, progress, recorded, finished, waiting }
+    }
+
+    /// Returns the error of a pool that has ended.
+    pub(super) fn ended(&self) -> Error {
+        let ended = self.pool.check_not_ended();
+        ended.err().unwrap_or(Error::Cancelled { function: self.exchange.function })
+    }
+
+    pub(super) fn poll_batch(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<ResultBatch>>> {
+        let batch = self.exchange.poll_batch(context);
+        if self.pool.is_outer() {
+            Waiting::note(&mut self.waiting, &batch);
+        }
+        let batch = ready!(batch);
         match &batch {
             Some(Ok(batch)) => {
                 self.progress.advance(batch.len(), self.exchange.total());
@@ -56,8 +81,20 @@ impl ActiveCall {
         Poll::Ready(batch)
     }
 
+    /// Lets outcomes go into these outputs. Values stay where they are made.
+    pub(super) fn pass_to(&self, outputs: Arc<CallOutputs>) {
+        self.exchange.pass_to(outputs);
+        self.pool.with_scheduler(|scheduler, _| scheduler.has_outputs(self.exchange.id));
+    }
+
+    /// Lets values stay where they are made, although the caller takes outcomes one by one.
+    fn keep_values(&self) {
+        self.exchange.keep_values();
+        self.pool.with_scheduler(|scheduler, _| scheduler.has_outputs(self.exchange.id));
+    }
+
     /// Frees the room of outcomes that are not stored any more.
-    fn consumed(&self, batch: &ResultBatch) {
+    pub(super) fn consumed(&self, batch: &ResultBatch) {
         if self.exchange.consumed(batch) {
             self.pool.report(&self.exchange);
         }
@@ -115,14 +152,7 @@ struct Call<T> {
 
 impl<T: DeserializeOwned> Call<T> {
     fn new(accepted: Result<Accepted>) -> Call<T> {
-        let active = accepted.map(|(exchange, pool)| ActiveCall {
-            exchange,
-            pool,
-            progress: Progress::default(),
-            recorded: 0,
-            finished: false,
-        });
-        Call { active, value: PhantomData }
+        Call { active: accepted.map(ActiveCall::new), value: PhantomData }
     }
 
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ResultBatch>>> {
@@ -132,9 +162,12 @@ impl<T: DeserializeOwned> Call<T> {
         }
     }
 
+    fn function(&self) -> &'static str {
+        self.active.as_ref().map_or("", |active| active.exchange.function)
+    }
+
     fn decoder(&self, run: Run) -> Decoder<T> {
-        let function = self.active.as_ref().map_or("", |active| active.exchange.function);
-        Decoder::new(function, run)
+        Decoder::new(self.function(), run)
     }
 
     fn consumed(&self, batch: &ResultBatch) {

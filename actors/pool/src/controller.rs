@@ -8,7 +8,6 @@ mod scaling;
 mod starts;
 mod worker_start;
 
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use actix::{
     Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture,
 };
 use fiber_backends::ChildOutput;
-use fiber_core::{ExitReason, Meta, PoolEndReason};
+use fiber_core::{ExitReason, Meta, PoolEndReason, SortedMap};
 use tokio::sync::oneshot;
 
 use self::disrupted::DisruptedWorkers;
@@ -28,7 +27,7 @@ use super::worker::WorkerMain;
 use fiber_runtime::runtime::{HostGroup, ProcessCommand, Runtime};
 use fiber_supervisor::supervisor::{Backoff, Supervisor, SupervisorRef};
 
-pub(super) use self::request::ControllerRequest;
+pub(super) use self::request::{ControllerRequest, WorkerNumber, worker_name};
 
 /// A worker that had a task or lived this long is replaced at once when it dies. Otherwise there is
 /// a growing pause.
@@ -59,8 +58,8 @@ pub(super) struct Controller {
     wanted: usize,
     /// The number of the next worker.
     next: u64,
-    /// The names of the supervisor's children.
-    children: BTreeSet<String>,
+    /// The supervisor's children.
+    children: SortedMap<WorkerNumber, ()>,
     /// Callers that wait for the end of all workers.
     joining: Vec<oneshot::Sender<()>>,
     /// Looks in a row at which fewer workers were enough.
@@ -110,7 +109,7 @@ impl Controller {
             phase: Phase::New,
             wanted,
             next: 1,
-            children: BTreeSet::new(),
+            children: SortedMap::new(),
             joining: Vec::new(),
             looks_below: 0,
             missing: MissingWorkers::default(),
@@ -136,13 +135,10 @@ impl Controller {
         let started = async move { supervisor.start_on(&arbiter).await };
         context.spawn(started.into_actor(self).map(|started, controller, context| match started {
             Ok(supervisor) => controller.supervisor_started(supervisor, context),
-            Err(error) => controller.fail(error.to_string()),
+            Err(error) => controller.fail(error.to_string(), context),
         }));
-        context.run_interval(super::stats::INTERVAL, |controller, context| {
-            if matches!(controller.phase, Phase::Ended) {
-                // The interval would keep the actor alive.
-                context.stop();
-            } else if let Some(pool) = controller.pool.upgrade() {
+        context.run_interval(super::stats::INTERVAL, |controller, _| {
+            if let Some(pool) = controller.pool.upgrade() {
                 pool.note_progress();
             }
         });
@@ -153,8 +149,7 @@ impl Controller {
 
     fn supervisor_started(&mut self, supervisor: SupervisorRef, context: &mut Context<Controller>) {
         if !matches!(self.phase, Phase::Starting) {
-            context.spawn(async move { drop(supervisor.stop().await) }.into_actor(self));
-            return;
+            return self.stop_supervisor(supervisor, context);
         }
         let watched = supervisor.clone();
         self.phase = Phase::Running(supervisor);
@@ -162,51 +157,50 @@ impl Controller {
         context.spawn(
             ended
                 .into_actor(self)
-                .map(|reason, controller, _| controller.supervisor_ended(&reason)),
+                .map(|reason, controller, context| controller.supervisor_ended(&reason, context)),
         );
         self.adjust(context);
     }
 
-    fn supervisor_ended(&mut self, reason: &ExitReason) {
+    fn supervisor_ended(&mut self, reason: &ExitReason, context: &mut Context<Controller>) {
         if !reason.is_normal() {
-            return self.fail(format!("it {reason}"));
+            return self.fail(format!("it {reason}"), context);
         }
-        self.phase = Phase::Ended;
-        self.answer_joining();
+        self.end(context);
     }
 
-    fn fail(&mut self, problem: String) {
-        self.phase = Phase::Ended;
+    fn fail(&mut self, problem: String, context: &mut Context<Controller>) {
         if let Some(pool) = self.pool.upgrade() {
             pool.end(PoolEndReason::Failed(problem));
         }
-        self.answer_joining();
+        self.end(context);
     }
 
-    /// Lets those go on who wait for the end of the workers, and the workers' hosts end.
-    fn answer_joining(&mut self) {
+    /// Lets those go on who wait for the end of the workers, and the workers' hosts and this actor
+    /// end. Its intervals would keep it alive, and with it all that the pool was made of.
+    fn end(&mut self, context: &mut Context<Controller>) {
+        self.phase = Phase::Ended;
         self.spec.hosts.close(self.runtime);
         for done in self.joining.drain(..) {
             let _ = done.send(());
         }
+        context.stop();
     }
 
     fn stop_workers(&mut self, context: &mut Context<Controller>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Stopping);
         match phase {
-            Phase::New | Phase::Starting => self.phase = Phase::Ended,
-            Phase::Running(supervisor) => {
-                let ended = async move { supervisor.stop().await };
-                context.spawn(ended.into_actor(self).map(|_, controller, _| {
-                    controller.phase = Phase::Ended;
-                    controller.answer_joining();
-                }));
-            }
-            other => self.phase = other,
+            Phase::New => self.end(context),
+            // It stops when it has started.
+            Phase::Starting | Phase::Stopping => {}
+            Phase::Running(supervisor) => self.stop_supervisor(supervisor, context),
+            Phase::Ended => self.phase = Phase::Ended,
         }
-        if matches!(self.phase, Phase::Ended) {
-            self.answer_joining();
-        }
+    }
+
+    fn stop_supervisor(&mut self, supervisor: SupervisorRef, context: &mut Context<Controller>) {
+        let ended = async move { supervisor.stop().await };
+        context.spawn(ended.into_actor(self).map(|_, controller, context| controller.end(context)));
     }
 
     /// Ends the pool if it has no calls.
@@ -232,24 +226,19 @@ impl Handler<ControllerRequest> for Controller {
                 self.scale(wanted, context);
                 let _ = noted.send(());
             }
-            ControllerRequest::Retire(child) => self.stop_worker(child),
-            ControllerRequest::StartFailed(child, problem) => {
-                self.start_failed(child, problem, context)
+            ControllerRequest::Retire(number) => self.stop_worker(number),
+            ControllerRequest::StartFailed(number, problem) => {
+                self.start_failed(number, problem, context)
             }
             ControllerRequest::Disrupted(reason) => self.worker_displaced(&reason),
-            ControllerRequest::WorkerReady(child) => self.worker_ready(child, context),
-            ControllerRequest::SchedulingChanged(child, reason) => {
-                self.scheduling_changed(child, reason, context)
+            ControllerRequest::WorkerReady(number) => self.worker_ready(number, context),
+            ControllerRequest::SchedulingChanged(number, reason) => {
+                self.scheduling_changed(number, reason, context)
             }
             ControllerRequest::DiedUnused(exit) => self.died_unused(&exit, context),
             ControllerRequest::Worked => self.missing.worked(),
             ControllerRequest::Close => self.end_if_done(context),
-            ControllerRequest::Join(done) => {
-                self.joining.push(done);
-                if matches!(self.phase, Phase::Ended) {
-                    self.answer_joining();
-                }
-            }
+            ControllerRequest::Join(done) => self.joining.push(done),
             ControllerRequest::Kill(pool) => {
                 for worker in pool.scheduler.lock().handles() {
                     let _ = worker.commands.send(ProcessCommand::Kill(ExitReason::Shutdown));

@@ -3,9 +3,11 @@
 //! The [feeder](super::feeder) looks up each task before it submits it. A recorded outcome goes to
 //! the exchange at once ([`recorded`]). The keys of all other tasks stay with the exchange
 //! ([`task_keys`]) until the scheduler completes them: their outcomes then go to the journal, and
-//! from there to the caller ([`recording`]).
+//! from there to the caller ([`recording`]). A task that takes outputs of others is looked up when
+//! these are there ([`held`]).
 
 mod call_function;
+mod held;
 mod recorded;
 mod recording;
 mod task_keys;
@@ -16,7 +18,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use fiber_core::{Error, Meta, Result};
 use fiber_journal::{CallFunction, CallKeys, Journal, Journals, Outcome, Store, TaskKey};
+use fiber_values::Parts;
 use fiber_values::blob::Blobs;
+use fiber_values::codec::EncodedValue;
 use parking_lot::Mutex;
 
 use self::recorded::Recorded;
@@ -109,6 +113,14 @@ impl DurableCall {
     /// Returns the key of a task with these encoded arguments.
     pub(super) fn key(&self, arguments: &[u8], blobs: &Blobs) -> TaskKey {
         self.call_keys.key(arguments, blobs.iter().map(|blob| &**blob))
+    }
+
+    /// Returns the key of a task that takes outputs of others, which are there.
+    fn key_of_parts(&self, parts: &Parts) -> Result<TaskKey> {
+        let digest = |value: &EncodedValue| {
+            fiber_journal::digest(&value.bytes, value.blobs.iter().map(|blob| &**blob))
+        };
+        Ok(self.call_keys.key_of_parts(&parts.identity(digest)?))
     }
 
     /// Takes the recorded outcome of a task.

@@ -4,9 +4,9 @@
 //! pool takes an unfinished block when a worker can take more tasks. Outcomes stay here until the
 //! caller takes them.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,14 +16,18 @@ use fiber_core::{Error, Result};
 use fiber_journal::TaskKey;
 use fiber_values::blob::Blobs;
 use fiber_values::entry::EntryRef;
+use fiber_values::{OutputCell, slot};
 use parking_lot::{Condvar, Mutex};
 
+use super::away::Origin;
 use super::batch::{Order, Release, ResultBatch};
 use super::buffer::Buffer;
 use super::durable::DurableCall;
+use super::held::HeldTasks;
 use super::keep_alive::TaskKeepAlives;
 use super::run::{CallId, Run};
-use super::scheduler::{CallOptions, Completion, NewCall, Report};
+use super::scheduler::{CallOptions, Completion, NewCall, Report, Values};
+use super::state::PoolState;
 use fiber_runtime::runtime::{Runtime, telemetry};
 use fiber_runtime::timeline::CallRecord;
 
@@ -32,7 +36,7 @@ pub(crate) struct Exchange {
     pub(super) id: CallId,
     pub(super) function: &'static str,
     order: Order,
-    buffer: Buffer,
+    pub(super) buffer: Buffer,
     open: Mutex<Block>,
     inbox: Mutex<Inbox>,
     /// Wakes the feeder.
@@ -49,6 +53,12 @@ pub(crate) struct Exchange {
     record: CallRecord,
     /// Where outcomes are recorded before they are delivered, in a durable call.
     pub(super) durable: Option<Arc<DurableCall>>,
+    /// The tasks that wait for inputs.
+    pub(super) held: HeldTasks,
+    pub(super) runtime: &'static Runtime,
+    origin: OnceLock<Origin>,
+    /// The outputs on other machines that the caller has not taken, if it takes outputs one by one.
+    pub(super) kept: Mutex<Option<HashMap<u64, Arc<OutputCell>>>>,
 }
 
 /// How long the feeder waits for memory before a warning says so.
@@ -73,6 +83,24 @@ struct Inbox {
     completed: u64,
     ended: Option<Error>,
     waker: Option<Waker>,
+    /// Where outcomes go instead.
+    sink: Option<Arc<dyn Sink>>,
+}
+
+/// Takes the outcomes of a call in place of its handle.
+pub(super) trait Sink: Send + Sync {
+    fn take(&self, function: &'static str, batch: ResultBatch);
+
+    /// Returns the cell of a task's output, if the call has outputs and anything has this one.
+    fn cell(&self, _index: u64) -> Option<Arc<OutputCell>> {
+        None
+    }
+
+    /// Notes that the call has `total` tasks.
+    fn set_total(&self, total: u64);
+
+    /// Notes that the call ends without the outcomes that are missing.
+    fn end(&self, error: &Error);
 }
 
 /// Arguments that count towards the call's buffer until they are dropped.
@@ -127,24 +155,34 @@ impl Exchange {
             context: telemetry::current_context(),
             record,
             durable,
+            held: HeldTasks::default(),
+            runtime,
+            origin: OnceLock::new(),
+            kept: Mutex::default(),
         })
     }
 
     /// Returns the call as the scheduler gets it.
     pub(super) fn new_call(
         self: &Arc<Exchange>,
+        pool: &Arc<PoolState>,
         entry: EntryRef,
         options: CallOptions,
     ) -> NewCall<Arc<Exchange>> {
+        let _ = self.origin.set(Origin { pool: Arc::downgrade(pool), entry, options });
         NewCall {
             caller: Arc::clone(self),
             entry,
             options,
             context: self.context.clone(),
             durable: self.durable.is_some(),
+            // A journal records bytes.
+            values: if self.durable.is_some() { Values::Come } else { Values::LargeStay },
             in_order: self.order == Order::Tasks,
+            depth: slot::depth(),
             max_outcomes: self.buffer.max_outcomes(),
             since: SystemTime::now(),
+            is_final: None,
         }
     }
 
@@ -152,6 +190,9 @@ impl Exchange {
     pub(super) fn complete(self: &Arc<Exchange>, completion: Completion) {
         let batch = match completion {
             Completion::Outcomes(run) => ResultBatch::of(run),
+            Completion::Away { outcome, arguments } => {
+                return self.complete_away(outcome, &arguments);
+            }
             Completion::Abandoned { index, workers: deaths, exit } => {
                 ResultBatch::Failed(index, Error::abandoned(self.function, index, deaths, exit))
             }
@@ -179,7 +220,14 @@ impl Exchange {
         let count = batch.len();
         let mut inbox = self.inbox.lock();
         inbox.completed += count;
-        inbox.batches.push_back(batch);
+        let sink = inbox.sink.clone();
+        let batch = match sink {
+            None => {
+                inbox.batches.push_back(batch);
+                None
+            }
+            Some(sink) => Some((sink, batch)),
+        };
         if self.order.release() == Release::Completed {
             self.release(count, &inbox);
         }
@@ -189,6 +237,52 @@ impl Exchange {
         if let Some(waker) = waker {
             waker.wake();
         }
+        if let Some((sink, batch)) = batch {
+            self.pass(&*sink, batch);
+        }
+    }
+
+    fn pass(&self, sink: &dyn Sink, batch: ResultBatch) {
+        // A call whose outcomes are taken together has no room that this could free.
+        let _ = self.consumed(&batch);
+        sink.take(self.function, batch);
+    }
+
+    pub(super) fn sink(&self) -> Option<Arc<dyn Sink>> {
+        self.inbox.lock().sink.clone()
+    }
+
+    pub(super) fn origin(&self) -> &Origin {
+        self.origin.get().expect("a call that has outcomes has begun")
+    }
+
+    /// Lets outcomes go into the sink, also those that have arrived.
+    pub(super) fn pass_to(&self, sink: Arc<dyn Sink>) {
+        let mut inbox = self.inbox.lock();
+        let batches = std::mem::take(&mut inbox.batches);
+        let (ended, total) = (inbox.ended.clone(), inbox.total);
+        inbox.sink = Some(Arc::clone(&sink));
+        drop(inbox);
+        batches.into_iter().for_each(|batch| self.pass(&*sink, batch));
+        if let Some(error) = ended {
+            sink.end(&error);
+        }
+        if let Some(total) = total {
+            sink.set_total(total);
+        }
+    }
+
+    /// Waits until the number of all tasks is known, or the call has ended.
+    pub(super) fn poll_total(&self, context: &mut Context<'_>) -> Poll<Result<u64>> {
+        let mut inbox = self.inbox.lock();
+        if let Some(total) = inbox.total {
+            return Poll::Ready(Ok(total));
+        }
+        if let Some(error) = &inbox.ended {
+            return Poll::Ready(Err(error.clone()));
+        }
+        inbox.waker = Some(context.waker().clone());
+        Poll::Pending
     }
 
     /// Notes on the timeline that the call has ended, if it has.
@@ -211,20 +305,25 @@ impl Exchange {
     pub(super) fn end(&self, error: Error) {
         self.stop();
         let mut inbox = self.inbox.lock();
-        inbox.ended.get_or_insert(error);
+        let error = inbox.ended.get_or_insert(error).clone();
         self.record.end();
-        let waker = inbox.waker.take();
+        let (waker, sink) = (inbox.waker.take(), inbox.sink.clone());
         drop(inbox);
         if let Some(waker) = waker {
             waker.wake();
         }
+        if let Some(sink) = sink {
+            sink.end(&error);
+        }
     }
 
-    /// Stops the feeder.
+    /// Stops the feeder, and lets go of the tasks that wait for inputs.
     pub(super) fn stop(&self) {
-        let _inbox = self.inbox.lock();
+        let inbox = self.inbox.lock();
         self.stopped.store(true, Ordering::Release);
         self.room.notify_all();
+        drop(inbox);
+        self.held.clear();
     }
 
     /// Returns whether the feeder is to stop.
@@ -301,10 +400,13 @@ impl Exchange {
         let mut inbox = self.inbox.lock();
         inbox.total = Some(total);
         self.record_end(&inbox);
-        let waker = inbox.waker.take();
+        let (waker, sink) = (inbox.waker.take(), inbox.sink.clone());
         drop(inbox);
         if let Some(waker) = waker {
             waker.wake();
+        }
+        if let Some(sink) = sink {
+            sink.set_total(total);
         }
     }
 
@@ -352,6 +454,14 @@ impl Exchange {
     pub(super) fn store(self: &Arc<Exchange>, bytes: Vec<u8>, blobs: &Blobs) -> Bytes {
         let _stored = Stored::new(bytes.capacity() + blobs.private_len());
         let counted = self.buffer.store_arguments(bytes.capacity() + blobs.total_len());
+        Bytes::from_owner(StoredArguments { bytes, counted, exchange: Arc::clone(self), _stored })
+    }
+
+    /// Counts so many bytes, which others own, towards the buffer. They are counted until the
+    /// result, which has no bytes, is dropped.
+    pub(super) fn count(self: &Arc<Exchange>, size: usize) -> Bytes {
+        let counted = self.buffer.store_arguments(size);
+        let (bytes, _stored) = Default::default();
         Bytes::from_owner(StoredArguments { bytes, counted, exchange: Arc::clone(self), _stored })
     }
 

@@ -20,13 +20,15 @@ use fiber_journal::TaskKey;
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
 use fiber_values::transfer::{self, KeepAlive};
-use serde::Serialize;
+use fiber_values::{Inputs, Parts, Whole};
 
 use super::exchange::Exchange;
+use super::held::submit_when_ready;
 use super::run::{PREFIX, Run, prefix};
 use super::state::{Cancellation, PoolState};
 
 pub(super) use self::durable::feed_one_durable;
+use self::durable::has_a_handle;
 
 /// The feeder submits a block of this many tasks or bytes.
 const BLOCK_TASKS: u64 = 4096;
@@ -53,7 +55,7 @@ pub(super) async fn submit_while_blocked(pool: Weak<PoolState>, exchange: Arc<Ex
 
 /// Writes the length of a task's arguments and the encoded arguments into `scratch`.
 #[inline]
-pub(super) fn encode<A: Serialize>(
+pub(super) fn encode<A: Inputs<P, M>, P, M>(
     arguments: &A,
     scratch: &mut Vec<u8>,
     limit: usize,
@@ -63,14 +65,38 @@ pub(super) fn encode<A: Serialize>(
     // A handle has something to drop, and so has an array.
     let (blobs, keep_alive) = if needs_drop::<A>() {
         let (blobs, keep_alive) =
-            transfer::repeatable(|| codec::append_owned_apart(scratch, arguments));
-        (blobs?, keep_alive)
+            transfer::repeatable(|| codec::append_apart(scratch, &Whole::new(arguments)));
+        (blobs.map_err(name_arguments::<A>)?, keep_alive)
     } else {
-        codec::append(scratch, arguments)?;
+        codec::append(scratch, &Whole::new(arguments)).map_err(name_arguments::<A>)?;
         (Blobs::default(), KeepAlive::default())
     };
     finish_encoding::<A>(scratch, &blobs, limit)?;
     Ok((keep_alive, blobs))
+}
+
+/// Encodes arguments that have outputs among them. Those of a durable call have no handles.
+pub(super) fn parts<A: Inputs<P, M>, P, M>(
+    arguments: &A,
+    is_durable: bool,
+) -> Result<(KeepAlive, Parts)> {
+    let mut parts = Parts::default();
+    let add = || transfer::repeatable(|| arguments.add(&mut parts));
+    let ((added, keep_alive), has_handles) = transfer::finding_handles(add);
+    added?;
+    if is_durable && (has_handles || parts.outputs().any(|cell| cell.has_handles())) {
+        return Err(has_a_handle::<A>());
+    }
+    Ok((keep_alive, parts))
+}
+
+/// Lets an error name the arguments' own type.
+#[cold]
+fn name_arguments<A>(error: Error) -> Error {
+    match error {
+        Error::Encode { cause, .. } => Error::Encode { type_name: type_name::<A>(), cause },
+        other => other,
+    }
 }
 
 /// Writes the length of a task's encoded arguments in front of them.
@@ -92,8 +118,8 @@ pub(super) fn feed_one(pool: &PoolState, exchange: &Exchange, encoded: Vec<u8>, 
 }
 
 /// Submits the tasks of an iterator. It blocks, so it runs on a thread of its own.
-pub(super) fn feed<A: Serialize, I: Iterator<Item = A>>(
-    pool: &PoolState,
+pub(super) fn feed<A: Inputs<P, M>, P, M, I: Iterator<Item = A>>(
+    pool: &Arc<PoolState>,
     exchange: &Arc<Exchange>,
     items: I,
 ) {
@@ -143,7 +169,7 @@ fn is_prompt<I>() -> bool {
 }
 
 struct Feeder<'a> {
-    pool: &'a PoolState,
+    pool: &'a Arc<PoolState>,
     exchange: &'a Arc<Exchange>,
     fed: u64,
     /// How many of them go to workers.
@@ -166,21 +192,38 @@ struct Feeder<'a> {
 
 impl Feeder<'_> {
     #[inline]
-    fn add<A: Serialize>(&mut self, item: &A) {
+    fn add<A: Inputs<P, M>, P, M>(&mut self, item: &A) {
         let index = self.fed;
         self.fed += 1;
         let exchange = self.exchange;
-        match &exchange.durable {
-            None => self.add_plain(index, item),
-            Some(call) => self.add_durable(call, index, item),
+        if A::HAS_OUTPUTS {
+            self.add_with_outputs(index, item);
+            self.check_at = self.fed;
+        } else {
+            match &exchange.durable {
+                None => self.add_plain(index, item),
+                Some(call) => self.add_durable(call, index, item),
+            }
         }
         if self.fed >= self.check_at {
             self.wait_for_room();
         }
     }
 
+    /// Adds a task that waits for outputs of others.
+    fn add_with_outputs<A: Inputs<P, M>, P, M>(&mut self, index: u64, item: &A) {
+        match parts(item, self.exchange.durable.is_some()) {
+            Err(error) => self.exchange.fail(index, error),
+            Ok((keep_alive, parts)) => {
+                self.for_workers += 1;
+                self.exchange.keep_alive.add(index, keep_alive);
+                submit_when_ready(self.pool, self.exchange, index, Arc::new(parts));
+            }
+        }
+    }
+
     #[inline]
-    fn add_plain<A: Serialize>(&mut self, index: u64, item: &A) {
+    fn add_plain<A: Inputs<P, M>, P, M>(&mut self, index: u64, item: &A) {
         match encode(item, &mut self.scratch, self.pool.max_message) {
             Err(error) => {
                 self.skip(index);

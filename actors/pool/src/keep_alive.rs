@@ -3,11 +3,11 @@
 //! An encoded handle does not keep its object alive. The call holds a [`KeepAlive`] for each task
 //! that has such handles, until the task completes.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fiber_core::SortedMap;
 use fiber_values::transfer::KeepAlive;
 use parking_lot::Mutex;
 
@@ -22,7 +22,7 @@ pub(super) struct TaskKeepAlives {
     runtime: &'static Runtime,
     /// Whether any task has one. Most calls have none.
     any: AtomicBool,
-    tasks: Mutex<BTreeMap<u64, KeepAlive>>,
+    tasks: Mutex<SortedMap<u64, KeepAlive>>,
 }
 
 impl TaskKeepAlives {
@@ -39,13 +39,20 @@ impl TaskKeepAlives {
         }
     }
 
+    /// Takes the keep-alive of a task.
+    pub(super) fn take(&self, task: u64) -> KeepAlive {
+        if !self.any.load(Ordering::Acquire) {
+            return KeepAlive::default();
+        }
+        self.tasks.lock().remove(&task).unwrap_or_default()
+    }
+
     /// Drops the keep-alives of tasks that are completed.
     #[inline]
     pub(super) fn release(&self, completed: Range<u64>) {
         if self.any.load(Ordering::Acquire) {
             let mut tasks = self.tasks.lock();
-            let indices: Vec<_> = tasks.range(completed).map(|(index, _)| *index).collect();
-            let released: Vec<_> = indices.iter().map(|index| tasks.remove(index)).collect();
+            let released: Vec<_> = completed.filter_map(|index| tasks.remove(&index)).collect();
             // Dropping a keep-alive may end its object, so the lock is free by then.
             drop(tasks);
             drop(released);

@@ -68,9 +68,12 @@ impl Pool {
             let problem = "a pool needs at least 1 process: use `stop` or drop it to end it";
             return Reply::new(async move { Err(Error::invalid("Pool::scale", problem)) });
         }
+        if let Err(error) = state.check_owned("Pool::scale") {
+            return Reply::new(async { Err(error) });
+        }
         state.ensure_started(Meta::new());
         let (noted, answer) = oneshot::channel();
-        state.controller.do_send(ControllerRequest::Scale(processes, noted));
+        state.control(ControllerRequest::Scale(processes, noted));
         Reply::new(async move {
             // If the controller is gone, the pool has ended, which `when_ready` returns.
             let _ = answer.await;
@@ -97,12 +100,15 @@ impl Pool {
     /// ```
     pub fn close(&self) {
         let state = self.state();
+        if let Err(error) = state.check_owned("Pool::close") {
+            return tracing::warn!("{error}");
+        }
         let mut phase = state.phase.lock();
         if matches!(*phase, Phase::Open) {
             *phase = Phase::Closed;
         }
         drop(phase);
-        state.controller.do_send(ControllerRequest::Close);
+        state.control(ControllerRequest::Close);
     }
 
     /// Waits until the pool has ended and all its workers with it.
@@ -122,8 +128,11 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn join(&self) -> Reply<()> {
+        if let Err(error) = self.state().check_owned("Pool::join") {
+            return Reply::new(async { Err(error) });
+        }
         let (done, ended) = oneshot::channel();
-        self.state().controller.do_send(ControllerRequest::Join(done));
+        self.state().control(ControllerRequest::Join(done));
         Reply::new(async move {
             // If the controller is gone, so are the workers.
             let _ = ended.await;
@@ -170,6 +179,9 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn kill(&self) {
-        kill(self.state(), PoolEndReason::Killed);
+        match self.state().check_owned("Pool::kill") {
+            Ok(()) => kill(self.state(), PoolEndReason::Killed),
+            Err(error) => tracing::warn!("{error}"),
+        }
     }
 }

@@ -1,16 +1,22 @@
 //! The handle of a pool.
 
+use std::any::type_name;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use fiber_core::{PoolEndReason, Result};
-use fiber_values::{Function, Output, Portable, TryOutput, TypedEntry, assert_captures_nothing};
+use fiber_values::codec::{self, EncodedValue};
+use fiber_values::{
+    AsResult, AsValue, Function, Inputs, Output, OutputCell, Portable, TaskOutput, TryOutput,
+    TypedEntry, assert_captures_nothing, transfer,
+};
 
 use crate::batch::Order;
 use crate::controller::ControllerRequest;
 use crate::durable::JournalOption;
 use crate::scheduler::CallOptions;
 use crate::state::PoolState;
+use crate::streams::{IsFinal, StreamReruns};
 use crate::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, PoolBuilder};
 
 /// A pool of supervised worker processes that run task functions.
@@ -54,6 +60,33 @@ pub struct Pool {
     pub(crate) buffer: u64,
     /// Where its calls record the outcomes of their tasks.
     pub(crate) journal: Option<Arc<JournalOption>>,
+    pub(crate) stream_reruns: StreamReruns,
+    /// Whether the task of the call that it makes next may not run again.
+    pub(crate) is_final: Option<IsFinal>,
+}
+
+/// A handle of a pool with its options that does not keep the workers alive.
+pub(crate) struct WeakPool {
+    guard: Weak<KillOnDrop>,
+    options: CallOptions,
+    buffer: u64,
+    journal: Option<Arc<JournalOption>>,
+    stream_reruns: StreamReruns,
+}
+
+impl WeakPool {
+    /// Returns the handle, unless the last one was dropped.
+    pub(crate) fn upgrade(&self) -> Option<Pool> {
+        let WeakPool { guard, options, buffer, journal, stream_reruns } = self;
+        Some(Pool {
+            guard: guard.upgrade()?,
+            options: *options,
+            buffer: *buffer,
+            journal: journal.clone(),
+            stream_reruns: *stream_reruns,
+            is_final: None,
+        })
+    }
 }
 
 /// Kills the workers when the last handle is dropped.
@@ -69,7 +102,7 @@ impl Drop for KillOnDrop {
 
 pub(crate) fn kill(state: &Arc<PoolState>, reason: PoolEndReason) {
     state.end(reason);
-    state.controller.do_send(ControllerRequest::Kill(Arc::clone(state)));
+    state.control(ControllerRequest::Kill(Arc::clone(state)));
 }
 
 impl fmt::Debug for Pool {
@@ -117,10 +150,34 @@ impl Pool {
     }
 
     pub(crate) fn of(state: Arc<PoolState>) -> Pool {
-        let options =
-            CallOptions { chunk: 1, timeout: None, retries: 0, max_deaths: 3, max_timeouts: 1 };
+        let options = CallOptions {
+            chunk: 1,
+            timeout: None,
+            retries: 0,
+            max_deaths: 3,
+            max_timeouts: 1,
+            comes_first: false,
+        };
         let buffer = state.runtime.config().call_buffer.as_u64();
-        Pool { guard: Arc::new(KillOnDrop { state }), options, buffer, journal: None }
+        Pool {
+            guard: Arc::new(KillOnDrop { state }),
+            options,
+            buffer,
+            journal: None,
+            stream_reruns: StreamReruns::Always,
+            is_final: None,
+        }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakPool {
+        let Pool { guard, options, buffer, journal, stream_reruns, .. } = self;
+        WeakPool {
+            guard: Arc::downgrade(guard),
+            options: *options,
+            buffer: *buffer,
+            journal: journal.clone(),
+            stream_reruns: *stream_reruns,
+        }
     }
 
     pub(crate) fn state(&self) -> &Arc<PoolState> {
@@ -147,18 +204,19 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[track_caller]
-    pub fn apply<F, A, M, N>(
+    pub fn apply<F, A, P, M, N>(
         &self,
         function: F,
         args: A,
-    ) -> ApplyCall<<F::Output as Output<N>>::Value>
+    ) -> ApplyCall<<F::Output as TaskOutput<N>>::Value>
     where
-        F: Function<A, M, Output: Output<N>>,
-        A: Portable,
+        F: Function<P, M, Output: TaskOutput<N>>,
+        A: Inputs<P, M>,
+        P: Portable,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        ApplyCall::new(self.submit_one(TypedEntry::of_value(function), &args))
+        ApplyCall::new(self.submit_one(TypedEntry::of_call::<A, F, M, AsValue<N>>(function), args))
     }
 
     /// Works as [`apply`](Pool::apply), for a function that returns a `Result` whose error
@@ -176,18 +234,19 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[track_caller]
-    pub fn try_apply<F, A, M, N>(
+    pub fn try_apply<F, A, P, M, N>(
         &self,
         function: F,
         args: A,
     ) -> ApplyCall<<F::Output as TryOutput<N>>::Value>
     where
-        F: Function<A, M, Output: TryOutput<N>>,
-        A: Portable,
+        F: Function<P, M, Output: TryOutput<N>>,
+        A: Inputs<P, M>,
+        P: Portable,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        ApplyCall::new(self.submit_one(TypedEntry::of_result(function), &args))
+        ApplyCall::new(self.submit_one(TypedEntry::of_call::<A, F, M, AsResult<N>>(function), args))
     }
 
     /// Runs a task for each item, and gives all results together, in the order of the items.
@@ -205,15 +264,24 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[track_caller]
-    pub fn map<F, I, M, N>(&self, function: F, items: I) -> MapCall<<F::Output as Output<N>>::Value>
+    pub fn map<F, I, P, M, N>(
+        &self,
+        function: F,
+        items: I,
+    ) -> MapCall<<F::Output as TaskOutput<N>>::Value>
     where
-        F: Function<I::Item, M, Output: Output<N>>,
-        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        F: Function<P, M, Output: TaskOutput<N>>,
+        I: IntoIterator<Item: Inputs<P, M>, IntoIter: Send + 'static>,
+        P: Portable,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(TypedEntry::of_value(function), items, Order::Together);
-        MapCall::new(call, length)
+        let (call, length) = self.submit(
+            TypedEntry::of_call::<I::Item, F, M, AsValue<N>>(function),
+            items,
+            Order::Together,
+        );
+        MapCall::new(call, length, self.downgrade())
     }
 
     /// Works as [`map`](Pool::map), for a function that returns a `Result` whose error implements
@@ -229,19 +297,24 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[track_caller]
-    pub fn try_map<F, I, M, N>(
+    pub fn try_map<F, I, P, M, N>(
         &self,
         function: F,
         items: I,
     ) -> MapCall<<F::Output as TryOutput<N>>::Value>
     where
-        F: Function<I::Item, M, Output: TryOutput<N>>,
-        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        F: Function<P, M, Output: TryOutput<N>>,
+        I: IntoIterator<Item: Inputs<P, M>, IntoIter: Send + 'static>,
+        P: Portable,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(TypedEntry::of_result(function), items, Order::Together);
-        MapCall::new(call, length)
+        let (call, length) = self.submit(
+            TypedEntry::of_call::<I::Item, F, M, AsResult<N>>(function),
+            items,
+            Order::Together,
+        );
+        MapCall::new(call, length, self.downgrade())
     }
 
     /// Runs a task for each item, and gives a stream of the results, in the order of the items.
@@ -261,18 +334,23 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[track_caller]
-    pub fn imap<F, I, M, N>(
+    pub fn imap<F, I, P, M, N>(
         &self,
         function: F,
         items: I,
-    ) -> ImapCall<<F::Output as Output<N>>::Value>
+    ) -> ImapCall<<F::Output as TaskOutput<N>>::Value>
     where
-        F: Function<I::Item, M, Output: Output<N>>,
-        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        F: Function<P, M, Output: TaskOutput<N>>,
+        I: IntoIterator<Item: Inputs<P, M>, IntoIter: Send + 'static>,
+        P: Portable,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(TypedEntry::of_value(function), items, Order::Tasks);
+        let (call, length) = self.submit(
+            TypedEntry::of_call::<I::Item, F, M, AsValue<N>>(function),
+            items,
+            Order::Tasks,
+        );
         ImapCall::new(call, length)
     }
 
@@ -291,18 +369,23 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[track_caller]
-    pub fn try_imap<F, I, M, N>(
+    pub fn try_imap<F, I, P, M, N>(
         &self,
         function: F,
         items: I,
     ) -> ImapCall<<F::Output as TryOutput<N>>::Value>
     where
-        F: Function<I::Item, M, Output: TryOutput<N>>,
-        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        F: Function<P, M, Output: TryOutput<N>>,
+        I: IntoIterator<Item: Inputs<P, M>, IntoIter: Send + 'static>,
+        P: Portable,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(TypedEntry::of_result(function), items, Order::Tasks);
+        let (call, length) = self.submit(
+            TypedEntry::of_call::<I::Item, F, M, AsResult<N>>(function),
+            items,
+            Order::Tasks,
+        );
         ImapCall::new(call, length)
     }
 
@@ -326,18 +409,23 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[track_caller]
-    pub fn imap_unordered<F, I, M, N>(
+    pub fn imap_unordered<F, I, P, M, N>(
         &self,
         function: F,
         items: I,
-    ) -> ImapUnorderedCall<<F::Output as Output<N>>::Value>
+    ) -> ImapUnorderedCall<<F::Output as TaskOutput<N>>::Value>
     where
-        F: Function<I::Item, M, Output: Output<N>>,
-        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        F: Function<P, M, Output: TaskOutput<N>>,
+        I: IntoIterator<Item: Inputs<P, M>, IntoIter: Send + 'static>,
+        P: Portable,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(TypedEntry::of_value(function), items, Order::Arrival);
+        let (call, length) = self.submit(
+            TypedEntry::of_call::<I::Item, F, M, AsValue<N>>(function),
+            items,
+            Order::Arrival,
+        );
         ImapUnorderedCall::new(call, length)
     }
 
@@ -354,19 +442,57 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[track_caller]
-    pub fn try_imap_unordered<F, I, M, N>(
+    pub fn try_imap_unordered<F, I, P, M, N>(
         &self,
         function: F,
         items: I,
     ) -> ImapUnorderedCall<<F::Output as TryOutput<N>>::Value>
     where
-        F: Function<I::Item, M, Output: TryOutput<N>>,
-        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        F: Function<P, M, Output: TryOutput<N>>,
+        I: IntoIterator<Item: Inputs<P, M>, IntoIter: Send + 'static>,
+        P: Portable,
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(TypedEntry::of_result(function), items, Order::Arrival);
+        let (call, length) = self.submit(
+            TypedEntry::of_call::<I::Item, F, M, AsResult<N>>(function),
+            items,
+            Order::Arrival,
+        );
         ImapUnorderedCall::new(call, length)
+    }
+
+    /// Keeps a value in this process, encoded, for tasks that take it.
+    ///
+    /// Small values are copied for each task. Large arrays, texts and lists of numbers are read in
+    /// place by the workers of this machine. A [`broadcast`](Pool::broadcast) is decoded once in
+    /// each worker, and its tasks share the result.
+    ///
+    /// # Errors
+    /// [`Error::Encode`] if the value can't be serialized; [`Error::TooLarge`] if it exceeds
+    /// `max_message` of the [configuration](fiber_core::Config).
+    ///
+    /// [`Error::Encode`]: fiber_core::Error::Encode
+    /// [`Error::TooLarge`]: fiber_core::Error::TooLarge
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let weights = pool.put(vec![2, 3])?;
+    /// let weigh = |x: u32, weights: Vec<u32>| weights.iter().map(|weight| weight * x).sum::<u32>();
+    /// let items = (1..4).map(move |x| (x, weights.clone()));
+    /// assert_eq!(pool.map(weigh, items).wait()?, [5, 10, 15]);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn put<T: Portable>(&self, value: T) -> Result<Output<T>> {
+        let encode = || transfer::repeatable(|| EncodedValue::new(&value));
+        let ((encoded, keep_alive), has_handles) = transfer::finding_handles(encode);
+        let encoded = encoded?;
+        codec::check_size(encoded.size(), self.state().max_message as u64, || {
+            format!("a value of type `{}`", type_name::<T>())
+        })?;
+        Ok(Output::of(OutputCell::with_handles(Ok(encoded), keep_alive, has_handles)))
     }
 
     /// Sends a value to each worker once, and to workers that start later. Tasks receive its handle

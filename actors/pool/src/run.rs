@@ -4,8 +4,13 @@
 //! and redelivers runs. Any run can be split anywhere. A chunk is only the least number of tasks
 //! that is handed out at a time.
 
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes};
+use fiber_values::Parts;
 use fiber_values::blob::Blobs;
+
+use fiber_runtime::runtime::HostNumber;
 
 /// Bytes of the length in front of each task's arguments and of each outcome.
 pub(crate) const PREFIX: usize = 4;
@@ -27,16 +32,70 @@ pub(crate) struct Run {
     bytes: Bytes,
     /// The blobs of its task. A task with blobs is a run of its own.
     blobs: Blobs,
+    /// The arguments of its task, if outputs of others are among them, in place of the bytes and
+    /// blobs: they are put together when the task is sent. Such a task is a run of its own.
+    parts: Option<Arc<Parts>>,
+    /// The host to which its task has least to travel.
+    near: Option<Near>,
+}
+
+/// Fewer bytes travel in about the time in which a worker is chosen.
+const MIN_NEAR: u64 = 64 << 10;
+
+/// A host that has inputs of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Near {
+    pub(crate) host: HostNumber,
+    /// How many bytes of them it has.
+    pub(crate) bytes: u64,
 }
 
 impl Run {
     pub(crate) fn new(call: CallId, start: u64, end: u64, bytes: Bytes) -> Run {
-        Run { call, base: start, start, end, bytes, blobs: Blobs::default() }
+        let (blobs, parts, near) = (Blobs::default(), None, None);
+        Run { call, base: start, start, end, bytes, blobs, parts, near }
     }
 
     /// Makes the run of one task with blobs.
     pub(crate) fn with_blobs(call: CallId, index: u64, bytes: Bytes, blobs: Blobs) -> Run {
         Run { blobs, ..Run::new(call, index, index + 1, bytes) }
+    }
+
+    /// Makes the run of one task with outputs among its arguments, which are there. It has no bytes,
+    /// and keeps what owns them.
+    pub(crate) fn with_parts(call: CallId, index: u64, no_bytes: Bytes, parts: Arc<Parts>) -> Run {
+        let near = parts.nearest().filter(|(_, bytes)| *bytes >= MIN_NEAR);
+        let near = near.map(|(host, bytes)| Near { host, bytes });
+        Run { parts: Some(parts), near, ..Run::new(call, index, index + 1, no_bytes) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_near(self, near: Near) -> Run {
+        Run { near: Some(near), ..self }
+    }
+
+    /// Returns the host that has most bytes of its task's inputs, if any has some.
+    pub(crate) fn near(&self) -> Option<Near> {
+        self.near
+    }
+
+    /// Returns the arguments of its tasks as they are sent, and the blobs of its task; `None` if an
+    /// input is there no more, because it was lost with its machine.
+    pub(crate) fn to_send(&self) -> Option<(Bytes, Blobs)> {
+        let Some(parts) = &self.parts else { return Some((self.arguments(), self.blobs.clone())) };
+        let (bytes, blobs) = encode_parts(parts)?;
+        Some((bytes.into(), blobs))
+    }
+
+    /// Returns the arguments of its task, if outputs of others are among them.
+    pub(crate) fn parts(&self) -> Option<&Arc<Parts>> {
+        self.parts.as_ref()
+    }
+
+    /// Returns a copy of the arguments of its first task, behind their length.
+    pub(crate) fn first_arguments(&self) -> Bytes {
+        let bytes = self.arguments();
+        Bytes::copy_from_slice(&bytes[..offset(&bytes, 1)])
     }
 
     /// Returns the blobs of its task, if it has any.
@@ -67,6 +126,8 @@ impl Run {
             end: self.start + count,
             bytes,
             blobs: self.blobs.clone(),
+            parts: self.parts.clone(),
+            near: self.near,
         };
         self.start += count;
         self.base = self.start;
@@ -99,9 +160,10 @@ impl Run {
         (self.start..self.end).contains(&index)
     }
 
-    /// Returns the bytes that it keeps in memory.
+    /// Returns the bytes of its tasks' arguments.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len() + self.blobs.total_len()
+        let apart = self.parts.as_ref().map_or(0, |parts| parts.size());
+        self.bytes.len() + self.blobs.total_len() + apart
     }
 
     /// Returns the bytes that it keeps in this process's own memory.
@@ -150,6 +212,15 @@ impl<'a> Iterator for Items<'a> {
         self.rest = rest;
         Some((item, prefix & FAILED != 0))
     }
+}
+
+/// Encodes the arguments of one task behind their length, if its inputs are there.
+pub(crate) fn encode_parts(parts: &Parts) -> Option<(Vec<u8>, Blobs)> {
+    let mut bytes = vec![0; PREFIX];
+    let blobs = parts.append(&mut bytes).ok()?;
+    let length = bytes.len() - PREFIX;
+    bytes[..PREFIX].copy_from_slice(&prefix(length, false));
+    Some((bytes, blobs))
 }
 
 /// Appends the length of an item, and the item.

@@ -18,6 +18,8 @@
 //! - A worker's death counts against the tasks that it was certainly running. If these are not
 //!   known, all its pending tasks become suspects. Suspects run one at a time, each alone in a
 //!   worker, so that the next death is certain.
+//! - A call that a task has made goes first, so that what has begun ends before more begins. The
+//!   task lends its slot while it waits, so its worker takes one task more.
 //! - A call whose caller has no room for more outcomes is throttled: it gets no worker until its
 //!   caller has taken some.
 //! - A worker that SIGTERM asks to end returns the tasks that it has not started, and ends after
@@ -31,24 +33,27 @@ mod call;
 mod deaths;
 mod dispatch;
 mod effects;
+mod moved;
+mod pending;
 mod room;
 mod statistics;
 mod time_limit;
 mod worker;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
+use fiber_core::{Exit, SortedMap};
 use fiber_values::entry::EntryRef;
 
 use super::run::{CallId, Run};
 use super::wire::Results;
-use call::{Call, run_size};
+use call::{Call, Queue, run_size};
 use dispatch::Requeue;
 use fiber_runtime::runtime::HostNumber;
 use statistics::{Counts, FunctionRecord};
-use worker::{Worker, find};
+use worker::Worker;
 
-pub(crate) use call::{CallOptions, NewCall};
+pub(crate) use call::{CallOptions, NewCall, Values};
 pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects};
 pub(crate) use room::{Amount, Report};
@@ -64,12 +69,11 @@ pub(crate) const MIN_PENDING: u64 = 2;
 
 /// The tasks of a pool and their workers. `W` is the handle of a worker, `C` that of a caller.
 pub(crate) struct Scheduler<W, C> {
-    calls: BTreeMap<CallId, Call<C>>,
+    calls: SortedMap<CallId, Call<C>>,
     /// Calls that may still submit tasks.
     feeding: Vec<CallId>,
-    /// Calls with tasks to hand out, ordered by the time that they have received.
-    queue: BTreeSet<(u64, CallId)>,
-    workers: BTreeMap<WorkerId, Worker<W>>,
+    queue: Queue,
+    workers: SortedMap<WorkerId, Worker<W>>,
     /// Workers that can take more tasks, idle ones first.
     available: VecDeque<WorkerId>,
     functions: HashMap<EntryRef, FunctionRecord>,
@@ -86,15 +90,17 @@ pub(crate) struct Scheduler<W, C> {
     nanos_left: f64,
     /// How many more bytes values may take in this process.
     memory: u64,
+    /// How many nanoseconds a byte travels to a host.
+    travel_nanos: f64,
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
     pub(crate) fn new() -> Scheduler<W, C> {
         Scheduler {
-            calls: BTreeMap::new(),
+            calls: SortedMap::new(),
             feeding: Vec::new(),
-            queue: BTreeSet::new(),
-            workers: BTreeMap::new(),
+            queue: Queue::default(),
+            workers: SortedMap::new(),
             available: VecDeque::new(),
             functions: HashMap::new(),
             counts: Counts::default(),
@@ -104,6 +110,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             halted: false,
             nanos_left: f64::INFINITY,
             memory: u64::MAX,
+            travel_nanos: 1.0,
         }
     }
 
@@ -137,14 +144,28 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.calls.get(&id).map(|call| &call.caller)
     }
 
-    /// Notes how many more bytes values may take in this process.
-    pub(crate) fn set_memory(&mut self, room: u64) {
+    /// Notes how many nanoseconds a byte travels to a host.
+    pub(crate) fn set_travel_nanos(&mut self, nanos: f64) {
+        self.travel_nanos = nanos;
+    }
+
+    /// Notes how many more bytes values may take in this process, of `limit` in all. When half of
+    /// them are taken, tasks that take values go before those that make some.
+    pub(crate) fn set_memory(&mut self, room: u64, limit: u64) {
         self.memory = room;
+        let enough = if self.queue.is_scarce { limit / 8 * 5 } else { limit / 2 };
+        let is_scarce = room < enough;
+        if std::mem::replace(&mut self.queue.is_scarce, is_scarce) != is_scarce {
+            self.queue.clear();
+            for (id, call) in self.calls.iter_mut() {
+                call.enqueue_again(*id, &mut self.queue);
+            }
+        }
     }
 
     /// Adds a call.
     pub(crate) fn begin(&mut self, id: CallId, call: NewCall<C>) {
-        let served = self.queue.first().map_or(0, |(served, _)| *served);
+        let served = self.first_queued().map_or(0, |(served, _)| served);
         self.calls.insert(id, Call::new(call, served));
         self.feeding.push(id);
     }
@@ -167,10 +188,11 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Removes a call. Returns the workers that have pending tasks of it.
     pub(crate) fn cancel(&mut self, id: CallId) -> Vec<W> {
-        let Some(call) = self.calls.remove(&id) else { return Vec::new() };
-        self.queue.remove(&(call.served, id));
+        if self.calls.remove(&id).is_none() {
+            return Vec::new();
+        }
         self.feeding.retain(|feeding| *feeding != id);
-        let holders = self.workers.values().filter(|worker| worker.pending_of(id).next().is_some());
+        let holders = self.workers.values().filter(|worker| worker.pending.has(id));
         holders.map(|worker| worker.handle.clone()).collect()
     }
 
@@ -178,7 +200,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     pub(crate) fn abandon(&mut self) -> Vec<C> {
         self.queue.clear();
         self.feeding.clear();
-        std::mem::take(&mut self.calls).into_values().map(|call| call.caller).collect()
+        std::mem::take(&mut self.calls).into_entries().map(|(_, call)| call.caller).collect()
     }
 
     /// Adds a worker that is ready. It takes at most `quota` tasks.
@@ -216,7 +238,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             } else {
                 Run::with_blobs(results.call, part.first, bytes, results.blobs.clone())
             };
-            for run in worker.take(results.call, rest.start, rest.end) {
+            for run in worker.pending.take(results.call, rest.start, rest.end) {
                 done += run.len();
                 let outcome = rest.take(run.start, run.end);
                 if let Some(call) = call {
@@ -259,28 +281,28 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let (least, memory) = (self.min_pending(), self.memory);
         let Some(call) = self.calls.get_mut(&id) else { return };
         if call.has_tasks() {
-            self.queue.insert((call.served, id));
+            call.enqueue(id, &mut self.queue);
         }
         if call.recalled || !call.room.overflows(call.pending(), least, memory) {
             return;
         }
         call.recalled = true;
-        let holders = self.workers.values().filter(|worker| worker.pending_of(id).next().is_some());
+        let holders = self.workers.values().filter(|worker| worker.pending.has(id));
         effects.recalls.extend(holders.map(|worker| (worker.handle.clone(), id)));
     }
 
     /// Notes what a caller has done with outcomes. Queues its call again, if it is throttled.
     pub(crate) fn report(&mut self, id: CallId, report: Report, effects: &mut Effects<W, C>) {
-        let first = self.queue.first().map(|(served, _)| *served);
+        let first = self.first_queued().map(|(served, _)| served);
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.room.note(report);
         if !std::mem::take(&mut call.room.throttled) {
             return;
         }
-        if call.has_tasks() && !self.queue.contains(&(call.served, id)) {
+        if call.has_tasks() && !call.is_queued {
             // A call does not catch up on time that others received while it was throttled.
             call.served = call.served.max(first.unwrap_or(0));
-            self.queue.insert((call.served, id));
+            call.enqueue(id, &mut self.queue);
         }
         self.dispatch(effects);
     }
@@ -295,7 +317,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         effects: &mut Effects<W, C>,
     ) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        let runs = worker.take(call, first, first.saturating_add(count));
+        let runs = worker.pending.take(call, first, first.saturating_add(count));
         let tasks = runs.iter().map(Run::len).sum();
         worker.blocked = true;
         if let Some(quota) = &mut worker.quota {
@@ -305,13 +327,59 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         for run in runs.into_iter().rev() {
             self.requeue(run, Requeue::Front);
         }
-        // A blocked worker gets tasks again with its next outcome. A worker without pending tasks
-        // sends none, so it gets tasks now.
+        // A blocked worker gets tasks again with its next outcome. A worker whose tasks all wait for
+        // others sends none, so it gets tasks now.
         self.dispatch(effects);
-        if self.workers.get(&id).is_some_and(|worker| worker.pending_tasks == 0) {
+        if self.workers.get(&id).is_some_and(Worker::only_waits) {
             self.fill(id, effects);
         }
         self.retire_if_done(id, effects);
+    }
+
+    /// Notes that a task of a worker waits for others and lends them its slot, or goes on.
+    pub(crate) fn waits(
+        &mut self,
+        id: WorkerId,
+        task: (CallId, u64),
+        waits: bool,
+        effects: &mut Effects<W, C>,
+    ) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.waiting.retain(|other| *other != task);
+        if waits {
+            worker.waiting.push(task);
+            if let Some(call) = self.calls.get(&task.0) {
+                self.functions.entry(call.entry).or_default().waits = true;
+            }
+            self.fill(id, effects);
+            self.want(effects);
+        }
+    }
+
+    /// Returns the mean time of a task of this function in nanoseconds; 0 if it is not known.
+    pub(crate) fn mean_nanos(&self, entry: EntryRef) -> f64 {
+        self.functions.get(&entry).map_or(0.0, |function| function.nanos)
+    }
+
+    /// Notes that a task is abandoned, whose call is one of a task of this worker.
+    pub(crate) fn abandoned(
+        &mut self,
+        id: WorkerId,
+        (call, index): (CallId, u64),
+        workers: u32,
+        exit: Exit,
+        effects: &mut Effects<W, C>,
+    ) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let tasks = worker.pending.take(call, index, index + 1).len() as u64;
+        if tasks > 0
+            && let Some(call) = self.calls.get_mut(&call)
+        {
+            call.abandon(index, workers, exit, effects);
+        }
+        self.release(id, tasks);
+        self.remove_if_done(call);
+        self.fill(id, effects);
     }
 
     /// Returns whether any worker was ever given a task, or `is` true of its handle.
@@ -359,8 +427,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     pub(crate) fn running_durable(&self) -> u64 {
         let durable = |run: &&Run| self.calls.get(&run.call).is_some_and(|call| call.durable);
         let workers = self.workers.values().map(|worker| {
-            let pending: u64 = worker.pending.values().filter(durable).map(Run::len).sum();
-            pending.min(worker.threads)
+            let pending: u64 = worker.pending.iter().filter(durable).map(Run::len).sum();
+            pending.min(worker.slots())
         });
         workers.sum()
     }
@@ -383,11 +451,17 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
     }
 
+    /// Notes that a task of a call fails without having been submitted, and counts as if it had.
+    pub(crate) fn skip(&mut self, id: CallId) {
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.submitted += 1;
+        }
+        self.remove_if_done(id);
+    }
+
     fn remove_if_done(&mut self, id: CallId) {
-        if self.calls.get(&id).is_some_and(Call::is_done)
-            && let Some(call) = self.calls.remove(&id)
-        {
-            self.queue.remove(&(call.served, id));
+        if self.calls.get(&id).is_some_and(Call::is_done) {
+            self.calls.remove(&id);
         }
     }
 
@@ -401,13 +475,13 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         worker.pending_tasks = left;
         worker.pending_nanos *= share;
         worker.pending_bytes = (worker.pending_bytes as f64 * share) as usize;
+        worker.isolated &= !worker.only_waits();
         if left == 0 {
-            worker.isolated = false;
             worker.long_running.clear();
             self.idle += usize::from(was_busy && worker.retiring.is_none());
         } else if !worker.long_running.is_empty() {
             let pending = &worker.pending;
-            worker.long_running.retain(|task| find(pending, task.call, task.index).is_some());
+            worker.long_running.retain(|task| pending.find(task.call, task.index).is_some());
         }
     }
 

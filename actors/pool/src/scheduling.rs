@@ -8,13 +8,15 @@ use std::sync::atomic::Ordering;
 
 use fiber_core::stats::TaskName;
 use fiber_core::value_memory;
+use parking_lot::MutexGuard;
 
 use super::controller::ControllerRequest;
 use super::exchange::Exchange;
+use super::held::together;
 use super::run::{CallId, Run};
 use super::scheduler::{Completion, Report, Scheduler};
 use super::state::{Cancellation, Phase, PoolState};
-use super::wire::{PoolCommand, ToWorker};
+use super::wire::PoolCommand;
 use super::worker_handle::Worker;
 use fiber_runtime::runtime::ProcessCommand;
 
@@ -42,33 +44,43 @@ impl PoolState {
         &self,
         change: impl FnOnce(&mut PoolScheduler, &mut Effects) -> T,
     ) -> T {
-        let (result, mut answers) = self.change_scheduler(change);
-        while !answers.is_empty() {
-            ((), answers) = self.change_scheduler(|scheduler, effects| {
-                answers.into_iter().for_each(|answer| answer.give(scheduler, effects));
-            });
-        }
+        let (mut scheduler, mut effects) = (self.lock_scheduler(), Effects::default());
+        let result = change(&mut scheduler, &mut effects);
+        self.unlock_scheduler(scheduler, effects);
         result
     }
 
-    /// Changes the scheduler once, and performs the effects. Returns the callers' answers.
-    fn change_scheduler<T>(
-        &self,
-        change: impl FnOnce(&mut PoolScheduler, &mut Effects) -> T,
-    ) -> (T, Vec<Answer>) {
-        let mut effects = Effects::default();
-        let memory = value_memory::room();
+    fn lock_scheduler(&self) -> MutexGuard<'_, PoolScheduler> {
+        let (room, limit) = (value_memory::room(), value_memory::limit());
         let mut scheduler = self.scheduler.lock();
-        scheduler.set_memory(memory);
-        let result = change(&mut scheduler, &mut effects);
-        self.idle.store(scheduler.idle(), Ordering::Release);
-        let all_done = scheduler.is_empty();
-        drop(scheduler);
-        let answers = self.perform(effects);
-        if all_done && matches!(*self.phase.lock(), Phase::Closed) {
-            self.controller.do_send(ControllerRequest::Close);
+        scheduler.set_memory(room, limit);
+        scheduler.set_travel_nanos(self.runtime.travel_nanos());
+        scheduler
+    }
+
+    /// Unlocks the scheduler after a change, performs the effects, and gives it the callers'
+    /// answers.
+    fn unlock_scheduler<'a>(
+        &'a self,
+        mut scheduler: MutexGuard<'a, PoolScheduler>,
+        mut effects: Effects,
+    ) {
+        loop {
+            self.idle.store(scheduler.idle(), Ordering::Release);
+            let all_done = scheduler.is_empty();
+            drop(scheduler);
+            let answers = self.perform(effects);
+            if all_done && matches!(*self.phase.lock(), Phase::Closed) {
+                self.control(ControllerRequest::Close);
+            }
+            if answers.is_empty() {
+                return;
+            }
+            (scheduler, effects) = (self.lock_scheduler(), Effects::default());
+            for answer in answers {
+                answer.give(&mut scheduler, &mut effects);
+            }
         }
-        (result, answers)
     }
 
     fn perform(&self, effects: Effects) -> Vec<Answer> {
@@ -77,17 +89,17 @@ impl PoolState {
             effects.note_in(trace, &self.name);
         }
         for (worker, assignment) in effects.assignments {
-            worker.assign(assignment);
+            self.assign(worker, assignment);
         }
         for (worker, call) in effects.recalls {
-            let _ = worker.link.send(ToWorker::Command(PoolCommand::Return { call }).message());
+            worker.command(PoolCommand::Return(call));
         }
         for (worker, reason) in effects.kills {
             let _ = worker.commands.send(ProcessCommand::Kill(reason));
         }
         for (worker, drained) in effects.retired {
             if drained {
-                self.controller.do_send(ControllerRequest::Retire(worker.child.clone()));
+                self.control(ControllerRequest::Retire(worker.number));
             } else {
                 let _ = worker.commands.send(ProcessCommand::Shutdown);
             }
@@ -99,13 +111,18 @@ impl PoolState {
         for (exchange, tasks) in effects.run_sizes {
             exchange.set_run_size(tasks);
         }
-        for (exchange, completion) in effects.completions {
-            if let Completion::Abandoned { index, workers, exit } = &completion {
-                let task = TaskName::new(exchange.id, exchange.function, *index);
-                self.task_abandoned(task, *workers, exit);
-            }
-            exchange.complete(completion);
+        for (exchange, run) in effects.held {
+            self.hold(&exchange, &run);
         }
+        together(|| {
+            for (exchange, completion) in effects.completions {
+                if let Completion::Abandoned { index, workers, exit } = &completion {
+                    let task = TaskName::new(exchange.id, exchange.function, *index);
+                    self.task_abandoned(task, *workers, exit);
+                }
+                exchange.complete(completion);
+            }
+        });
         let tasks = effects.wanted.into_iter().filter_map(|exchange| exchange.take_open());
         let mut answers: Vec<_> = tasks.map(Answer::Tasks).collect();
         for (exchange, known) in effects.throttled {
@@ -136,12 +153,19 @@ impl PoolState {
         self.with_scheduler(|scheduler, _| scheduler.finish_feeding(call, total));
     }
 
+    /// Notes that a task of a call fails without having been submitted.
+    pub(super) fn skip(&self, call: CallId) {
+        self.with_scheduler(|scheduler, _| scheduler.skip(call));
+    }
+
     pub(super) fn cancel(&self, call: CallId, cancellation: Cancellation) {
         let holders = self.with_scheduler(|scheduler, _| scheduler.cancel(call));
         let kill = cancellation == Cancellation::KillWorkers;
         for worker in holders {
-            let cancel = PoolCommand::Cancel { call, kill };
-            let _ = worker.link.send(ToWorker::Command(cancel).message());
+            worker.command(PoolCommand::Cancel { call, kill });
+        }
+        if self.is_outer() {
+            self.forget_outer(call);
         }
     }
 }

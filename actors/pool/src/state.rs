@@ -1,8 +1,8 @@
 //! The state that a pool's handles, its controller and its workers' supervision share.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use actix::Recipient;
@@ -14,13 +14,15 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::controller::ControllerRequest;
+use super::inner_calls::InnerCalls;
 use super::run::CallId;
 use super::scheduler::{MIN_PENDING, Retirement, Scheduler, Usage, WorkerId};
 use super::scheduling::PoolScheduler;
 use super::stats::History;
-use super::wire::{FromWorker, PoolCommand, ToWorker, WorkerEvent};
+use super::wire::{FromWorker, PoolCommand, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
 use super::worker_handle::Worker;
+use fiber_runtime::objects::let_outputs_travel;
 #[cfg(feature = "simulation")]
 use fiber_runtime::runtime::simulation::Trace;
 use fiber_runtime::runtime::{DrainHook, ProcessCommand, Runtime, Unfit, set_names};
@@ -56,6 +58,7 @@ impl CallNumbers {
 
 /// The state of a pool.
 pub(crate) struct PoolState {
+    pub(super) this: Weak<PoolState>,
     pub(super) runtime: &'static Runtime,
     pub(super) timeline: &'static Timeline,
     #[cfg(feature = "simulation")]
@@ -74,7 +77,10 @@ pub(crate) struct PoolState {
     pub(super) started: AtomicBool,
     pub(super) readiness: watch::Sender<Readiness>,
     pub(super) broadcasts: Mutex<HashMap<u64, Received>>,
-    pub(super) controller: Recipient<ControllerRequest>,
+    /// `None` in a worker, where this stands for the pool that runs its tasks.
+    pub(super) controller: Option<Recipient<ControllerRequest>>,
+    /// The calls that its tasks have made.
+    pub(super) inner: InnerCalls,
     pub(super) history: Mutex<History>,
     pub(super) registration: Registration,
     /// Workers that have died.
@@ -102,12 +108,16 @@ pub(super) struct Readiness {
 
 impl PoolState {
     pub(super) fn new(
+        this: Weak<PoolState>,
         runtime: &'static Runtime,
         name: String,
         max_message: usize,
-        controller: Recipient<ControllerRequest>,
+        controller: Option<Recipient<ControllerRequest>>,
     ) -> PoolState {
+        // Simulated sessions begin without `init`.
+        let_outputs_travel();
         PoolState {
+            this,
             runtime,
             timeline: runtime.part(),
             #[cfg(feature = "simulation")]
@@ -124,11 +134,18 @@ impl PoolState {
             readiness: watch::Sender::new(Readiness::default()),
             broadcasts: Mutex::default(),
             controller,
+            inner: InnerCalls::default(),
             history: Mutex::default(),
             registration: Registration::default(),
             deaths: AtomicU64::new(0),
             recording: AtomicU64::new(0),
             recorded: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn control(&self, request: ControllerRequest) {
+        if let Some(controller) = &self.controller {
+            controller.do_send(request);
         }
     }
 
@@ -144,13 +161,17 @@ impl PoolState {
 
     /// Returns an error if the pool has ended. It may be closed.
     pub(super) fn check_not_ended(&self) -> Result<()> {
-        let phase = self.phase.lock();
-        if matches!(*phase, Phase::Ended(_)) { self.check_open(&phase) } else { Ok(()) }
+        self.check_not_ended_in(&self.phase.lock())
+    }
+
+    /// Returns an error if the pool has ended in this phase.
+    pub(super) fn check_not_ended_in(&self, phase: &Phase) -> Result<()> {
+        if matches!(phase, Phase::Ended(_)) { self.check_open(phase) } else { Ok(()) }
     }
 
     pub(super) fn ensure_started(&self, meta: Meta) {
         if !self.runtime.is_draining() && !self.started.swap(true, Ordering::AcqRel) {
-            self.controller.do_send(ControllerRequest::Start(meta));
+            self.control(ControllerRequest::Start(meta));
         }
     }
 
@@ -178,7 +199,7 @@ impl PoolState {
     pub(super) fn recording_ended(&self) {
         let last = self.recording.fetch_sub(1, Ordering::SeqCst) == 1;
         if last && matches!(*self.phase.lock(), Phase::Closed) {
-            self.controller.do_send(ControllerRequest::Close);
+            self.control(ControllerRequest::Close);
         }
     }
 
@@ -189,7 +210,8 @@ impl PoolState {
 
     #[inline]
     pub(super) fn has_idle(&self) -> bool {
-        self.idle.load(Ordering::Acquire) > 0
+        // The outer pool takes tasks at any time.
+        self.is_outer() || self.idle.load(Ordering::Acquire) > 0
     }
 
     #[inline]
@@ -203,7 +225,7 @@ impl PoolState {
         for (id, value) in &*broadcasts {
             worker.broadcast(*id, value.clone());
         }
-        let child = worker.child.clone();
+        let number = worker.number;
         self.worker_started(&worker);
         let count = self.with_scheduler(|scheduler, effects| {
             let host = worker.host;
@@ -213,11 +235,12 @@ impl PoolState {
         drop(broadcasts);
         self.min_ahead.fetch_max(MIN_PENDING * count as u64 * threads, Ordering::Relaxed);
         self.readiness.send_modify(|readiness| readiness.ready = count);
-        self.controller.do_send(ControllerRequest::WorkerReady(child));
+        self.control(ControllerRequest::WorkerReady(number));
     }
 
     /// Removes a worker whose process has ended.
-    pub(super) fn lost(&self, worker: &Worker, exit: &Exit) -> Usage {
+    pub(super) fn lost(self: &Arc<PoolState>, worker: &Worker, exit: &Exit) -> Usage {
+        self.end_inner(worker.id);
         let (count, usage, was_asked, died_unused) = self.with_scheduler(|scheduler, effects| {
             let usage = scheduler.lost(worker.id, exit, effects);
             let was_asked = effects.losses.iter().any(|(_, _, loss)| {
@@ -230,18 +253,21 @@ impl PoolState {
             (scheduler.workers(), usage, was_asked, died_unused)
         });
         self.readiness.send_modify(|readiness| readiness.ready = count);
-        if exit.reason.is_disruption() {
-            self.controller.do_send(ControllerRequest::Disrupted(exit.reason.clone()));
+        let is_disruption = exit.reason.is_disruption();
+        if is_disruption {
+            self.control(ControllerRequest::Disrupted(exit.reason.clone()));
         } else if died_unused {
-            self.controller.do_send(ControllerRequest::DiedUnused(exit.to_string()));
-        } else if usage == Usage::Used || !was_asked {
-            self.controller.do_send(ControllerRequest::Worked);
+            self.control(ControllerRequest::DiedUnused(exit.to_string()));
+        }
+        let has_lived = !is_disruption && !died_unused && !was_asked;
+        if usage == Usage::Used || has_lived {
+            self.control(ControllerRequest::Worked);
         }
         usage
     }
 
     /// Handles a message from a worker.
-    pub(super) fn receive(self: &Arc<PoolState>, worker: &Worker, message: Received) {
+    pub(super) fn receive(self: &Arc<PoolState>, worker: &Arc<Worker>, message: Received) {
         let id = worker.id;
         match FromWorker::read(message) {
             Ok(FromWorker::Results(results)) => {
@@ -250,18 +276,26 @@ impl PoolState {
                 }
                 self.with_scheduler(|scheduler, effects| scheduler.complete(id, results, effects));
             }
+            Ok(FromWorker::Assignment(tasks)) => self.begin_inner(worker, tasks),
+            Ok(FromWorker::Broadcast { id: value_id, value }) => {
+                self.broadcast_inner(id, value_id, value)
+            }
+            Ok(FromWorker::Command(command)) => self.command_inner(id, command),
             Ok(FromWorker::Event(event)) => self.with_scheduler(|scheduler, effects| match event {
                 WorkerEvent::Returned { call, first, count } => {
                     scheduler.returned(id, call, first, count, effects)
                 }
                 WorkerEvent::Running { call, index } => {
                     let since = Instant::now() - BLOCKED_AFTER;
-                    scheduler.note_long_running(id, call, index, since)
+                    scheduler.note_long_running(id, call, index, since, effects)
                 }
                 WorkerEvent::Overdue { call, index, stack } => {
                     self.kill_overdue(id, (call, index), stack)
                 }
                 WorkerEvent::RunsCancelled => scheduler.runs_cancelled(id, effects),
+                WorkerEvent::Waits { call, index, waits } => {
+                    scheduler.waits(id, (call, index), waits, effects)
+                }
                 WorkerEvent::Terminating => {
                     worker.set_terminating();
                     scheduler.drain(id, Retirement::Terminating, effects);
@@ -284,12 +318,14 @@ impl PoolState {
         self: &Arc<PoolState>,
         worker: WorkerId,
         (call, index): (CallId, u64),
-        stack: Option<Box<ThreadStack>>,
+        stack: Option<Arc<ThreadStack>>,
     ) {
         let pool = Arc::downgrade(self);
         self.runtime.spawn(move || async move {
             let stack = match stack {
-                Some(stack) => on_a_thread(move || with_names(*stack)).await.ok(),
+                Some(stack) => {
+                    on_a_thread(move || with_names(Arc::unwrap_or_clone(stack))).await.ok()
+                }
                 None => None,
             };
             let Some(pool) = pool.upgrade() else { return };
@@ -350,7 +386,7 @@ impl DrainHook for PoolState {
             self.with_scheduler(|scheduler, _| (scheduler.halt(), scheduler.handles()));
         callers.iter().for_each(|exchange| exchange.stop());
         for worker in workers {
-            let _ = worker.link.send(ToWorker::Command(PoolCommand::Drain).message());
+            worker.command(PoolCommand::Drain);
         }
     }
 
@@ -382,9 +418,9 @@ impl DrainHook for PoolState {
 }
 
 /// Names the functions on the stack of an overdue task.
-fn with_names(mut stack: ThreadStack) -> Box<ThreadStack> {
+fn with_names(mut stack: ThreadStack) -> Arc<ThreadStack> {
     if let Err(problem) = set_names(&mut stack, NAMES_LIMIT) {
         tracing::warn!("on the stack of a task that ran past its timeout, {problem}");
     }
-    Box::new(stack.shortened(MOST_FRAMES))
+    Arc::new(stack.shortened(MOST_FRAMES))
 }

@@ -1,20 +1,23 @@
 //! The statistics and events of a pool.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fiber_core::stats::{Event, EventKind, PoolPhase, PoolStats, Report, TaskName, WorkerStats};
 use fiber_core::{Exit, ExitReason, ProcessId};
+use fiber_values::Parts;
 
 use super::Pool;
+use super::exchange::Exchange;
 use super::scheduler::{Loss, Retirement, WorkerStatistics, function_name};
 use super::state::{Phase, PoolState};
 use super::wire::Results;
 use super::worker_handle::Worker;
 use fiber_runtime::events::Events;
 use fiber_runtime::sources::{Registration, Source, Sources};
-use fiber_runtime::timeline::{Ran, What};
+use fiber_runtime::timeline::{Inputs, Makers, Ran, What};
 
 /// How often a pool notes its progress and looks for stragglers.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
@@ -22,6 +25,9 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 const REMEMBERED: usize = 60;
 /// The number of intervals over which the rate is a mean.
 const RATE_OVER: usize = 5;
+/// The timeline takes note of the makers of so many inputs of a task, where the values of
+/// neighbours of one call count as one.
+const MAX_MAKERS: usize = 1000;
 
 /// Completed tasks in each of the last seconds.
 #[derive(Default)]
@@ -156,6 +162,9 @@ impl PoolState {
         for (exchange, mut call) in counted.calls {
             call.total = exchange.total();
             call.done += exchange.recorded();
+            call.held = exchange.held.count();
+            call.waits_for = exchange.held.waits_for();
+            stats.tasks.held += call.held;
             stats.calls.push(call);
         }
         let history = self.history.lock();
@@ -196,11 +205,35 @@ impl PoolState {
             thread: results.thread,
             function: function.unwrap_or("a cancelled call"),
             call: results.call,
-            first: results.runs.first().map_or(0, |run| run.first),
-            count: results.runs.iter().map(|run| u64::from(run.count)).sum(),
+            runs: results
+                .runs
+                .iter()
+                .map(|run| run.first..run.first + u64::from(run.count))
+                .collect(),
             failed: results.failed.into(),
             busy: Duration::from_nanos(results.busy),
         }));
+    }
+
+    /// Records which tasks have made the inputs of a task that is ready.
+    pub(super) fn record_inputs(&self, exchange: &Exchange, index: u64, parts: &Parts) {
+        if !self.timeline.is_on() {
+            return;
+        }
+        let mut makers = Makers::new();
+        for maker in parts.outputs().filter_map(|cell| cell.maker()) {
+            let follows = |(call, run): &&mut (u64, Range<u64>)| {
+                *call == maker.call && run.end == maker.index
+            };
+            if let Some((_, run)) = makers.last_mut().filter(follows) {
+                run.end += 1;
+            } else if makers.len() < MAX_MAKERS {
+                makers.push((maker.call, maker.index..maker.index + 1));
+            } else {
+                break;
+            }
+        }
+        self.timeline.record(What::Inputs(Inputs { call: exchange.id, index, makers }));
     }
 
     pub(super) fn worker_started(&self, worker: &Worker) {

@@ -4,38 +4,60 @@ use std::sync::Arc;
 
 use fiber_core::{Error, Result, shortage, start_thread};
 use fiber_journal::CallForm;
-use fiber_values::{Portable, TypedEntry};
+use fiber_values::{Inputs, TypedEntry, slot};
 
 use super::Pool;
 use super::batch::Order;
 use super::calls::Accepted;
 use super::durable::called;
 use super::exchange::Exchange;
-use super::feeder::{encode, feed, feed_one, feed_one_durable, submit_while_blocked};
+use super::feeder::{encode, feed, feed_one, feed_one_durable, parts, submit_while_blocked};
+use super::held::submit_when_ready;
 use super::state::Cancellation;
 use fiber_runtime::timeline::CallRecord;
 
 impl Pool {
     /// Submits one task.
-    pub(super) fn submit_one<A: Portable, T>(
+    pub(super) fn submit_one<A, P, M, T>(
         &self,
-        function: TypedEntry<A, T>,
-        args: &A,
-    ) -> Result<Accepted> {
+        function: TypedEntry<P, T>,
+        args: A,
+    ) -> Result<Accepted>
+    where
+        A: Inputs<P, M>,
+    {
+        if A::HAS_OUTPUTS {
+            return self.submit_one_with_outputs(function, &args);
+        }
         if self.journal.is_some() {
-            return self.submit_one_durable(function, args);
+            return self.submit_one_durable(function, &args);
         }
         let mut encoded = Vec::with_capacity(64);
-        let (keep_alive, blobs) = encode(args, &mut encoded, self.state().max_message)?;
+        let (keep_alive, blobs) = encode(&args, &mut encoded, self.state().max_message)?;
         let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
         exchange.keep_alive.add(0, keep_alive);
         feed_one(self.state(), &exchange, encoded, blobs);
         Ok((exchange, Arc::clone(self.state())))
     }
 
-    fn submit_one_durable<A: Portable, T>(
+    /// Submits one task when the outputs among its arguments are there.
+    fn submit_one_with_outputs<A: Inputs<P, M>, P, M, T>(
         &self,
-        function: TypedEntry<A, T>,
+        function: TypedEntry<P, T>,
+        args: &A,
+    ) -> Result<Accepted> {
+        let (keep_alive, parts) = parts(args, self.journal.is_some())?;
+        let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
+        exchange.keep_alive.add(0, keep_alive);
+        exchange.set_total(1);
+        submit_when_ready(self.state(), &exchange, 0, Arc::new(parts));
+        self.state().finish_feeding(exchange.id, Some(1));
+        Ok((exchange, Arc::clone(self.state())))
+    }
+
+    fn submit_one_durable<A: Inputs<P, M>, P, M, T>(
+        &self,
+        function: TypedEntry<P, T>,
         args: &A,
     ) -> Result<Accepted> {
         let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
@@ -50,14 +72,14 @@ impl Pool {
 
     /// Starts a thread that submits a task for each item. Returns also the number of items, if it
     /// is known.
-    pub(super) fn submit<I, T>(
+    pub(super) fn submit<I, P, M, T>(
         &self,
-        function: TypedEntry<I::Item, T>,
+        function: TypedEntry<P, T>,
         items: I,
         order: Order,
     ) -> (Result<Accepted>, Option<u64>)
     where
-        I: IntoIterator<Item: Portable, IntoIter: Send + 'static>,
+        I: IntoIterator<Item: Inputs<P, M>, IntoIter: Send + 'static>,
     {
         let items = items.into_iter();
         let length = match items.size_hint() {
@@ -96,6 +118,7 @@ impl Pool {
         form: CallForm,
     ) -> Result<Arc<Exchange>> {
         let state = self.state();
+        state.check_depth(slot::depth())?;
         let durable = match &self.journal {
             None => None,
             Some(journal) => {
@@ -119,7 +142,8 @@ impl Pool {
         let phase = state.phase.lock();
         state.check_open(&phase)?;
         // Under the lock of the phase, so that no call begins while the pool ends.
-        let call = exchange.new_call(entry.reference(), self.options);
+        let mut call = exchange.new_call(state, entry.reference(), self.options);
+        call.is_final = self.is_final.clone();
         state.scheduler.lock().begin(exchange.id, call);
         drop(phase);
         // The first task of a durable call that has no outcome starts the workers.

@@ -27,7 +27,7 @@ impl Effects {
         }
         for (exchange, completion) in &self.completions {
             match completion {
-                Completion::Outcomes(run) => {
+                Completion::Outcomes(run) | Completion::Away { outcome: run, .. } => {
                     note(format!("call {} has {}..{}", exchange.id, run.start, run.end));
                 }
                 Completion::Abandoned { index, .. } => {

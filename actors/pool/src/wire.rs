@@ -3,9 +3,11 @@
 //! The two frequent messages, assignments and results, have a layout of their own: little-endian
 //! integers, then the encoded arguments or outcomes. All others are small and use serde.
 
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes};
 use fiber_core::stacks::ThreadStack;
-use fiber_core::{Error, Result};
+use fiber_core::{Error, Exit, Result};
 use fiber_transport::{Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
@@ -13,12 +15,14 @@ use fiber_values::entry::EntryRef;
 use serde::{Deserialize, Serialize};
 
 use super::run::{CallId, PREFIX};
-use fiber_runtime::endpoint::MAIN;
+use super::scheduler::Values;
+use fiber_runtime::endpoint::{ALL_STAY, LARGE_STAY, MAIN};
 
 const CONTROL: u8 = 0;
 const ASSIGNMENT: u8 = 1;
 const RESULTS: u8 = 2;
 const BROADCAST: u8 = 3;
+const COMMAND: u8 = 4;
 
 /// Tasks for a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +31,12 @@ pub(crate) struct Assignment {
     pub(crate) entry: EntryRef,
     /// Time limit of one task in nanoseconds; 0 for none.
     pub(crate) timeout: u64,
+    /// How often a task may end its worker, and run past its time limit.
+    pub(crate) max_deaths: u32,
+    pub(crate) max_timeouts: u32,
+    /// How many tasks are around the call: each has made the next.
+    pub(crate) depth: u32,
+    pub(crate) values: Values,
     /// The least number of tasks that a worker runs in a row.
     pub(crate) chunk: u32,
     pub(crate) first: u64,
@@ -71,11 +81,13 @@ pub(crate) enum WorkerEvent {
     /// The worker has been running this task for a while.
     Running { call: CallId, index: u64 },
     /// The worker runs this task past its timeout. Holds what it is doing, if that is known.
-    Overdue { call: CallId, index: u64, stack: Option<Box<ThreadStack>> },
+    Overdue { call: CallId, index: u64, stack: Option<Arc<ThreadStack>> },
     /// The worker runs a task of a call that was cancelled with `kill`.
     RunsCancelled,
     /// SIGTERM asked the worker to end: it starts no more tasks.
     Terminating,
+    /// This task waits for others of the pool and lends them its slot, or goes on.
+    Waits { call: CallId, index: u64, waits: bool },
 }
 
 /// A small message from a pool.
@@ -86,24 +98,35 @@ pub(crate) enum PoolCommand {
     Cancel { call: CallId, kill: bool },
     /// Requests the tasks of a call that the worker has not started, because the caller has no room
     /// for their outcomes.
-    Return { call: CallId },
+    Return(CallId),
     /// Requests all tasks that the worker has not started, and lets it start no more, because the
     /// program is about to end.
     Drain,
     /// Drops a broadcast value.
-    DropBroadcast { id: u64 },
+    DropBroadcast(u64),
+    /// Ends a task that `workers` workers did not survive. The worker's tasks have made its call.
+    Abandoned { call: CallId, index: u64, workers: u32, exit: Box<Exit> },
 }
 
-/// A message to a worker.
+/// A message to a worker. Calls that its tasks make have the messages of the other direction.
 pub(crate) enum ToWorker {
     Assignment(Assignment),
     Broadcast { id: u64, value: Received },
     Command(PoolCommand),
+    Results(Results),
 }
 
 /// A message from a worker.
 pub(crate) enum FromWorker {
     Results(Results),
+    /// Tasks of a call that the worker's tasks have made.
+    Assignment(Assignment),
+    /// A value that the worker's tasks share with theirs.
+    Broadcast {
+        id: u64,
+        value: Received,
+    },
+    Command(PoolCommand),
     /// The outcome of one task, which is sent without a copy. The pool reads it as
     /// [`FromWorker::Results`].
     Large {
@@ -115,6 +138,7 @@ pub(crate) enum FromWorker {
         prefix: [u8; PREFIX],
         outcome: Bytes,
         blobs: Blobs,
+        values: Values,
     },
     Event(WorkerEvent),
 }
@@ -123,7 +147,7 @@ impl ToWorker {
     pub(crate) fn message(self) -> Message {
         match self {
             ToWorker::Assignment(assignment) => {
-                let mut head = Vec::with_capacity(52 + assignment.context.len());
+                let mut head = Vec::with_capacity(64 + assignment.context.len());
                 head.extend_from_slice(&[MAIN, ASSIGNMENT]);
                 let numbers = [
                     assignment.call,
@@ -133,8 +157,15 @@ impl ToWorker {
                     assignment.first,
                 ];
                 numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
-                head.extend_from_slice(&assignment.chunk.to_le_bytes());
-                head.extend_from_slice(&assignment.count.to_le_bytes());
+                let numbers = [
+                    assignment.chunk,
+                    assignment.count,
+                    assignment.max_deaths,
+                    assignment.max_timeouts,
+                    assignment.depth,
+                ];
+                numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
+                head.push(assignment.values.to_byte());
                 head.extend_from_slice(&(assignment.context.len() as u16).to_le_bytes());
                 head.extend_from_slice(&assignment.context);
                 Message { head, body: assignment.arguments, blobs: assignment.blobs }
@@ -144,7 +175,8 @@ impl ToWorker {
                 head.extend_from_slice(&id.to_le_bytes());
                 Message { head, body: value.bytes, blobs: value.blobs }
             }
-            ToWorker::Command(command) => control_message(&command),
+            ToWorker::Command(command) => small_message(COMMAND, &command),
+            ToWorker::Results(results) => results.message(),
         }
     }
 
@@ -155,21 +187,12 @@ impl ToWorker {
     pub(crate) fn read(message: Received) -> Result<ToWorker> {
         let Received { bytes: mut message, blobs } = message;
         match message.try_get_u8() {
-            Ok(CONTROL) => codec::decode(&message).map(ToWorker::Command),
-            Ok(ASSIGNMENT) if message.len() >= 50 => Ok(ToWorker::Assignment(Assignment {
-                call: message.get_u64_le(),
-                entry: EntryRef { offset: message.get_u64_le(), name: message.get_u64_le() },
-                timeout: message.get_u64_le(),
-                first: message.get_u64_le(),
-                chunk: message.get_u32_le(),
-                count: message.get_u32_le(),
-                context: read_context(&mut message)?,
-                arguments: message,
-                blobs,
-            })),
-            Ok(BROADCAST) if message.len() >= 8 => {
-                let id = message.get_u64_le();
-                Ok(ToWorker::Broadcast { id, value: Received { bytes: message, blobs } })
+            Ok(COMMAND) => codec::decode(&message).map(ToWorker::Command),
+            Ok(ASSIGNMENT) => Assignment::read(message, blobs).map(ToWorker::Assignment),
+            Ok(RESULTS) => Results::read(message, blobs).map(ToWorker::Results),
+            Ok(BROADCAST) => {
+                let (id, value) = read_broadcast(message, blobs)?;
+                Ok(ToWorker::Broadcast { id, value })
             }
             _ => Err(malformed()),
         }
@@ -179,21 +202,33 @@ impl ToWorker {
 impl FromWorker {
     pub(crate) fn message(self) -> Message {
         match self {
-            FromWorker::Results(Results { call, busy, failed, thread, runs, outcomes, blobs }) => {
-                Message {
-                    head: results_head(call, busy, failed, thread, &runs),
-                    body: outcomes,
-                    blobs,
-                }
+            FromWorker::Results(results) => results.message(),
+            FromWorker::Assignment(_) | FromWorker::Broadcast { .. } | FromWorker::Command(_) => {
+                unreachable!("a worker sends them as a pool does")
             }
-            FromWorker::Large { call, busy, failed, thread, index, prefix, outcome, blobs } => {
+            FromWorker::Large {
+                call,
+                busy,
+                failed,
+                thread,
+                index,
+                prefix,
+                outcome,
+                blobs,
+                values,
+            } => {
                 let run =
                     ResultRun { first: index, count: 1, length: (PREFIX + outcome.len()) as u32 };
                 let mut head = results_head(call, busy, failed, thread, &[run]);
                 head.extend_from_slice(&prefix);
+                head[0] = match values {
+                    Values::Come => MAIN,
+                    Values::LargeStay => LARGE_STAY,
+                    Values::Stay => ALL_STAY,
+                };
                 Message { head, body: outcome, blobs }
             }
-            FromWorker::Event(event) => control_message(&event),
+            FromWorker::Event(event) => small_message(CONTROL, &event),
         }
     }
 
@@ -205,37 +240,70 @@ impl FromWorker {
         let Received { bytes: mut message, blobs } = message;
         match message.try_get_u8() {
             Ok(CONTROL) => codec::decode(&message).map(FromWorker::Event),
-            Ok(RESULTS) if message.len() >= 28 => {
-                let (call, busy, failed) =
-                    (message.get_u64_le(), message.get_u64_le(), message.get_u32_le());
-                let (thread, count) = (message.get_u32_le(), message.get_u32_le() as usize);
-                if message.len() / 16 < count {
-                    return Err(malformed());
-                }
-                let run = |message: &mut Bytes| ResultRun {
-                    first: message.get_u64_le(),
-                    count: message.get_u32_le(),
-                    length: message.get_u32_le(),
-                };
-                let runs: Vec<_> = (0..count).map(|_| run(&mut message)).collect();
-                let length: u64 = runs.iter().map(|run| u64::from(run.length)).sum();
-                let is_single = matches!(runs[..], [ResultRun { count: 1, .. }]);
-                if length != message.len() as u64 || !(blobs.is_empty() || is_single) {
-                    return Err(malformed());
-                }
-                let outcomes = message;
-                Ok(FromWorker::Results(Results {
-                    call,
-                    busy,
-                    failed,
-                    thread,
-                    runs,
-                    outcomes,
-                    blobs,
-                }))
+            Ok(RESULTS) => Results::read(message, blobs).map(FromWorker::Results),
+            Ok(ASSIGNMENT) => Assignment::read(message, blobs).map(FromWorker::Assignment),
+            Ok(BROADCAST) => {
+                let (id, value) = read_broadcast(message, blobs)?;
+                Ok(FromWorker::Broadcast { id, value })
             }
+            Ok(COMMAND) => codec::decode(&message).map(FromWorker::Command),
             _ => Err(malformed()),
         }
+    }
+}
+
+impl Assignment {
+    fn read(mut message: Bytes, blobs: Blobs) -> Result<Assignment> {
+        if message.len() < 63 {
+            return Err(malformed());
+        }
+        Ok(Assignment {
+            call: message.get_u64_le(),
+            entry: EntryRef { offset: message.get_u64_le(), name: message.get_u64_le() },
+            timeout: message.get_u64_le(),
+            first: message.get_u64_le(),
+            chunk: message.get_u32_le(),
+            count: message.get_u32_le(),
+            max_deaths: message.get_u32_le(),
+            max_timeouts: message.get_u32_le(),
+            depth: message.get_u32_le(),
+            values: Values::from_byte(message.get_u8()),
+            context: read_context(&mut message)?,
+            arguments: message,
+            blobs,
+        })
+    }
+}
+
+impl Results {
+    fn message(self) -> Message {
+        let Results { call, busy, failed, thread, runs, outcomes, blobs } = self;
+        let head = results_head(call, busy, failed, thread, &runs);
+        Message { head, body: outcomes, blobs }
+    }
+
+    fn read(mut message: Bytes, blobs: Blobs) -> Result<Results> {
+        if message.len() < 28 {
+            return Err(malformed());
+        }
+        let (call, busy, failed) =
+            (message.get_u64_le(), message.get_u64_le(), message.get_u32_le());
+        let (thread, count) = (message.get_u32_le(), message.get_u32_le() as usize);
+        if message.len() / 16 < count {
+            return Err(malformed());
+        }
+        let run = |message: &mut Bytes| ResultRun {
+            first: message.get_u64_le(),
+            count: message.get_u32_le(),
+            length: message.get_u32_le(),
+        };
+        let runs: Vec<_> = (0..count).map(|_| run(&mut message)).collect();
+        let length: u64 = runs.iter().map(|run| u64::from(run.length)).sum();
+        let is_single = matches!(runs[..], [ResultRun { count: 1, .. }]);
+        if length != message.len() as u64 || !(blobs.is_empty() || is_single) {
+            return Err(malformed());
+        }
+        Ok(Results { call, busy, failed, thread, runs, outcomes: message, blobs })
     }
 }
 
@@ -255,13 +323,18 @@ fn results_head(call: CallId, busy: u64, failed: u32, thread: u32, runs: &[Resul
     head
 }
 
+fn read_broadcast(mut message: Bytes, blobs: Blobs) -> Result<(u64, Received)> {
+    let id = message.try_get_u64_le().map_err(|_| malformed())?;
+    Ok((id, Received { bytes: message, blobs }))
+}
+
 fn read_context(message: &mut Bytes) -> Result<Bytes> {
     let length = usize::from(message.get_u16_le());
     if length > message.len() { Err(malformed()) } else { Ok(message.split_to(length)) }
 }
 
-fn control_message<T: Serialize>(content: &T) -> Message {
-    let mut head = vec![MAIN, CONTROL];
+fn small_message<T: Serialize>(kind: u8, content: &T) -> Message {
+    let mut head = vec![MAIN, kind];
     codec::append(&mut head, content).expect("control messages contain only numbers and text");
     Message::new(head)
 }

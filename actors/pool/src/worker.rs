@@ -10,6 +10,7 @@ mod executor;
 mod local_run;
 mod monitor;
 mod outcomes;
+mod slots;
 mod task_span;
 mod termination;
 
@@ -17,18 +18,20 @@ pub(super) use monitor::BLOCKED_AFTER;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 
 use fiber_core::{Failure, FailureKind};
 use fiber_transport::{Link, Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
 use fiber_values::entry::{Entry, EntryRef};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::broadcast::ReceivedValues;
+use super::current::{CurrentPool, Outer};
 use super::run::{CallId, push_item};
 use super::wire::{Assignment, FromWorker, PoolCommand, ResultRun, Results, ToWorker, WorkerEvent};
 use executor::ExecutorState;
@@ -67,12 +70,22 @@ struct WorkQueue {
     queued: AtomicU64,
     /// Wakes executors when work arrives, and when the worker stops.
     changed: Condvar,
-    executors: Vec<Mutex<ExecutorState>>,
+    /// How many tasks it runs at the same time, without those that wait for others.
+    threads: usize,
+    /// The executors: one for each thread, and as many as tasks have waited at the same time.
+    executors: RwLock<Vec<Arc<Mutex<ExecutorState>>>>,
+    /// The number of executors, which they read without the lock.
+    executor_count: AtomicUsize,
+    /// Their threads but for the main one.
+    started: Mutex<Vec<JoinHandle<()>>>,
+    current_pool: &'static CurrentPool,
     /// Resolved entries. Resolving one takes a microsecond, longer than many tasks.
     entries: Mutex<HashMap<EntryRef, &'static Entry>>,
     /// Wakes the monitor when a blocked executor continues.
     unblocked: Notify,
     max_message: usize,
+    /// Whether its process is in a host, where large values may stay.
+    is_hosted: bool,
     names: WorkerNames,
 }
 
@@ -82,6 +95,8 @@ struct Work {
     runs: VecDeque<LocalRun>,
     /// Executors that have taken a run.
     busy: usize,
+    /// Executors whose tasks wait for others, and lend them their slots.
+    lent: usize,
     /// Whether the parent knows that the worker is ready.
     ready: bool,
     closed: bool,
@@ -89,8 +104,13 @@ struct Work {
 
 impl ChildMain for WorkerMain {
     fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
+        let max_message = self.max_message as usize;
+        let current_pool: &CurrentPool = runtime.part();
+        let (outer, name) = (Arc::clone(&link), self.pool.clone());
+        current_pool.set(Outer { runtime, link: outer, name, max_message });
         let queue = Arc::new(WorkQueue {
             link,
+            current_pool,
             attachments: runtime.part(),
             values: runtime.part(),
             work: Mutex::default(),
@@ -98,12 +118,14 @@ impl ChildMain for WorkerMain {
             ending: AtomicBool::new(false),
             queued: AtomicU64::new(0),
             changed: Condvar::new(),
-            executors: (0..self.threads as u32)
-                .map(|number| Mutex::new(ExecutorState::new(number)))
-                .collect(),
+            threads: self.threads as usize,
+            executors: RwLock::default(),
+            executor_count: AtomicUsize::new(0),
+            started: Mutex::default(),
             entries: Mutex::default(),
             unblocked: Notify::new(),
-            max_message: self.max_message as usize,
+            max_message,
+            is_hosted: runtime.is_hosted(),
             names: WorkerNames { pool: self.pool, worker: self.name },
         });
         let arrived = Arc::new(Notify::new());
@@ -146,10 +168,14 @@ impl WorkQueue {
         match ToWorker::read(message) {
             Ok(ToWorker::Assignment(assignment)) => self.accept(assignment),
             Ok(ToWorker::Broadcast { id, value }) => self.values.insert(id, value),
-            Ok(ToWorker::Command(PoolCommand::DropBroadcast { id })) => self.values.remove(id),
+            Ok(ToWorker::Results(results)) => self.current_pool.receive(results),
+            Ok(ToWorker::Command(PoolCommand::DropBroadcast(id))) => self.values.remove(id),
             Ok(ToWorker::Command(PoolCommand::Cancel { call, kill })) => self.cancel(call, kill),
-            Ok(ToWorker::Command(PoolCommand::Return { call })) => self.return_call(call),
+            Ok(ToWorker::Command(PoolCommand::Return(call))) => self.return_call(call),
             Ok(ToWorker::Command(PoolCommand::Drain)) => self.drain(),
+            Ok(ToWorker::Command(command @ PoolCommand::Abandoned { .. })) => {
+                self.current_pool.command(command);
+            }
             Err(error) => tracing::error!("ignored a message from the pool: {error}"),
         }
     }
@@ -206,7 +232,7 @@ impl WorkQueue {
     fn cancel(&self, call: CallId, kill: bool) {
         let mut returned = self.take_queued(call);
         let mut runs_call = false;
-        for executor in &self.executors {
+        for executor in &*self.executors.read() {
             let mut executor = executor.lock();
             runs_call |= executor.runs(call);
             returned.extend(executor.cancel_call(call));
@@ -221,7 +247,7 @@ impl WorkQueue {
     /// has.
     fn return_call(&self, call: CallId) {
         let mut returned = self.take_queued(call);
-        for executor in &self.executors {
+        for executor in &*self.executors.read() {
             let mut executor = executor.lock();
             if executor.has_run_of(call) {
                 returned.extend(executor.take_unstarted());
@@ -269,6 +295,8 @@ impl WorkQueue {
     fn close(&self) {
         self.work.lock().closed = true;
         self.changed.notify_all();
+        // A task whose call nobody waits for may wait for others, which no worker runs any more.
+        self.current_pool.end();
     }
 
     fn wait_for_close(&self) {

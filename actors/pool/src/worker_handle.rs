@@ -10,6 +10,7 @@ use fiber_transport::{Link, Received};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+use super::controller::{WorkerNumber, worker_name};
 use super::scheduler::WorkerId;
 use super::wire::{Assignment, PoolCommand, ToWorker};
 use fiber_runtime::runtime::{HostNumber, ProcessCommand};
@@ -22,7 +23,8 @@ const LARGE: usize = 64 << 10;
 /// See the module's documentation.
 pub(crate) struct Worker {
     pub(super) id: WorkerId,
-    /// The name of the supervisor's child, which is the same for a replacement.
+    pub(super) number: WorkerNumber,
+    /// The name of the supervisor's child.
     pub(super) child: String,
     pub(super) process: ProcessId,
     /// Where it runs, for users: `pid 4711`.
@@ -48,16 +50,26 @@ impl fmt::Debug for Worker {
 impl Worker {
     pub(super) fn new(
         id: WorkerId,
-        child: String,
+        number: WorkerNumber,
         process: ProcessId,
         place: String,
         host: Option<HostNumber>,
         link: Arc<dyn Link>,
         commands: mpsc::UnboundedSender<ProcessCommand>,
     ) -> Worker {
-        let (ready_since, unsent) = (Instant::now(), Mutex::default());
-        let terminating = AtomicBool::new(false);
-        Worker { id, child, process, place, host, link, commands, ready_since, terminating, unsent }
+        Worker {
+            id,
+            number,
+            child: worker_name(number),
+            process,
+            place,
+            host,
+            link,
+            commands,
+            ready_since: Instant::now(),
+            terminating: AtomicBool::new(false),
+            unsent: Mutex::default(),
+        }
     }
 
     pub(super) fn is_young(&self) -> bool {
@@ -82,6 +94,11 @@ impl Worker {
         let _ = self.link.send(ToWorker::Assignment(assignment).message());
     }
 
+    pub(super) fn command(&self, command: PoolCommand) {
+        // That fails if the worker is gone.
+        let _ = self.link.send(ToWorker::Command(command).message());
+    }
+
     /// Sends a broadcast value, at the latest before tasks that may read it.
     pub(super) fn broadcast(&self, id: u64, value: Received) {
         let mut unsent = self.unsent.lock();
@@ -102,7 +119,7 @@ impl Worker {
         match unsent.iter().position(is_it) {
             Some(place) => drop(unsent.remove(place)),
             None => {
-                unsent.push(ToWorker::Command(PoolCommand::DropBroadcast { id }));
+                unsent.push(ToWorker::Command(PoolCommand::DropBroadcast(id)));
                 self.link.drop_shared(id);
             }
         }
@@ -122,7 +139,7 @@ impl Worker {
         for message in unsent.drain(..) {
             let shared = match &message {
                 ToWorker::Broadcast { id, .. } => Some(*id),
-                ToWorker::Assignment(_) | ToWorker::Command(_) => None,
+                ToWorker::Assignment(_) | ToWorker::Command(_) | ToWorker::Results(_) => None,
             };
             let message = message.message();
             let _ = match shared {
@@ -134,7 +151,7 @@ impl Worker {
 }
 
 const SIGTERM: i32 = 15;
-const SIGKILL: i32 = 9;
+pub(super) const SIGKILL: i32 = 9;
 
 /// Returns [`ExitReason::Terminated`] for the end of a worker that SIGTERM asked to end, and the
 /// reason itself for any other. A worker that reports the signal (`terminating`) then ends in
@@ -201,7 +218,7 @@ mod tests {
         let (commands, _inbox) = mpsc::unbounded_channel();
         let worker = Worker::new(
             WorkerId::default(),
-            "worker-1".into(),
+            1,
             ProcessId::random(),
             "pid 1".into(),
             None,

@@ -2,20 +2,26 @@
 
 mod addr;
 mod builder;
-mod keys;
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use actix::Actor;
-use fiber_core::ExitReason;
+use fiber_core::{Error, ExitReason, Result};
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 pub use self::addr::ActorPoolAddr;
 pub use self::builder::ActorPoolBuilder;
 use crate::manager::AsyncManager;
+use crate::remote::RemoteAddr;
 use fiber_runtime::reply::Reply;
+
+/// The interval between two checks whether an actor that was removed has answered all calls.
+const ANSWERED_CHECK: Duration = Duration::from_millis(5);
 
 /// How an [`ActorPool`] chooses the actor that gets a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +40,7 @@ pub enum Routing {
 /// Each actor has an [`AsyncManager`], and is restarted independently. Messages to an actor that
 /// restarts wait for its next incarnation; they do not go to another actor. When an actor has ended
 /// for good, the others get the messages; when all have, messages fail with
-/// [`Error::ActorStopped`](fiber_core::Error::ActorStopped). Dropping the pool stops all actors.
+/// [`Error::ActorStopped`]. Dropping the pool stops all actors.
 ///
 /// It derefs to its [`ActorPoolAddr`], so that `send` and `do_send` work on it. The
 /// [address](ActorPool::addr) is cheap to clone, and works in every process of the program.
@@ -76,6 +82,9 @@ pub enum Routing {
 pub struct ActorPool<A: Actor> {
     managers: Vec<AsyncManager<A>>,
     addr: ActorPoolAddr<A>,
+    /// How many actors it has had so far.
+    added: u64,
+    resend: bool,
 }
 
 impl<A: Actor> ActorPool<A> {
@@ -98,7 +107,69 @@ impl<A: Actor> ActorPool<A> {
         self.addr.clone()
     }
 
-    /// Returns the managers of all actors, in the order of their arguments.
+    /// Adds an actor, which gets messages from now on through the pool's address and its clones in
+    /// this process.
+    ///
+    /// Keys that belong to it move to it from the others; no other key moves. Addresses in other
+    /// processes have the actors that the pool had when they were sent: [`addr`](ActorPool::addr)
+    /// gives one with all.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// use fiber::{ActorPool, AsyncManager};
+    ///
+    /// let mut pool = ActorPool::builder().start(Counter, [0, 0]).wait()?;
+    /// pool.add(AsyncManager::start(Counter, 0).wait()?);
+    /// assert_eq!(pool.size(), 3);
+    /// let first = pool.addrs().next().unwrap();
+    /// pool.remove(&first)?.wait()?; // is ready when that actor has answered and stopped
+    /// assert_eq!(pool.size(), 2);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn add(&mut self, manager: AsyncManager<A>) {
+        let addr = match self.resend {
+            true => manager.addr().resend(),
+            false => manager.addr(),
+        };
+        self.addr.add(addr, self.added);
+        self.added += 1;
+        self.managers.push(manager);
+    }
+
+    /// Removes an actor, which gets no more messages through the pool's address and its clones in
+    /// this process, and stops it. [`add`](ActorPool::add) has an example.
+    ///
+    /// Its keys move to the other actors. It stops when it has answered the calls that were sent
+    /// through them, as by [`AsyncManager::stop`]; the reply is ready then. It happens whether or
+    /// not the reply is awaited.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the pool has no such actor, or no other one.
+    pub fn remove(&mut self, addr: &RemoteAddr<A>) -> Result<Reply<()>> {
+        let invalid = |problem: &str| Error::invalid("ActorPool::remove", problem);
+        let position = self.managers.iter().position(|manager| manager.addr() == *addr);
+        let position = position.ok_or_else(|| invalid("the pool has no such actor"))?;
+        if self.managers.len() == 1 {
+            return Err(invalid("it is the pool's only actor: add another one, or stop the pool"));
+        }
+        let runtime = addr.untyped.runtime()?;
+        let load = self.addr.remove(addr);
+        let manager = self.managers.remove(position);
+        let (done, stopped) = oneshot::channel();
+        runtime.spawn(move || async move {
+            while load.load(Ordering::Acquire) > 0 {
+                tokio::time::sleep(ANSWERED_CHECK).await;
+            }
+            let _ = done.send(manager.stop().await);
+        });
+        let ended = |_| Err(Error::system("stopping an actor failed", "fiber's thread ended"));
+        Ok(Reply::new(async move { stopped.await.unwrap_or_else(ended) }))
+    }
+
+    /// Returns the managers of all actors, in the order of their arguments and then of their
+    /// [addition](ActorPool::add).
     ///
     /// # Examples
     /// ```

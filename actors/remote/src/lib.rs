@@ -1,4 +1,5 @@
-//! Fiber's actors beyond their process: addresses that travel, managed actors, and pools of them.
+//! Fiber's actors beyond their process: addresses that travel, names, managed actors, pools and
+//! groups of them, actors by key, and topics.
 //!
 //! Users name the crate `fiber`, which re-exports what they need from here.
 
@@ -6,5 +7,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod actor_pool;
+pub mod entities;
+pub mod group;
+mod keys;
 pub mod manager;
+pub mod names;
 pub mod remote;
+pub mod topic;

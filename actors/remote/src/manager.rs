@@ -8,6 +8,7 @@
 mod builder;
 mod last_snapshot;
 mod lifecycle;
+mod placement;
 mod process;
 mod snapshot;
 mod start;
@@ -23,9 +24,11 @@ use fiber_values::{Function, Portable, assert_captures_nothing};
 use tokio::sync::{oneshot, watch};
 
 pub use self::builder::ManagerBuilder;
+pub(crate) use self::snapshot::SnapshotInterval;
 pub use self::snapshot::{NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
 use self::start::CurrentProcess;
 use crate::remote::RemoteAddr;
+pub use fiber_runtime::mesh::Full;
 use fiber_runtime::mesh::OwnedActor;
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::{ProcessCommand, Runtime};

@@ -12,10 +12,14 @@ mod message;
 mod method;
 mod recipient;
 mod send_error;
+mod terms;
 mod untyped;
 
 pub use addr::RemoteAddr;
 pub(crate) use inbox_pump::Host;
 pub use message::RemoteMessage;
+pub(crate) use method::{CallOutcome, Encoded, MethodCall, handle};
 pub use recipient::RemoteRecipient;
 pub use send_error::SendError;
+pub use terms::deadline;
+pub(crate) use untyped::{Target, UntypedAddr};

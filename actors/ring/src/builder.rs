@@ -10,7 +10,7 @@ use fiber_values::codec::EncodedValue;
 use fiber_values::entry::{Entry, MethodFn};
 use fiber_values::transfer::KeepAlive;
 use fiber_values::{
-    AsResult, AsValue, Output, OutputKind, Portable, TryOutput, assert_captures_nothing, codec,
+    AsResult, AsValue, OutputKind, Portable, TaskOutput, TryOutput, assert_captures_nothing, codec,
     transfer,
 };
 use parking_lot::Mutex;
@@ -166,9 +166,13 @@ impl RingBuilder {
     /// start; [`Error::Invalid`] if the size is 0 or the ring can't be durable; [`Error::Journal`];
     /// [`Error::Encode`] and [`Error::TooLarge`] for the arguments; [`Error::NotInitialized`].
     #[track_caller]
-    pub fn run<F, A, M, N>(self, function: F, args: A) -> RingRun<<F::Output as Output<N>>::Value>
+    pub fn run<F, A, M, N>(
+        self,
+        function: F,
+        args: A,
+    ) -> RingRun<<F::Output as TaskOutput<N>>::Value>
     where
-        F: RingFunction<A, M, Output: Output<N>>,
+        F: RingFunction<A, M, Output: TaskOutput<N>>,
         A: Portable,
         N: 'static,
     {

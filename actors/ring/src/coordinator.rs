@@ -213,9 +213,17 @@ impl Coordinator {
 
     /// Kills a rank's process. The supervisor treats it as a death.
     pub(super) fn kill_rank(&self, rank: usize) {
+        let attempt = self.run.lock().state.attempt();
+        self.kill_rank_of(attempt, rank, ExitReason::Signal(9));
+    }
+
+    /// Kills a rank's process, unless the attempt is over.
+    fn kill_rank_of(&self, attempt: u64, rank: usize, reason: ExitReason) {
         let run = self.run.lock();
-        if let Some(commands) = run.processes.get(rank).and_then(|rank| rank.commands.as_ref()) {
-            let _ = commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
+        if run.state.attempt() == attempt
+            && let Some(commands) = run.processes.get(rank).and_then(|rank| rank.commands.as_ref())
+        {
+            let _ = commands.send(ProcessCommand::Kill(reason));
         }
     }
 
@@ -248,6 +256,7 @@ impl Coordinator {
             Effect::RemoveCheckpoints(outdated) => self.remove_checkpoints(outdated),
             Effect::Finish { values, checkpoints } => self.finish(values, checkpoints),
             Effect::Fail(cause) => self.end(Err(self.error(cause))),
+            Effect::Kill { rank, reason } => self.kill_rank_of(attempt, rank, reason),
         }
     }
 

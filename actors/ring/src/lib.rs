@@ -23,7 +23,7 @@ mod streams;
 mod task;
 mod wire;
 
-use fiber_values::{Output, Portable};
+use fiber_values::{Portable, TaskOutput};
 
 pub use self::builder::RingBuilder;
 pub use self::function::{NoArguments, RingFunction};
@@ -86,9 +86,9 @@ impl Ring {
         size: usize,
         function: F,
         args: A,
-    ) -> RingRun<<F::Output as Output<N>>::Value>
+    ) -> RingRun<<F::Output as TaskOutput<N>>::Value>
     where
-        F: RingFunction<A, M, Output: Output<N>>,
+        F: RingFunction<A, M, Output: TaskOutput<N>>,
         A: Portable,
         N: 'static,
     {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_core::{Error, RankActivity, Result};
+use fiber_core::{Error, RankActivity, Result, wait_for_kill};
 use fiber_transport::Link;
 use fiber_values::codec;
 use fiber_values::codec::EncodedValue;
@@ -715,9 +715,7 @@ impl RingNode {
             }
             Err(error) => {
                 let _ = self.link.send(RankMessage::Error(error).encode());
-                loop {
-                    std::thread::park();
-                }
+                wait_for_kill()
             }
         }
     }

@@ -1,10 +1,10 @@
 //! The process of a rank.
 
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fiber_core::at_exit::flush_output;
-use fiber_core::{Error, RankActivity, Result, shortage};
+use fiber_core::{Error, RankActivity, Result, block_on, shortage, wait_for_kill};
 use fiber_transport::shared_memory::StreamListener;
 use fiber_transport::{Link, Peer, Role, is_near};
 use fiber_values::codec;
@@ -12,6 +12,7 @@ use fiber_values::codec::EncodedValue;
 use fiber_values::entry::{Entry, EntryRef, MethodFn};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
 
 use super::confirmed::ConfirmedCheckpoints;
 use super::node::{Checkpoints, RingNode};
@@ -47,7 +48,7 @@ enum MainMessage {
 
 impl ChildMain for RingMain {
     fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
-        let (sender, messages) = mpsc::channel();
+        let (sender, messages) = mpsc::unbounded_channel();
         let prepared: Arc<OnceLock<Arc<RankShared>>> = Arc::default();
         let (rank, coordinator) = (Arc::clone(&prepared), Arc::clone(&link));
         let receive = move |inbound| {
@@ -74,13 +75,11 @@ impl ChildMain for RingMain {
             let _ = sender.send(message);
         };
         let run = move || match Rank::prepare(runtime, self, &link, &prepared) {
-            Ok(rank) => rank.run(&link, &messages),
+            Ok(rank) => rank.run(&link, messages),
             Err(problem) => {
                 let _ = link.send(ControlMessage::Failed(problem).message());
                 // The parent kills this process when it has read the message.
-                loop {
-                    std::thread::park();
-                }
+                wait_for_kill()
             }
         };
         StartedMain { receive: Box::new(receive), run: Box::new(run) }
@@ -108,7 +107,9 @@ impl Rank {
         let entry = main.entry.resolve::<MethodFn>().map_err(text)?;
         main.initializer.take().map_or(Ok(()), Initializer::run)?;
         let address = runtime.address_now().map_err(text)?;
-        let wakeup = Wakeup::new().map_err(|error| {
+        // Without a Unix socket, other ranks can't know that they share this machine.
+        let shares_memory = is_near(address);
+        let wakeup = Wakeup::new(shares_memory).map_err(|error| {
             format!("creating an eventfd failed: {}", shortage::explain(&error))
         })?;
         let shared = Arc::new(RankShared {
@@ -120,8 +121,7 @@ impl Rank {
         let _ = prepared.set(Arc::clone(&shared));
         let accepting = Arc::clone(&shared);
         runtime.on_peer(Role::Ring, move |peer| accept_link(&accepting, peer));
-        // Without a Unix socket, other ranks can't know that they share this machine.
-        let streams = is_near(address)
+        let streams = shares_memory
             .then(|| listen_for_streams(runtime, &shared, coordinator))
             .transpose()
             .map_err(|error| shortage::explain(&error))?;
@@ -133,14 +133,15 @@ impl Rank {
     }
 
     /// Runs the function, and returns the process's exit code.
-    fn run(self, link: &Arc<dyn Link>, messages: &mpsc::Receiver<MainMessage>) -> i32 {
+    fn run(self, link: &Arc<dyn Link>, mut messages: mpsc::UnboundedReceiver<MainMessage>) -> i32 {
+        let mut next = || block_on(async { Ok(messages.recv().await) }).ok().flatten();
         let address = Some(self.address.process.address.to_string());
         let _ = link.send(ControlMessage::Ready { address }.message());
         let _ = link.send(RankMessage::Joined(self.address.clone()).encode());
         let (mut arguments, mut checkpoint) = (EncodedValue::default(), None);
         let addresses = loop {
-            match messages.recv() {
-                Ok(MainMessage::Coordinator(message)) => match message {
+            match next() {
+                Some(MainMessage::Coordinator(message)) => match message {
                     CoordinatorMessage::Arguments(encoded) => arguments = encoded,
                     CoordinatorMessage::Checkpoint(number, state) => {
                         checkpoint = Some((number, state));
@@ -149,7 +150,7 @@ impl Rank {
                     CoordinatorMessage::QueryActivity
                     | CoordinatorMessage::CheckpointRecorded(_) => {}
                 },
-                Ok(MainMessage::Shutdown) | Err(_) => return 0,
+                Some(MainMessage::Shutdown) | None => return 0,
             }
         };
         let RingMain { ring, rank, timeout, is_durable, .. } = self.main;
@@ -173,7 +174,7 @@ impl Rank {
         let _ = link.send(message.encode());
         // Other ranks may still receive what this one has sent, so it stays until all have
         // returned.
-        while !matches!(messages.recv(), Ok(MainMessage::Shutdown) | Err(_)) {}
+        while !matches!(next(), Some(MainMessage::Shutdown) | None) {}
         code
     }
 }
@@ -194,7 +195,7 @@ fn listen_for_streams(
     coordinator: &Arc<dyn Link>,
 ) -> std::io::Result<String> {
     let (shared, coordinator) = (Arc::clone(shared), Arc::clone(coordinator));
-    let (done, bound) = mpsc::channel();
+    let (done, bound) = oneshot::channel();
     runtime.spawn(move || async move {
         let mut listener = match StreamListener::bind() {
             Ok(listener) => listener,
@@ -211,11 +212,12 @@ fn listen_for_streams(
                 Err(error) => {
                     let problem = shortage::explain(&error);
                     tracing::error!("accepting a stream of another rank failed: {problem}");
-                    let error = StreamError::NotAccepted { problem };
+                    let error = StreamError::NotAccepted(problem);
                     let _ = coordinator.send(RankMessage::Error(error).encode());
                 }
             }
         }
     });
-    bound.recv().unwrap_or_else(|_| Err(std::io::Error::other("fiber's thread ended")))
+    let bound = block_on(async { Ok(bound.await) }).map_err(std::io::Error::other)?;
+    bound.unwrap_or_else(|_| Err(std::io::Error::other("fiber's thread ended")))
 }

@@ -1,6 +1,5 @@
 //! A ring's run in a journal: its checkpoints and results.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -93,8 +92,15 @@ pub(super) enum Progress {
     Finished(Vec<EncodedValue>),
 }
 
-/// The recorded checkpoints of one rank by number, each with the attempt that took it.
-type RankCheckpoints = BTreeMap<u64, (u64, EncodedValue)>;
+/// The recorded checkpoints of one rank in the order of their numbers.
+type RankCheckpoints = Vec<RecordedCheckpoint>;
+
+struct RecordedCheckpoint {
+    number: u64,
+    /// The attempt that took it.
+    attempt: u64,
+    state: EncodedValue,
+}
 
 impl RecordedRun {
     /// Opens a run, and returns how far it came.
@@ -140,23 +146,24 @@ impl RecordedRun {
         let mut ranks = Vec::with_capacity(self.ranks.len());
         for slots in &self.ranks {
             let taken = self.state.read(slots)?.into_iter();
-            let taken = taken.filter_map(|(number, state)| Some((number, split_attempt(state)?)));
-            ranks.push(taken.collect::<RankCheckpoints>());
+            ranks.push(taken.filter_map(RecordedCheckpoint::read).collect::<RankCheckpoints>());
         }
-        let attempts = ranks.iter().flat_map(|taken| taken.values().map(|(attempt, _)| *attempt));
+        let attempts = ranks.iter().flatten().map(|taken| taken.attempt);
         self.earlier_attempts = attempts.max().unwrap_or(0);
         let last = last_complete(&ranks);
         let mut stale = Vec::new();
         for (rank, taken) in ranks.iter().enumerate() {
-            let numbers = taken.keys().filter(|number| Some(**number) != last);
-            stale.extend(numbers.map(|number| (rank, *number)));
+            let numbers = taken.iter().map(|taken| taken.number);
+            stale.extend(
+                numbers.filter(|number| Some(*number) != last).map(|number| (rank, number)),
+            );
         }
         if !stale.is_empty() {
             self.remove(stale, |_| {});
         }
         let Some(last) = last else { return Ok(Progress::None) };
-        let state = |mut taken: RankCheckpoints| taken.remove(&last).map(|(_, state)| state);
-        Ok(Progress::Checkpoint(last, ranks.into_iter().filter_map(state).collect()))
+        let of_last = ranks.into_iter().flatten().filter(|taken| taken.number == last);
+        Ok(Progress::Checkpoint(last, of_last.map(|taken| taken.state).collect()))
     }
 
     /// Records a rank's state in a checkpoint. `then` gets the copy of it that this makes.
@@ -225,19 +232,24 @@ impl RecordedRun {
 /// The length of the number of the attempt before a recorded state.
 const ATTEMPT: usize = 8;
 
-fn split_attempt(mut state: EncodedValue) -> Option<(u64, EncodedValue)> {
-    let attempt = state.bytes.try_get_u64_le().ok()?;
-    Some((attempt, state))
+impl RecordedCheckpoint {
+    /// Reads a recorded state, which begins with the number of its attempt.
+    fn read((number, mut state): (u64, EncodedValue)) -> Option<RecordedCheckpoint> {
+        let attempt = state.bytes.try_get_u64_le().ok()?;
+        Some(RecordedCheckpoint { number, attempt, state })
+    }
 }
 
 /// Returns the number of the last checkpoint that all ranks have recorded in the same attempt.
 fn last_complete(ranks: &[RankCheckpoints]) -> Option<u64> {
     let (first, others) = ranks.split_first()?;
-    let attempt = |taken: &RankCheckpoints, number: u64| taken.get(&number).map(|(n, _)| *n);
-    let is_complete = |number: &&u64| {
-        others.iter().all(|taken| attempt(taken, **number) == attempt(first, **number))
+    let same = |one: &RecordedCheckpoint, other: &RecordedCheckpoint| {
+        (one.number, one.attempt) == (other.number, other.attempt)
     };
-    first.keys().rev().find(is_complete).copied()
+    let is_complete = |one: &&RecordedCheckpoint| {
+        others.iter().all(|taken| taken.iter().any(|other| same(one, other)))
+    };
+    first.iter().rev().find(is_complete).map(|taken| taken.number)
 }
 
 #[cfg(test)]
@@ -245,8 +257,12 @@ mod tests {
     use super::*;
 
     fn taken(checkpoints: &[(u64, u64)]) -> RankCheckpoints {
-        let state = |(number, attempt): &(u64, u64)| (*number, (*attempt, EncodedValue::default()));
-        checkpoints.iter().map(state).collect()
+        let taken = checkpoints.iter().map(|&(number, attempt)| RecordedCheckpoint {
+            number,
+            attempt,
+            state: EncodedValue::default(),
+        });
+        taken.collect()
     }
 
     #[test]

@@ -109,14 +109,14 @@ impl RankStreams {
     pub(super) fn outgoing(&mut self, to: usize) -> Result<&mut OutgoingStream, StreamError> {
         if self.outgoing[to].is_none() {
             let address = &self.addresses[to];
-            let writer = match address.near_streams() {
-                Some(socket) => {
+            let writer = match (address.near_streams(), &*self.shared.wakeup) {
+                (Some(socket), Wakeup::File(_)) => {
                     let greeting = (self.rank as u64).to_le_bytes();
                     open_stream(socket, self.runtime.key(), &greeting, CAPACITY)
                         .map(|writer| StreamWriter::Shared { writer, closed: false })
                         .map_err(|error| shortage::explain(&error))
                 }
-                None => {
+                _ => {
                     let wakeup = Arc::clone(&self.shared.wakeup);
                     LinkWriter::open(self.runtime, self.rank, address, wakeup)
                         .map(StreamWriter::Link)

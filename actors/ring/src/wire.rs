@@ -64,13 +64,13 @@ pub(super) enum RankMessage {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum StreamError {
     /// Nothing arrived, and nothing could be sent, within the ring's timeout.
-    TimedOut { limit: Duration },
+    TimedOut(Duration),
     /// The other rank makes a different call.
     Mismatch { other: usize, own: String, theirs: String },
     /// The other rank cannot be reached.
     Disconnected { other: usize, problem: String },
     /// This rank can't accept the streams of others.
-    NotAccepted { problem: String },
+    NotAccepted(String),
     /// The other rank's function has returned, and this rank waits for it.
     FunctionReturned { other: usize, own: String },
 }

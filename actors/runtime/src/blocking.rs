@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use fiber_core::{Result, block_on, shortage, waiting_allowed};
+use fiber_core::{Error, Result, block_on, shortage, waiting_allowed};
 use fiber_transport::BusyPoll;
-use fiber_values::BlockOn;
+use fiber_values::{BlockOn, Output, OutputCell};
 use futures_core::Stream;
 use futures_util::task::AtomicWaker;
 
@@ -79,7 +79,7 @@ impl Wake for StepWaker {
 /// An iterator over a stream of results, which blocks the thread until the next result arrives.
 ///
 /// On fiber's own threads it gives one
-/// [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock) and ends.
+/// [`Error::WouldDeadlock`] and ends.
 ///
 /// # Examples
 /// ```
@@ -104,10 +104,29 @@ impl<S> Blocking<S> {
     }
 }
 
-impl<T, S: Stream<Item = Result<T>> + Unpin> Iterator for Blocking<S> {
-    type Item = Result<T>;
+/// An item of a stream that can be an error.
+#[doc(hidden)]
+pub trait FromError {
+    /// Returns the item for an error.
+    fn from_error(error: Error) -> Self;
+}
 
-    fn next(&mut self) -> Option<Result<T>> {
+impl<T> FromError for Result<T> {
+    fn from_error(error: Error) -> Result<T> {
+        Err(error)
+    }
+}
+
+impl<T> FromError for Output<T> {
+    fn from_error(error: Error) -> Output<T> {
+        Output::of(OutputCell::filled(Err(error)))
+    }
+}
+
+impl<S: Stream<Item: FromError> + Unpin> Iterator for Blocking<S> {
+    type Item = S::Item;
+
+    fn next(&mut self) -> Option<S::Item> {
         if self.refused {
             return None;
         }
@@ -121,7 +140,7 @@ impl<T, S: Stream<Item = Result<T>> + Unpin> Iterator for Blocking<S> {
         let next = poll_fn(|context| Pin::new(&mut self.stream).poll_next(context).map(Ok));
         block_on(next).unwrap_or_else(|error| {
             self.refused = true;
-            Some(Err(error))
+            Some(S::Item::from_error(error))
         })
     }
 }

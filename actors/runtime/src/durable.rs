@@ -1,5 +1,6 @@
 //! The state of actors, rings and queues that outlives the program: slots of a journal.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,6 +21,8 @@ pub enum ObjectKind {
     Ring,
     /// The elements of a queue.
     Queue,
+    /// The states of actors by key, and their reminders.
+    Entities,
 }
 
 impl ObjectKind {
@@ -28,6 +31,7 @@ impl ObjectKind {
             ObjectKind::Actor => "actor",
             ObjectKind::Ring => "ring",
             ObjectKind::Queue => "queue",
+            ObjectKind::Entities => "entities",
         }
     }
 
@@ -37,6 +41,7 @@ impl ObjectKind {
             ObjectKind::Actor => "ManagerBuilder::durable",
             ObjectKind::Ring => "RingBuilder::durable",
             ObjectKind::Queue => "QueueBuilder::durable",
+            ObjectKind::Entities => "EntitiesBuilder::durable",
         }
     }
 
@@ -165,6 +170,16 @@ impl DurableState {
     /// Returns the name of the slots of a part of the object.
     pub fn slots_of(&self, part: impl std::fmt::Display) -> Arc<str> {
         format!("{}/{part}", self.name).into()
+    }
+
+    /// Returns the names of slots that begin with this and have values, in no order.
+    pub fn names(&self, prefix: &str) -> Vec<String> {
+        self.store.slot_names(prefix)
+    }
+
+    /// Returns the folder of the journal.
+    pub fn journal(&self) -> &Path {
+        self.store.path()
     }
 
     /// Returns the values of slots, by their numbers in ascending order.

@@ -37,6 +37,10 @@ pub const MAIN: u8 = 1;
 pub(crate) const MESH: u8 = 2;
 /// The channel of spans, from a child to its parent.
 pub(crate) const SPANS: u8 = 3;
+/// The channel of a child's main for messages whose large blobs may stay in the child's host.
+pub const LARGE_STAY: u8 = 4;
+/// The channel of a child's main for messages whose blobs may all stay in the child's host.
+pub const ALL_STAY: u8 = 5;
 
 /// The data that the runtime and its mesh share.
 #[derive(Debug)]

@@ -17,5 +17,5 @@ pub(crate) fn serialize<T: Serialize, S: Serializer>(
 pub(crate) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    serde_json::from_str(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    fiber_core::read_json(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }

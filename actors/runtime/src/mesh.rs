@@ -10,6 +10,8 @@
 
 mod alarm;
 mod channel;
+mod current;
+mod dead_letters;
 mod deadlines;
 mod flush;
 mod holders;
@@ -24,26 +26,30 @@ mod registry;
 mod route;
 mod routing;
 mod unsent;
+mod waits;
+mod window;
 mod wire;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use dashmap::DashMap;
 use fiber_core::{ExitReason, ProcessId};
 use fiber_transport::{Connection, Link, Peer, Role};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 pub use self::alarm::Alarm;
 pub(crate) use self::channel::Channel;
+pub use self::current::{current_deadline, enter_request};
+pub use self::dead_letters::DeadLetters;
 pub(crate) use self::deadlines::Deadlines;
 pub use self::deadlines::{Answer, Unanswered, Waiter};
 pub(crate) use self::flush::flush;
 pub(crate) use self::holders::{Change, Token};
-pub use self::inbox::{Inbox, IncomingMessage, Responder};
+pub use self::inbox::{Full, Inbox, IncomingMessage, Responder};
 pub use self::owned::OwnedActor;
 pub(crate) use self::peer::MeshPeer;
+use self::peer::Readings;
 pub use self::pending::{Load, Pending};
 pub use self::port::{PeerId, Port, Request, Requester, push, push_head};
 use self::reconnecting::Reconnecting;
@@ -51,11 +57,14 @@ pub(crate) use self::registry::Registry;
 pub use self::registry::set_transit_time;
 pub use self::route::Route;
 pub use self::unsent::Unsent;
+pub use self::waits::{Wait, Waiting};
 pub use self::wire::{
-    ActorId, AnswerFrame, CallFailure, IncarnationEnd, Payload, PortId, ProcessRef, Query,
+    ActorId, AnswerFrame, CallFailure, IncarnationEnd, Payload, PortId, ProcessRef, Query, Terms,
     answer_head,
 };
-pub(crate) use self::wire::{PORT_HEAD, begin_port, port_head};
+pub(crate) use self::wire::{
+    ActorLocation, PORT_HEAD, begin_port, port_head, unknown as unknown_object,
+};
 use crate::endpoint::{Endpoint, connect_to};
 
 /// The smallest number of routes at which unused ones are removed.
@@ -78,11 +87,12 @@ pub struct Mesh {
     max_routes: AtomicUsize,
     deadlines: Deadlines,
     /// Called after the loss of each connected process.
-    after_loss: OnceLock<AfterLoss>,
+    after_loss: RwLock<Vec<AfterLoss>>,
     unsent: Unsent,
     /// The number of the next request that may be withdrawn.
     tickets: AtomicU64,
     reconnecting: Mutex<Reconnecting>,
+    readings: Readings,
 }
 
 impl Mesh {
@@ -95,18 +105,18 @@ impl Mesh {
             routes: DashMap::new(),
             max_routes: AtomicUsize::new(ROUTES),
             deadlines: Deadlines::new(endpoint),
-            after_loss: OnceLock::new(),
+            after_loss: RwLock::default(),
             unsent: Unsent::default(),
             tickets: AtomicU64::new(0),
             reconnecting: Mutex::default(),
+            readings: Readings::default(),
         }
     }
 
     /// Has `call` called after the loss of each connected process, and again while it returns that
-    /// it has sent something to that process and no connection is made. Later calls of this are
-    /// ignored.
+    /// it has sent something to that process and no connection is made.
     pub(crate) fn after_loss(&self, call: impl Fn(ProcessId) -> bool + Send + Sync + 'static) {
-        self.after_loss.get_or_init(|| Box::new(call));
+        self.after_loss.write().push(Box::new(call));
     }
 
     /// Returns the frames that are held back to be sent with others.
@@ -130,14 +140,15 @@ impl Mesh {
     }
 
     /// Returns the route to an owned actor, which all addresses and calls of this process share.
-    pub fn route(&self, owner: &ProcessRef, actor: ActorId) -> Arc<Route> {
+    pub fn route(&self, owner: &ProcessRef, actor: ActorId, name: &Arc<str>) -> Arc<Route> {
         if self.routes.len() >= self.max_routes.load(Ordering::Relaxed) {
             self.routes.retain(|_, route| route.strong_count() > 0);
             self.max_routes.store(ROUTES.max(2 * self.routes.len()), Ordering::Relaxed);
         }
         let mut entry = self.routes.entry((owner.id, actor)).or_default();
         entry.upgrade().unwrap_or_else(|| {
-            let route = Route::new(owner.clone(), actor);
+            let dead_letters = Arc::clone(self.registry.dead_letters());
+            let route = Route::new(owner.clone(), actor, Arc::clone(name), dead_letters);
             *entry = Arc::downgrade(&route);
             route
         })
@@ -145,14 +156,16 @@ impl Mesh {
 
     /// Returns all routes, in the order of their owners and actors.
     fn routes(&self) -> Vec<Arc<Route>> {
-        let routes = self.routes.iter().filter_map(|entry| Some((*entry.key(), entry.upgrade()?)));
-        routes.collect::<BTreeMap<_, _>>().into_values().collect()
+        let mut routes: Vec<_> = self.routes.iter().filter_map(|route| route.upgrade()).collect();
+        routes.sort_unstable_by_key(|route| (route.owner().id, route.actor()));
+        routes
     }
 
     /// Returns all channels, in the order of their processes.
     fn channels(&self) -> Vec<Arc<Channel>> {
-        let channels = self.channels.iter().map(|entry| (*entry.key(), Arc::clone(&entry)));
-        channels.collect::<BTreeMap<_, _>>().into_values().collect()
+        let mut channels: Vec<_> = self.channels.iter().map(|entry| Arc::clone(&entry)).collect();
+        channels.sort_unstable_by_key(|channel| channel.to);
+        channels
     }
 
     /// Returns the channel to a process. Connects to the process if there is no channel.

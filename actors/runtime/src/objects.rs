@@ -7,11 +7,13 @@
 mod attachments;
 mod handle;
 mod operations;
+mod output;
 mod port_ref;
 mod ticket;
 
 pub use attachments::Attachments;
 pub use handle::Handle;
 pub use operations::{ObjectRef, SendOnDrop};
+pub use output::let_outputs_travel;
 pub use port_ref::{PortConnection, PortRef, Response};
 pub use ticket::{Ticket, made_at};

@@ -42,6 +42,12 @@ impl Parts {
         Box::leak(Box::new(Parts::new()))
     }
 
+    /// Returns whether these belong to a session beside that of the process.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn is_simulated(&self) -> bool {
+        !std::ptr::eq(self, &OF_PROCESS)
+    }
+
     /// Returns the parts of this thread's session.
     pub fn current() -> &'static Parts {
         CURRENT.get()

@@ -109,6 +109,10 @@ impl<T> Reply<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn wait(self) -> Result<T> {
+        let _waiting = match &self.0 {
+            Source::Call(call) => call.begin_wait(),
+            Source::Future { .. } | Source::Failed(_) => None,
+        };
         block_on(self)
     }
 

@@ -56,7 +56,7 @@ pub use self::child_main::{ChildMain, ParentMessage, StartRequest, StartedMain};
 use self::children::Children;
 pub use self::drain::{DrainHook, Unfit};
 use self::hosts::Hosts;
-pub use self::hosts::{HostGroup, HostNumber};
+pub use self::hosts::{HostGroup, HostNumber, HostRule, MIN_STAY, Neighbor, Spread};
 pub use self::inspector::stats;
 pub use self::launch::{
     ChildProcess, Launch, Owner, Placement, ProcessCommand, ReadyChild, SchedulingPolicy,
@@ -66,13 +66,15 @@ use self::listen::Listening;
 pub use self::names::set_names;
 use self::parent_info::ChildPlace;
 pub use self::protocol::ControlMessage;
+use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::events::Events;
-use crate::mesh::{Mesh, Registry};
+use crate::mesh::{DeadLetters, Mesh, ProcessRef, Registry};
 use crate::metrics;
 use crate::parts::Parts;
 use crate::random::Random;
 use crate::timeline::Timeline;
+use crate::topics::NamedTopics;
 
 /// Limits the memory of values, and lets arrays use shared memory if the links of this process can
 /// lend it.
@@ -120,7 +122,8 @@ pub struct Runtime {
     /// How many events this child has sent to its parent.
     events_sent: AtomicU64,
     started: SystemTime,
-    is_head: bool,
+    /// Set when the runtime is made.
+    directory: OnceLock<&'static Directory>,
     drain_hooks: Mutex<Vec<Weak<dyn DrainHook>>>,
     /// Whether this process has made durable calls.
     has_durable_calls: AtomicBool,
@@ -171,7 +174,7 @@ impl Runtime {
         let random: &Random = parts.get();
         let (id, key) = (random.process_id(), random.session_key());
         let endpoint = Endpoint::new(parts, id, config, key, arbiter);
-        let runtime = Runtime::new(endpoint, backend, None, ChildPlace::Alone, None, true);
+        let runtime = Runtime::new(endpoint, backend, None, ChildPlace::Alone, None, None);
         runtime.part::<Events>().subscribe(|event| {
             runtime.part::<Timeline>().record_event(event);
             true
@@ -210,7 +213,7 @@ impl Runtime {
         listen_on: Option<ListenAddress>,
         place: ChildPlace,
         interface: Option<IpAddr>,
-        is_head: bool,
+        head: Option<ProcessRef>,
     ) -> &'static Runtime {
         set_spin(endpoint.config.spin);
         limit_value_memory(&endpoint.config);
@@ -226,13 +229,17 @@ impl Runtime {
             interface,
             events_sent: AtomicU64::new(0),
             started: SystemTime::now(),
-            is_head,
+            directory: OnceLock::new(),
             drain_hooks: Mutex::default(),
             has_durable_calls: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             is_exiting: AtomicBool::new(false),
             is_time_limit_watched: AtomicBool::new(false),
         }));
+        if head.is_none() {
+            NamedTopics::open(&runtime.mesh, runtime.part());
+        }
+        runtime.directory.get_or_init(|| Directory::open(endpoint, &runtime.mesh, head));
         let is_first = runtime.part::<Started>().runtime.set(runtime).is_ok();
         assert!(is_first, "a session has one runtime in a process, or in a thread that is one");
         at_exit(move |waiting_allowed| runtime.shutdown_on_exit(waiting_allowed));
@@ -271,7 +278,17 @@ impl Runtime {
 
     /// Returns whether this is the session's first process. Only that one can have journals.
     pub fn is_head(&self) -> bool {
-        self.is_head
+        self.head().is_none()
+    }
+
+    /// Returns the session's first process, unless this is it.
+    fn head(&self) -> Option<&ProcessRef> {
+        self.directory().head()
+    }
+
+    /// Returns the names and groups of the session.
+    pub fn directory(&self) -> &'static Directory {
+        self.directory.get().expect("it is set when the runtime is made")
     }
 
     /// Returns how many processes a pool or ring has that sets no number.
@@ -291,6 +308,11 @@ impl Runtime {
     /// Returns what other processes can reach in this one.
     pub fn registry(&self) -> &Registry {
         self.mesh.registry()
+    }
+
+    /// Returns the messages that this process could not deliver.
+    pub fn dead_letters(&self) -> &Arc<DeadLetters> {
+        self.mesh.registry().dead_letters()
     }
 
     /// Returns the thread on which pools and supervisors run.

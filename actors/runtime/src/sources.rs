@@ -5,8 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use fiber_core::ProcessId;
+use fiber_core::inspect::Request;
 use fiber_core::stats::{PoolStats, Report};
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+
+/// The answer to a request of the command, in JSON, or a message for the user.
+pub type Answer = BoxFuture<'static, Result<String, String>>;
 
 /// Something that has statistics.
 pub trait Source: Send + Sync {
@@ -15,6 +20,12 @@ pub trait Source: Send + Sync {
 
     /// Adds its statistics to the report of the process `process`.
     fn report(&self, process: ProcessId, report: &mut Report);
+
+    /// Answers a request that is about it.
+    fn answer(&self, request: &Request) -> Option<Answer> {
+        let _ = request;
+        None
+    }
 }
 
 /// The sources of a session in this process.
@@ -62,6 +73,11 @@ impl Sources {
         // A source may be dropped by the caller last, which ends its registration: not under the
         // lock.
         self.registered.lock().values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Returns the answer of the source that a request is about.
+    pub(crate) fn answer(&self, request: &Request) -> Option<Answer> {
+        self.all().iter().find_map(|source| source.answer(request))
     }
 
     /// Returns whether there are none.

@@ -1,14 +1,17 @@
-//! The timeline: which worker ran what when, with deaths, redeliveries and calls.
+//! The timeline: which worker ran what when, with deaths, redeliveries and calls, and which task took
+//! the value of which.
 //!
 //! While it is off, recording costs one relaxed load for each message of a worker. While it is on,
 //! a message becomes a `Record` in a queue, which a thread turns into [slices](Slice) for the file
 //! (`timeline` of the configuration) and for those who ask for the recent ones.
 
+mod arrows;
 mod file;
 mod tracks;
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -61,6 +64,8 @@ pub(crate) struct Record {
 pub enum What {
     /// A worker has completed tasks.
     Ran(Ran),
+    /// A task may run, because the values of other tasks that it takes are there.
+    Inputs(Inputs),
     /// A worker ended while it ran a task.
     Cut {
         /// The name of the pool.
@@ -102,10 +107,8 @@ pub struct Ran {
     pub function: &'static str,
     /// The number of the call.
     pub call: u64,
-    /// The index of the first of the tasks in the call, from 0.
-    pub first: u64,
-    /// The number of tasks.
-    pub count: u64,
+    /// The indexes of the tasks in the call.
+    pub runs: Vec<Range<u64>>,
     /// The number of those tasks that failed.
     pub failed: u64,
     /// The time that the thread spent on the tasks, which ends when the message arrives.
@@ -113,10 +116,27 @@ pub struct Ran {
 }
 
 impl Ran {
+    fn count(&self) -> u64 {
+        self.runs.iter().map(|run| run.end - run.start).sum()
+    }
+
     fn is_short(&self) -> bool {
-        self.busy < LONG * u32::try_from(self.count).unwrap_or(u32::MAX).max(1)
+        self.busy < LONG * u32::try_from(self.count()).unwrap_or(u32::MAX).max(1)
     }
 }
+
+/// The inputs of a task.
+pub struct Inputs {
+    /// The number of its call.
+    pub call: u64,
+    /// Its index in the call.
+    pub index: u64,
+    /// The tasks that have made the values.
+    pub makers: Makers,
+}
+
+/// Tasks that have made values: the numbers of their calls and their indexes in these.
+pub type Makers = Vec<(u64, Range<u64>)>;
 
 /// The state of the timeline.
 struct Recorder {
@@ -176,7 +196,11 @@ impl Timeline {
             queue.records = Vec::new();
             return;
         }
-        let may_be_lost = matches!(&what, What::Ran(ran) if ran.is_short());
+        let may_be_lost = match &what {
+            What::Ran(ran) => ran.is_short(),
+            What::Inputs(_) => true,
+            _ => false,
+        };
         if queue.records.len() < MAX_QUEUED || !may_be_lost {
             queue.records.push(Record { at, what });
         }
@@ -292,8 +316,7 @@ mod tests {
                 thread: 0,
                 function: "f",
                 call: 1,
-                first: 0,
-                count: 1,
+                runs: std::iter::once(0..1).collect(),
                 failed: 0,
                 busy: LONG,
             })

@@ -14,6 +14,10 @@ const DESCRIPTORS: usize = 5;
 /// # Errors
 /// The system's error if it is short of descriptors or memory.
 pub fn new_runtime() -> io::Result<Runtime> {
+    #[cfg(feature = "simulation")]
+    if crate::parts::Parts::current().is_simulated() {
+        return Builder::new_current_thread().enable_time().build();
+    }
     // If tokio can't make the pipe of the process's signals, it panics, then and at every later
     // attempt.
     let room: io::Result<Vec<_>> = (0..DESCRIPTORS)

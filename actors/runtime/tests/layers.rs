@@ -11,6 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["events", "random", "sources", "timeline", "tokio_runtime"],
     &["blocking", "endpoint", "metrics", "stats"],
     &["mesh"],
+    &["directory", "topics"],
     &["runtime"],
     &["reply"],
     &["durable", "objects"],

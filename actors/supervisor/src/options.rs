@@ -134,7 +134,7 @@ macro_rules! builder_options {
         #[track_caller]
         pub fn initializer<F, A, M, N>(mut self, function: F, args: A) -> Self
         where
-            F: fiber_values::Function<A, M, Output: fiber_values::Output<N>>,
+            F: fiber_values::Function<A, M, Output: fiber_values::TaskOutput<N>>,
             A: fiber_values::Portable,
             N: 'static,
         {

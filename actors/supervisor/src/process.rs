@@ -20,7 +20,7 @@ use std::task::{Context, Poll, ready};
 
 use fiber_core::{Error, Exit, Failure, FailureKind, Result, block_on};
 use fiber_values::{
-    Function, Outcome, Output, Portable, TypedEntry, assert_captures_nothing, codec,
+    Function, Outcome, Portable, TaskOutput, TypedEntry, assert_captures_nothing, codec,
 };
 use serde::de::DeserializeOwned;
 
@@ -98,9 +98,9 @@ impl Process<()> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[track_caller]
-    pub fn spawn<F, A, M, N>(function: F, args: A) -> Process<<F::Output as Output<N>>::Value>
+    pub fn spawn<F, A, M, N>(function: F, args: A) -> Process<<F::Output as TaskOutput<N>>::Value>
     where
-        F: Function<A, M, Output: Output<N>>,
+        F: Function<A, M, Output: TaskOutput<N>>,
         A: Portable,
         N: 'static,
     {

@@ -7,4 +7,5 @@
 
 pub mod pipe;
 pub mod queue;
+pub mod stream;
 pub mod sync;

@@ -49,13 +49,13 @@ pub struct Pipe<S, R = S> {
 
 /// The sending end of a pipe. [`Pipe::one_way`] and [`Pipe::split`] return one.
 pub struct PipeSender<T> {
-    end: PipeEnd,
+    pub(crate) end: PipeEnd,
     element: PhantomData<fn(T)>,
 }
 
 /// The receiving end of a pipe. [`Pipe::one_way`] and [`Pipe::split`] return one.
 pub struct PipeReceiver<T> {
-    end: PipeEnd,
+    pub(crate) end: PipeEnd,
     element: PhantomData<fn() -> T>,
 }
 
@@ -195,7 +195,7 @@ impl<T: Serialize + DeserializeOwned> Pipe<T> {
 }
 
 impl<T> PipeSender<T> {
-    fn new(end: PipeEnd) -> PipeSender<T> {
+    pub(crate) fn new(end: PipeEnd) -> PipeSender<T> {
         PipeSender { end, element: PhantomData }
     }
 }
@@ -208,7 +208,7 @@ impl<T: Serialize> PipeSender<T> {
 }
 
 impl<T> PipeReceiver<T> {
-    fn new(end: PipeEnd) -> PipeReceiver<T> {
+    pub(crate) fn new(end: PipeEnd) -> PipeReceiver<T> {
         PipeReceiver { end, element: PhantomData }
     }
 }

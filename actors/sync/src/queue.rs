@@ -31,6 +31,7 @@ use fiber_runtime::reply::Reply;
 
 pub use builder::QueueBuilder;
 pub use delivery::Delivery;
+pub(crate) use encoded::split_number;
 pub use get::Get;
 pub(crate) use pipe_end::{PipeEnd, PipeRole};
 pub use put::Put;
@@ -270,8 +271,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// ```
     pub fn get_acknowledged(&self) -> Reply<Delivery<T>> {
         let ticket = self.handle.ticket();
-        let response = self.handle.request(&Operation::GetDelivery { ticket });
-        let withdraw = self.handle.send_on_drop(Operation::WithdrawGet { ticket });
+        let response = self.handle.request(&Operation::GetDelivery(ticket));
+        let withdraw = self.handle.send_on_drop(Operation::WithdrawGet(ticket));
         Reply::named(format!("an element of {}", self.handle.name()), async move {
             let delivered: Result<(u64, EncodedValue), Closing> =
                 EncodedValue::from(response.await?).decode()?;
@@ -407,8 +408,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// ```
     pub fn join(&self) -> Reply<()> {
         let ticket = self.handle.ticket();
-        let response = self.handle.request(&Operation::Join { ticket });
-        let withdraw = self.handle.send_on_drop(Operation::WithdrawJoin { ticket });
+        let response = self.handle.request(&Operation::Join(ticket));
+        let withdraw = self.handle.send_on_drop(Operation::WithdrawJoin(ticket));
         let what = format!("the end of the work on {}", self.handle.name());
         Reply::named(what, async move {
             codec::decode::<()>(&response.await?)?;

@@ -180,6 +180,9 @@ fn answer_all(stats: &SessionStats, stream: &UnixStream, constant: Option<&str>)
                 text(&Answer::Ok(ProfileText { folded, waits, share, fiber_share, problem }))
             }
             (None, Request::Timeline { .. }) => text(&Answer::Ok(Vec::<u8>::new())),
+            (None, Request::EntityKeys { .. } | Request::Entity { .. }) => {
+                text(&Answer::<()>::Error("there are no entities".into()))
+            }
         };
         if (&mut &*stream).write_all(answer.as_bytes()).is_err() {
             return;

@@ -56,7 +56,7 @@ pub(crate) fn export(path: &Path, calls: &[String]) -> anyhow::Result<()> {
 }
 
 fn add_value(line: &mut Value, bytes: &[u8], blobs: &[Bytes]) {
-    line["value"] = value(bytes, blobs);
+    line["value"] = value(bytes, blobs.iter().cloned());
     if !blobs.is_empty() {
         line["blobs"] = blobs.iter().map(|blob| hex(blob)).collect();
     }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 /// Decodes a value, as far as it describes itself.
-pub(super) fn value(bytes: &[u8], blobs: &[Bytes]) -> Value {
-    let apart: Vec<_> = blobs.iter().cloned().map(Blob::private).collect();
+pub(crate) fn value(bytes: &[u8], blobs: impl Iterator<Item = Bytes>) -> Value {
+    let apart: Vec<_> = blobs.map(Blob::private).collect();
     match codec::decode_with::<Json>(bytes, &Blobs::from(apart)) {
         Ok(Json(value)) => value,
         Err(_) => json!({ "hex": hex(bytes) }),
@@ -134,7 +134,7 @@ mod tests {
         let mut bytes = Vec::new();
         let blobs = codec::append_apart(&mut bytes, &value).expect("it can be encoded");
         let blobs: Vec<_> = blobs.iter().map(Blob::to_bytes).collect();
-        assert_eq!(super::value(&bytes, &blobs), *expected);
+        assert_eq!(super::value(&bytes, blobs.into_iter()), *expected);
     }
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_value_that_does_not_is_its_bytes() {
-        let exported = value(&[0x92], &[Bytes::from_static(b"\x12")]);
+        let exported = value(&[0x92], [Bytes::from_static(b"\x12")].into_iter());
         assert_eq!(exported, json!({ "hex": "92" }));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use fiber_core::stats::TaskCounts;
+
 /// Returns a number of things: `999`, `12.3k`, `3.0M`.
 pub(crate) fn count(number: impl Into<f64>) -> String {
     let number = number.into();
@@ -16,6 +18,15 @@ pub(crate) fn count(number: impl Into<f64>) -> String {
 /// Returns a number of things.
 pub(crate) fn whole(number: u64) -> String {
     count(number as f64)
+}
+
+/// Returns the tasks that no worker has: those that wait for a worker, and those that wait for the
+/// values of others: `12+340`.
+pub(crate) fn waiting(tasks: &TaskCounts) -> String {
+    match tasks.held {
+        0 => whole(tasks.waiting),
+        held => format!("{}+{}", whole(tasks.waiting), whole(held)),
+    }
 }
 
 /// Returns an amount of memory: `31.0M`, with powers of 1024.
@@ -72,6 +83,11 @@ mod tests {
             spans.map(|nanos| span(Duration::from_nanos(nanos))),
             ["30ns", "50us", "1.2ms", "41.0s", "3m05s", "3h05m"]
         );
+        let mut tasks = TaskCounts::default();
+        tasks.waiting = 12;
+        assert_eq!(waiting(&tasks), "12");
+        tasks.held = 3400;
+        assert_eq!(waiting(&tasks), "12+3.4k");
         assert_eq!([plural(1, "worker"), plural(2, "worker")], ["1 worker", "2 workers"]);
     }
 }

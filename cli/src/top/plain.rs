@@ -6,10 +6,10 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use fiber_core::stats::SessionStats;
 
-use super::format::{age, bytes, count, plural, span, whole};
+use super::format::{age, bytes, count, plural, span, waiting, whole};
 use super::rows::{self, Filter, Order, activity};
 use super::theme::Activity;
-use super::values;
+use super::{names, values, waits};
 
 /// The number of tasks and of events that are listed.
 const MOST: usize = 20;
@@ -30,6 +30,12 @@ pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
     if let Some(warning) = values::warning(report) {
         text += &format!("{warning}\n");
     }
+    if let Some(waits) = waits::line(report, |function| function) {
+        text += &format!("{waits}\n");
+    }
+    if let Some(names) = names::line(report) {
+        text += &format!("{names}\n");
+    }
     let all = Filter::default();
     let pools = report.pools.iter().map(|pool| {
         let running = pool.workers.iter().filter(|worker| activity(worker) >= Activity::Running);
@@ -40,7 +46,7 @@ pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
             pool.idle.to_string(),
             running.count().to_string(),
             count(pool.rate),
-            whole(tasks.waiting),
+            waiting(tasks),
             whole(tasks.pending),
             whole(tasks.done),
             whole(tasks.failed),
@@ -159,5 +165,15 @@ mod tests {
         ] {
             assert!(text.contains(shown), "`{shown}` is missing in:\n{text}");
         }
+    }
+
+    #[test]
+    fn a_look_says_what_tasks_wait_for() {
+        let mut stats = stats("simulate", 3);
+        assert!(!session("pid 4001", &stats).contains(" wait for "));
+        let call = &mut stats.report.pools[0].calls[0];
+        (call.held, call.waits_for) = (12, vec!["simulate::load".into()]);
+        let text = session("pid 4001", &stats);
+        assert!(text.contains("\nsimulate::step: 12 wait for simulate::load\n"), "{text}");
     }
 }

@@ -15,10 +15,10 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
-use self::text::fit;
+use self::text::{fit, last};
 use super::app::{App, Pane, Screen};
 use super::format::{age, bytes, count, plural, span};
-use super::{rows, values};
+use super::{names, rows, values, waits};
 
 /// The smallest terminal on which the panes are readable.
 const SMALLEST: (u16, u16) = (60, 16);
@@ -149,25 +149,30 @@ fn waiting(frame: &mut Frame, area: Rect, app: &App) {
 }
 
 fn session(frame: &mut Frame, area: Rect, app: &mut App, stats: &SessionStats) {
-    let warning = values::warning(&stats.report);
-    let warning_height = u16::from(warning.is_some());
+    let warning = values::warning(&stats.report).map(|text| (text, app.theme.bad()));
+    let waits = waits::line(&stats.report, last).map(|text| (text, Style::new()));
+    let names = names::line(&stats.report).map(|text| (text, Style::new()));
+    let mut notices: Vec<_> = warning.into_iter().chain(waits).chain(names).collect();
+    // The panes keep a row each, below a line of trends.
+    notices.truncate(usize::from(area.height.saturating_sub(COMPLETE - 1)));
+    let notices_height = notices.len() as u16;
     let pools = u16::try_from(stats.report.pools.len()).unwrap_or(u16::MAX);
     // A line more than pools for the head of the table, and two for the border.
     let most = (area.height / 3).saturating_sub(1).max(4);
-    let [notice, trends, top, middle, bottom] = Layout::vertical([
-        Constraint::Length(warning_height),
-        Constraint::Length(if area.height < COMPLETE + warning_height { 1 } else { 2 }),
+    let [top, trends, pools_area, middle, bottom] = Layout::vertical([
+        Constraint::Length(notices_height),
+        Constraint::Length(if area.height < COMPLETE + notices_height { 1 } else { 2 }),
         Constraint::Length(pools.saturating_add(3).min(most)),
         Constraint::Min(5),
         Constraint::Length((area.height / 4).clamp(3, 10)),
     ])
     .areas(area);
-    if let Some(warning) = warning {
-        let text = fit(&warning, usize::from(area.width));
-        frame.render_widget(Line::styled(text, app.theme.bad()), notice);
-    }
+    let notices = notices
+        .into_iter()
+        .map(|(text, style)| Line::styled(fit(&text, usize::from(area.width)), style));
+    frame.render_widget(Paragraph::new(notices.collect::<Vec<_>>()), top);
     sparks(frame, trends, app, stats);
-    panes::pools(frame, top, app, stats);
+    panes::pools(frame, pools_area, app, stats);
     let [left, right] =
         Layout::horizontal([Constraint::Percentage(48), Constraint::Percentage(52)]).areas(middle);
     workers::draw(frame, left, app, stats);

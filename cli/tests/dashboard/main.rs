@@ -124,6 +124,24 @@ fn a_program_whose_queue_spills_is_visible() {
                .find((row) => row.innerText.includes('queue jobs'))?.innerText ?? ''";
     let row = page.text(row);
     assert!(row.split_whitespace().last() == Some("99"), "{row}");
+    assert!(
+        shown.contains(", 340 outputs, 5.00 MiB on other machines, 300 MiB in a file"),
+        "{shown}"
+    );
+    assert_eq!(page.problems(), Vec::<String>::new());
+}
+
+#[trial]
+fn what_tasks_wait_for_is_visible() {
+    let head = FakeSession::start(6);
+    let dashboard = Dashboard::start(&head.pid());
+    let mut page = Browser::open(&dashboard.link);
+    let calls = "document.querySelector('[aria-label=Calls]')";
+    page.wait_for(&format!("{calls}?.innerText.includes('join')"));
+    let shown = page.text(&format!("{calls}.innerText"));
+    for words in ["12 wait for load, clean", "1 waits for inputs"] {
+        assert!(shown.contains(words), "`{words}` is missing in:\n{shown}");
+    }
     assert_eq!(page.problems(), Vec::<String>::new());
 }
 

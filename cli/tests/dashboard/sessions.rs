@@ -11,8 +11,8 @@ use fiber::Pool;
 use fiber_core::ProcessId;
 use fiber_core::inspect::{PREFIX, Request};
 use fiber_core::stats::{
-    FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessRole, ProcessStats, ProcessUsage,
-    QueueStats, Report, RunningTask, SessionStats, WorkerStats,
+    CallStats, FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessRole, ProcessStats,
+    ProcessUsage, QueueStats, Report, RunningTask, SessionStats, WorkerStats,
 };
 
 /// The variable that makes this binary the program under test.
@@ -221,6 +221,7 @@ fn statistics(session: u64, workers: u64) -> SessionStats {
     report.processes[0].pid = Some(std::process::id());
     if let Some(usage) = &mut report.processes[0].usage {
         (usage.stored, usage.value_limit, usage.spilled) = (1 << 20, 1 << 20, 300 << 20);
+        (usage.elsewhere, usage.outputs) = (5 << 20, 340);
     }
     let mut queue = QueueStats::new(ProcessId(1), 1, "jobs".into());
     (queue.length, queue.put, queue.taken) = (300, 399, 99);
@@ -234,6 +235,12 @@ fn statistics(session: u64, workers: u64) -> SessionStats {
     function.times.record(50_000, 6_900_000);
     function.times.record(4_000_000, 100_000);
     pool.functions.push(function);
+    for (name, held, waits_for) in [("join", 12, vec!["load", "clean"]), ("plot", 1, vec![])] {
+        let mut call = CallStats::new(pool.calls.len() as u64 + 1, name.into(), since);
+        (call.total, call.held) = (Some(held), held);
+        call.waits_for = waits_for.into_iter().map(String::from).collect();
+        pool.calls.push(call);
+    }
     for number in 1..=workers {
         let (id, name) = (1 + number, format!("worker-{number}"));
         let mut child = process(id, format!("squares/{name}"), ProcessRole::Worker);

@@ -5,6 +5,7 @@
 //! that.
 
 mod attach;
+mod entities;
 mod pipes;
 mod restarts;
 mod screen;

@@ -4,6 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -11,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::section::{Sections, entries};
-use super::value::{Values, read};
 use super::values::{duration, lenient, size};
 use super::{Config, ConfigProblem, ConfigSource};
+use crate::json::{Values, read};
 
 /// Defines [`EarlierNames`], with the section of each option in its documentation.
 macro_rules! earlier_names {
@@ -125,7 +126,7 @@ impl Deref for Config {
 
 impl DerefMut for Config {
     fn deref_mut(&mut self) -> &mut EarlierNames {
-        &mut self.earlier
+        Arc::make_mut(&mut self.earlier)
     }
 }
 
@@ -169,7 +170,7 @@ impl CodeChanges {
                 }
             }
         }
-        config.earlier = EarlierNames::of(&config.sections);
+        config.earlier = Arc::new(EarlierNames::of(&config.sections));
         Ok(())
     }
 }

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::earlier::{CodeChanges, EarlierNames};
 use super::section::entries;
-use super::sources::{Environment, SourceValues};
-use super::value::{Problem, ReadError, Values, read, text};
+use super::sources::{Environment, SourceValues, text};
 use super::{Config, ConfigProblem, ConfigSource, LinkKind, PREFIX};
 use crate::error::{Error, Result};
+use crate::json::{Problem, ReadError, Values, read};
 use crate::variables;
 
 const FILE: &str = "fiber.toml";
@@ -68,7 +68,7 @@ impl Config {
     /// Makes this process use its parent's configuration.
     #[doc(hidden)]
     pub fn inherit(mut self) {
-        self.earlier = EarlierNames::of(&self.sections);
+        self.earlier = Arc::new(EarlierNames::of(&self.sections));
         let _ = INHERITED.set(self);
     }
 
@@ -111,7 +111,8 @@ impl Config {
         sources.iter().for_each(|source| options.extend(source.options.clone()));
         let mut config: Config = read(&options).map_err(|error| problem(&sources, error))?;
         for entry in entries() {
-            let of_sources = sources.iter().filter_map(|source| source.sections.get(entry.name));
+            let of_sources =
+                sources.iter().filter_map(|source| source.sections.get(entry.name)?.as_object());
             let values: Values = of_sources.flat_map(|values| values.clone()).collect();
             (entry.check)(&values).map_err(|mut error| {
                 error.path.insert(0, entry.name.into());
@@ -121,7 +122,7 @@ impl Config {
                 config.sections.replace(entry.name, values);
             }
         }
-        config.earlier = EarlierNames::of(&config.sections);
+        config.earlier = Arc::new(EarlierNames::of(&config.sections));
         Ok(config)
     }
 

@@ -1,13 +1,11 @@
 //! Sections of the configuration: each belongs to the part of a program that it configures.
 
-use std::collections::BTreeMap;
-
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Config;
-use super::value::{ReadError, Values, read};
+use crate::json::{ReadError, Values, read};
 
 /// The options of one section of the configuration: `[NAME]` in the file, `FIBER_NAME_KEY` in the
 /// environment. [`section!`](crate::section!) implements it.
@@ -163,12 +161,14 @@ inventory::collect!(SectionTable);
 
 /// Returns all sections of this program.
 pub(super) fn entries() -> impl Iterator<Item = SectionEntry> {
-    inventory::iter::<SectionTable>().flat_map(|table| (table.0)())
+    let mut entries = Vec::new();
+    inventory::iter::<SectionTable>().for_each(|table| entries.append(&mut (table.0)()));
+    entries.into_iter()
 }
 
 /// The values of sections: those that differ from the defaults, or that a source sets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Sections(BTreeMap<String, Values>);
+pub(super) struct Sections(Values);
 
 impl Sections {
     pub(super) fn get(&self, section: &str, key: &str) -> Option<&Value> {
@@ -176,11 +176,11 @@ impl Sections {
     }
 
     pub(super) fn set(&mut self, section: &str, key: &str, value: Value) {
-        self.0.entry(section.into()).or_default().insert(key.into(), value);
+        self.0.entry(section).or_insert_with(|| Values::new().into())[key] = value;
     }
 
     pub(super) fn replace(&mut self, section: &str, values: Values) {
-        self.0.insert(section.into(), values);
+        self.0.insert(section.into(), values.into());
     }
 }
 
@@ -201,7 +201,7 @@ impl Config {
     /// assert_eq!(config.section::<LauncherSection>().level, 10);
     /// ```
     pub fn section<T: Section>(&self) -> T {
-        let values = self.sections.0.get(T::NAME);
+        let values = self.sections.0.get(T::NAME).and_then(Value::as_object);
         // Loading the configuration has checked them, and `edit` takes them from a `T`.
         values.and_then(|values| read(values).ok()).unwrap_or_default()
     }

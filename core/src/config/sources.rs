@@ -2,7 +2,6 @@
 //!
 //! [`SourceValues`] puts options into their sections, by whichever name a source has them.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use super::section::{SectionEntry, entries};
-use super::value::{Values, text};
 use super::{Config, ConfigProblem, ConfigSource};
+use crate::json::Values;
 
 static SKIPS_UNKNOWN_SECTIONS: AtomicBool = AtomicBool::new(false);
 
@@ -30,9 +29,9 @@ pub(super) struct SourceValues {
     source: ConfigSource,
     pub(super) options: Values,
     /// The values of sections, by the section's name.
-    pub(super) sections: BTreeMap<&'static str, Values>,
+    pub(super) sections: Values,
     /// The earlier names by which the source sets options, by their names now.
-    earlier: BTreeMap<String, &'static str>,
+    earlier: Values,
 }
 
 /// A value in its source.
@@ -53,7 +52,7 @@ impl SourceValues {
         let source = ConfigSource::File(path.clone());
         let unreadable = |message| ConfigProblem::Unreadable { source: source.clone(), message };
         let text = fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
-        let options = toml::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
+        let options = basic_toml::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
         SourceValues::new(source, options).map(Some)
     }
 
@@ -66,11 +65,11 @@ impl SourceValues {
     }
 
     fn new(source: ConfigSource, mut options: Values) -> Result<SourceValues, ConfigProblem> {
-        let (mut sections, mut earlier) = (BTreeMap::new(), BTreeMap::new());
+        let (mut sections, mut earlier) = (Values::new(), Values::new());
         for entry in entries() {
             let values = take_section(&mut options, &entry, &source, &mut earlier)?;
             if !values.is_empty() {
-                sections.insert(entry.name, values);
+                sections.insert(entry.name.into(), values.into());
             }
         }
         if SKIPS_UNKNOWN_SECTIONS.load(Ordering::Relaxed) {
@@ -89,8 +88,17 @@ impl SourceValues {
             Some((section, key)) => self.sections.get(section)?.get(key),
             None => self.options.get(option),
         };
-        let name = self.earlier.get(option).copied().unwrap_or(option);
+        let name = self.earlier.get(option).and_then(Value::as_str).unwrap_or(option);
         Some(Found { source: &self.source, option: name, value: value? })
+    }
+}
+
+/// Returns a value as a file or the environment spells it.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
     }
 }
 
@@ -105,7 +113,7 @@ fn take_section(
     options: &mut Values,
     entry: &SectionEntry,
     source: &ConfigSource,
-    by_earlier: &mut BTreeMap<String, &'static str>,
+    by_earlier: &mut Values,
 ) -> Result<Values, ConfigProblem> {
     let is_environment = *source == ConfigSource::Environment;
     let mut section = match options.remove(entry.name) {
@@ -139,7 +147,7 @@ fn take_section(
             let (source, option) = (source.clone(), entry.option(key.name));
             return Err(ConfigProblem::SetTwice { source, option, earlier: earlier.into() });
         }
-        by_earlier.insert(entry.option(key.name), earlier);
+        by_earlier.insert(entry.option(key.name), earlier.into());
     }
     Ok(section)
 }

@@ -18,6 +18,24 @@ fn error_of(text: &str) -> String {
 }
 
 #[test]
+fn a_malformed_file_is_an_error_with_its_place_and_problem() {
+    for (text, problem) in [
+        ("processes =", "unexpected eof encountered at line 1 column 12"),
+        ("backend = 'local'\nheartbeat = 1s", "invalid number at line 2 column 13"),
+        ("\nlink = nng", "did you mean to use a quoted string? at line 2 column 8"),
+        ("output = \"prefix", "unterminated string at line 1 column 10"),
+        ("processes = 1\nprocesses = 2", "duplicate key: `processes` at line 2 column 1"),
+        ("[ssh]\n\n[ssh]", "redefinition of table `ssh` for key `ssh` at line 3 column 1"),
+        ("[ssh]\nhosts = ['a'\n", "expected a right bracket, found eof at line 3 column 1"),
+        ("output = 2026-01-01", "invalid number at line 1 column 10"),
+    ] {
+        let error = error_of(text);
+        let (_, found) = error.split_once("` can't be read: ").unwrap();
+        assert!(found.ends_with(problem), "{text:?}: {error}");
+    }
+}
+
+#[test]
 fn a_file_is_read_over_the_defaults() {
     let config = from_file("link = 'nng'\nheartbeat = '250ms'\nmax_message = '64MiB'").unwrap();
     assert_eq!(config.link, LinkKind::Nng);

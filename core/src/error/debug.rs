@@ -39,6 +39,9 @@ fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Task { function, index, failure }
         WorkerDied { function, index, deaths, exit }
         TaskTimedOut { function, index, deaths, exit }
+        InputFailed { function, index, cause }
+        OutputFailed { problem }
+        StreamFailed { problem }
         Cancelled { function }
         PoolEnded { name, reason }
         TimeLimit { function, usual, left }
@@ -51,6 +54,11 @@ fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         ActorStopped { name, reason }
         Call { name, message, failure }
         MailboxFull { name, capacity }
+        NoSuchName { name }
+        NameTaken { name, holder, process }
+        OtherType { what, found, asked }
+        TooSlow { topic, waiting }
+        NoMembers { group }
         OwnerEnded { what, reason }
         Closed { what, reason }
         OtherSession { name }

@@ -34,6 +34,16 @@ impl fmt::Display for Error {
                 "task {index} (`{function}`) was abandoned: {deaths} of its workers died while \
                  they ran it; the last one {exit}"
             ),
+            Error::InputFailed { function, index, cause } => {
+                write!(
+                    f,
+                    "task {index} (`{function}`) did not run, because an input failed: {cause}"
+                )
+            }
+            Error::OutputFailed { problem } => {
+                write!(f, "an output of another process has no value: {problem}")
+            }
+            Error::StreamFailed { problem } => write!(f, "the stream failed: {problem}"),
             Error::Cancelled { function } => write!(f, "the call of `{function}` was cancelled"),
             Error::PoolEnded { name, reason } => write!(f, "pool `{name}` {reason}"),
             Error::TimeLimit { function, usual, left } => {
@@ -95,6 +105,24 @@ impl fmt::Display for Error {
                 "the mailbox of actor `{name}` is full ({capacity} messages): send less at a time, \
                  or make it larger"
             ),
+            Error::NoSuchName { name } => write!(
+                f,
+                "no actor has the name `{name}`: `RemoteAddr::register` gives one a name, and \
+                 `fiber::wait_for` waits for that"
+            ),
+            Error::NameTaken { name, holder, process } => {
+                write!(f, "the name `{name}` is taken: a `{holder}` of process {process} has it")
+            }
+            Error::OtherType { what, found, asked } => {
+                write!(f, "{what} is of type `{found}`, not `{asked}`")
+            }
+            Error::TooSlow { topic, waiting } => write!(
+                f,
+                "a subscription to {topic} has ended, because it was too slow: {waiting} messages \
+                 wait in its full buffer (take them faster, make the buffer larger \
+                 with `Topic::buffer`, or subscribe with `Slow::Wait` or `Slow::KeepNewest`)"
+            ),
+            Error::NoMembers { group } => write!(f, "group `{group}` has no members"),
             Error::OwnerEnded { what, reason } => write!(
                 f,
                 "{what} is gone: its owner {reason} (it lives no longer than the process that made \

@@ -24,7 +24,9 @@ const RUNTIMES: [&str; 11] = [
     "tokio",
 ];
 /// The crates that they call, and that call them.
-const OTHERS: [&str; 6] = ["alloc", "core", "parking_lot", "parking_lot_core", "rustix", "std"];
+/// `fiber_world` has functions in place of the C library's in programs that are built with worlds.
+const OTHERS: [&str; 7] =
+    ["alloc", "core", "fiber_world", "parking_lot", "parking_lot_core", "rustix", "std"];
 
 impl ThreadStack {
     /// Returns whether this is a thread of fiber or of an async runtime that has nothing to do.

@@ -180,45 +180,59 @@ pub type ProgramNames = BTreeMap<u64, Vec<Frame>>;
 pub trait Unnamed {
     /// Returns the lists of frames.
     #[doc(hidden)]
-    fn lists(&mut self) -> impl Iterator<Item = &mut Vec<Frame>>;
+    fn lists(&mut self) -> Vec<&mut Vec<Frame>>;
 
     /// Returns the offsets of the code that has no names yet.
     fn unnamed(&mut self) -> BTreeSet<u64> {
-        let frames = self.lists().flat_map(|frames| frames.iter());
-        let unnamed = frames.filter(|frame| frame.in_program && frame.function.is_none());
-        unnamed.map(|frame| frame.offset).collect()
+        unnamed(self.lists())
     }
 
     /// Names the functions.
     fn set_names(&mut self, names: &ProgramNames) {
-        for frames in self.lists() {
-            let named = |frame: Frame| match names.get(&frame.offset) {
-                Some(named) if frame.in_program => named
-                    .iter()
-                    .map(|named| Frame { module: frame.module.clone(), ..named.clone() })
-                    .collect(),
-                _ => vec![frame],
-            };
-            *frames = std::mem::take(frames).into_iter().flat_map(named).collect();
-        }
+        self.lists().into_iter().for_each(|frames| set_names(frames, names));
     }
 }
 
+fn unnamed(lists: Vec<&mut Vec<Frame>>) -> BTreeSet<u64> {
+    let mut offsets = BTreeSet::new();
+    for frames in lists {
+        for frame in frames.iter().filter(|frame| frame.in_program && frame.function.is_none()) {
+            offsets.insert(frame.offset);
+        }
+    }
+    offsets
+}
+
+fn set_names(frames: &mut Vec<Frame>, names: &ProgramNames) {
+    let mut named = Vec::with_capacity(frames.len());
+    for frame in std::mem::take(frames) {
+        match names.get(&frame.offset) {
+            Some(found) if frame.in_program => {
+                let in_module =
+                    |found: &Frame| Frame { module: frame.module.clone(), ..found.clone() };
+                named.extend(found.iter().map(in_module));
+            }
+            _ => named.push(frame),
+        }
+    }
+    *frames = named;
+}
+
 impl Unnamed for ThreadStack {
-    fn lists(&mut self) -> impl Iterator<Item = &mut Vec<Frame>> {
-        std::iter::once(&mut self.frames)
+    fn lists(&mut self) -> Vec<&mut Vec<Frame>> {
+        vec![&mut self.frames]
     }
 }
 
 impl Unnamed for ProcessStack {
-    fn lists(&mut self) -> impl Iterator<Item = &mut Vec<Frame>> {
-        self.threads.iter_mut().map(|thread| &mut thread.frames)
+    fn lists(&mut self) -> Vec<&mut Vec<Frame>> {
+        self.threads.iter_mut().map(|thread| &mut thread.frames).collect()
     }
 }
 
 impl Unnamed for Profile {
-    fn lists(&mut self) -> impl Iterator<Item = &mut Vec<Frame>> {
-        self.frames.iter_mut()
+    fn lists(&mut self) -> Vec<&mut Vec<Frame>> {
+        self.frames.iter_mut().collect()
     }
 }
 

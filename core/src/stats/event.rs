@@ -5,11 +5,13 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::tree::display::Registered;
 use super::units;
 use crate::exit::{Exit, ExitReason};
 
 /// Something that happened in a session. `Display` describes it in one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Fields")]
 #[non_exhaustive]
 pub struct Event {
     /// When it happened.
@@ -28,7 +30,7 @@ impl Event {
 }
 
 /// A kind of event, with its data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum EventKind {
@@ -90,8 +92,26 @@ pub enum EventKind {
     ChildRestarted {
         /// The child's name, with those of its supervisors.
         child: String,
+        /// The registered names of a managed actor.
+        names: Vec<String>,
         /// Why it ended.
         reason: ExitReason,
+    },
+    /// Messages without an answer were not delivered to an actor: it has ended, or its mailbox is
+    /// full. There is one event a second for each actor and process that knows of it.
+    DeadLetters {
+        /// The actor's name or type.
+        actor: String,
+        /// How many there were since the last event.
+        count: u64,
+        /// Why the last one was not delivered.
+        problem: String,
+    },
+    /// Managed actors wait for each other in a circle: the handler of each blocks until the next
+    /// one answers, so none of them goes on. There is one event for each circle.
+    WaitCycle {
+        /// The names of the actors: each waits for the next one, and the last for the first.
+        actors: Vec<String>,
     },
 }
 
@@ -100,11 +120,14 @@ impl EventKind {
     #[doc(hidden)]
     pub fn add_process(&mut self, process: &str) {
         let name = match self {
+            // They are of several processes.
+            EventKind::WaitCycle { .. } => return,
             EventKind::WorkerStarted { pool, .. }
             | EventKind::WorkerEnded { pool, .. }
             | EventKind::TaskAbandoned { pool, .. }
             | EventKind::Straggler { pool, .. } => pool,
             EventKind::ChildRestarted { child, .. } => child,
+            EventKind::DeadLetters { actor, .. } => actor,
         };
         *name = format!("{process}/{name}");
     }
@@ -116,8 +139,95 @@ impl EventKind {
             | EventKind::WorkerEnded { pool, .. }
             | EventKind::TaskAbandoned { pool, .. }
             | EventKind::Straggler { pool, .. } => Some(pool),
-            EventKind::ChildRestarted { .. } => None,
+            EventKind::ChildRestarted { .. }
+            | EventKind::DeadLetters { .. }
+            | EventKind::WaitCycle { .. } => None,
         }
+    }
+}
+
+/// The fields of any event, as JSON has them side by side. serde itself reads such an enum from
+/// values that it buffers, for which all types in it would be compiled once more.
+#[derive(Deserialize)]
+struct Fields {
+    #[serde(with = "units::time")]
+    at: SystemTime,
+    event: String,
+    pool: Option<String>,
+    worker: Option<String>,
+    place: Option<String>,
+    exit: Option<Exit>,
+    expected: Option<bool>,
+    blamed: Option<Vec<TaskName>>,
+    redelivered: Option<u64>,
+    task: Option<TaskName>,
+    workers: Option<u32>,
+    ran: Option<f64>,
+    usual: Option<f64>,
+    child: Option<String>,
+    names: Option<Vec<String>>,
+    actor: Option<String>,
+    actors: Option<Vec<String>>,
+    count: Option<u64>,
+    problem: Option<String>,
+    reason: Option<ExitReason>,
+}
+
+impl TryFrom<Fields> for Event {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> Result<Event, String> {
+        let (at, event) = (fields.at, fields.event.clone());
+        let unknown = || format!("there is no event `{event}` with these fields");
+        fields.kind().map(|kind| Event { at, kind }).ok_or_else(unknown)
+    }
+}
+
+impl Fields {
+    /// Returns `None` if there is no such event, or if a field of it is missing.
+    fn kind(self) -> Option<EventKind> {
+        let seconds = |seconds: Option<f64>| Duration::try_from_secs_f64(seconds?).ok();
+        Some(match self.event.as_str() {
+            "worker-started" => EventKind::WorkerStarted {
+                pool: self.pool?,
+                worker: self.worker?,
+                place: self.place?,
+            },
+            "worker-ended" => EventKind::WorkerEnded {
+                pool: self.pool?,
+                worker: self.worker?,
+                place: self.place?,
+                exit: self.exit?,
+                expected: self.expected?,
+                blamed: self.blamed?,
+                redelivered: self.redelivered?,
+            },
+            "task-abandoned" => EventKind::TaskAbandoned {
+                pool: self.pool?,
+                task: self.task?,
+                workers: self.workers?,
+                exit: self.exit?,
+            },
+            "straggler" => EventKind::Straggler {
+                pool: self.pool?,
+                worker: self.worker?,
+                task: self.task?,
+                ran: seconds(self.ran)?,
+                usual: seconds(self.usual)?,
+            },
+            "child-restarted" => EventKind::ChildRestarted {
+                child: self.child?,
+                names: self.names.unwrap_or_default(),
+                reason: self.reason?,
+            },
+            "dead-letters" => EventKind::DeadLetters {
+                actor: self.actor?,
+                count: self.count?,
+                problem: self.problem?,
+            },
+            "wait-cycle" => EventKind::WaitCycle { actors: self.actors? },
+            _ => return None,
+        })
     }
 }
 
@@ -175,8 +285,20 @@ impl fmt::Display for Event {
             EventKind::Straggler { pool, worker, task, ran, usual } => {
                 write!(f, "{pool}/{worker}: {task} has run for {ran:.1?}, usually {usual:.1?}")
             }
-            EventKind::ChildRestarted { child, reason } => {
-                write!(f, "{child} {}; it is restarted", FirstLine(reason))
+            EventKind::ChildRestarted { child, names, reason } => {
+                let (names, reason) = (Registered(names), FirstLine(reason));
+                write!(f, "{child}{names} {reason}; it is restarted")
+            }
+            EventKind::DeadLetters { actor, count, problem } => {
+                let messages = if *count == 1 { "message was" } else { "messages were" };
+                let problem = problem.lines().next().unwrap_or_default();
+                write!(f, "{actor}: {count} {messages} not delivered: {problem}")
+            }
+            EventKind::WaitCycle { actors } => {
+                for actor in actors {
+                    write!(f, "{actor} waits for ")?;
+                }
+                write!(f, "{}", actors.first().map_or("", String::as_str))
             }
         }
     }
@@ -188,5 +310,57 @@ struct FirstLine<'a>(&'a ExitReason);
 impl fmt::Display for FirstLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0.to_string().lines().next().unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::json::read_json;
+
+    #[test]
+    fn events_of_all_kinds_arrive() {
+        let (pool, worker, place) = ("squares".to_string(), "worker-1".to_string(), "pid 7".into());
+        let (task, reason) = (TaskName::new(1, "square", 9), ExitReason::Signal(9));
+        let exit = Exit::new(reason.clone(), vec!["the last line".into()]);
+        let started =
+            EventKind::WorkerStarted { pool: pool.clone(), worker: worker.clone(), place };
+        let ended = EventKind::WorkerEnded {
+            pool: pool.clone(),
+            worker: worker.clone(),
+            place: "pid 7".into(),
+            exit: exit.clone(),
+            expected: false,
+            blamed: vec![task.clone()],
+            redelivered: 3,
+        };
+        let abandoned =
+            EventKind::TaskAbandoned { pool: pool.clone(), task: task.clone(), workers: 2, exit };
+        let (ran, usual) = (Duration::from_secs(20), Duration::from_millis(1500));
+        let straggler = EventKind::Straggler { pool, worker, task, ran, usual };
+        let (child, names) = ("app/counter".into(), vec!["visits".into()]);
+        let restarted = EventKind::ChildRestarted { child, names, reason };
+        let dead =
+            EventKind::DeadLetters { actor: "counter".into(), count: 3, problem: "full".into() };
+        let circle = EventKind::WaitCycle { actors: vec!["left".into(), "right".into()] };
+        for kind in [started, ended, abandoned, straggler, restarted, dead, circle] {
+            let event = Event { at: UNIX_EPOCH + Duration::from_secs(1000), kind };
+            let json = serde_json::to_string(&event).unwrap();
+            assert_eq!(read_json::<Event>(&json).unwrap(), event, "{json}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_event_and_a_missing_field_are_refused() {
+        for (json, problem) in [
+            (r#"{"at":1.0,"event":"lunch"}"#, "there is no event `lunch`"),
+            (r#"{"at":1.0,"event":"straggler","pool":"a"}"#, "`straggler` with these fields"),
+            (r#"{"at":1.0,"event":"lunch","workers":"two"}"#, "`workers`: it must be u32"),
+        ] {
+            let error = read_json::<Event>(json).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
     }
 }

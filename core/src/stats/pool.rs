@@ -97,6 +97,9 @@ pub enum PoolPhase {
 pub struct TaskCounts {
     /// Submitted, and assigned to no worker.
     pub waiting: u64,
+    /// Not submitted, because they wait for the values of others.
+    #[serde(default)]
+    pub held: u64,
     /// Assigned to a worker, without an outcome.
     pub pending: u64,
     /// Returned a value or failed.
@@ -131,6 +134,13 @@ pub struct CallStats {
     pub done: u64,
     /// Tasks that were submitted, and are assigned to no worker.
     pub waiting: u64,
+    /// Tasks that wait for the values of others.
+    #[serde(default)]
+    pub held: u64,
+    /// The functions whose values the next 100 of these tasks wait for, those of most values first:
+    /// at most 8.
+    #[serde(default)]
+    pub waits_for: Vec<String>,
     /// Tasks that are assigned to a worker.
     pub pending: u64,
     /// Whether it waits until its caller takes results.
@@ -147,6 +157,8 @@ impl CallStats {
             total: None,
             done: 0,
             waiting: 0,
+            held: 0,
+            waits_for: Vec::new(),
             pending: 0,
             throttled: false,
         }

@@ -149,9 +149,16 @@ pub struct ProcessUsage {
     pub stored: u64,
     /// Bytes of its values in shared memory.
     pub shared: u64,
-    /// Bytes of elements of its queues that are in a file, because there was no room.
+    /// Bytes of elements of its queues and of outputs of tasks that are in a file, because there was
+    /// no room.
     #[serde(default)]
     pub spilled: u64,
+    /// Bytes of outputs of its tasks that are on other machines alone.
+    #[serde(default)]
+    pub elsewhere: u64,
+    /// Outputs of tasks whose values it has, wherever their bytes are.
+    #[serde(default)]
+    pub outputs: u64,
     /// The limit of `stored` and `shared` together: the option `value_memory`; 0 if unknown.
     #[serde(default)]
     pub value_limit: u64,
@@ -170,6 +177,8 @@ impl ProcessUsage {
             stored: 0,
             shared: 0,
             spilled: 0,
+            elsewhere: 0,
+            outputs: 0,
             value_limit: 0,
         }
     }

@@ -1,6 +1,6 @@
 //! The tree of a process's supervisors and their children.
 
-mod display;
+pub(super) mod display;
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -99,6 +99,9 @@ impl Tree {
 pub struct Branch {
     /// The name, without those of the supervisors above.
     pub name: String,
+    /// The registered names of a managed actor, by which other processes find it.
+    #[serde(default)]
+    pub names: Vec<String>,
     /// The kind of child.
     pub kind: ChildKind,
     /// The current state.
@@ -121,6 +124,7 @@ impl Branch {
     pub fn new(name: String, kind: ChildKind, state: ChildState, since: SystemTime) -> Branch {
         Branch {
             name,
+            names: Vec::new(),
             kind,
             state,
             place: None,

@@ -1,12 +1,12 @@
 //! Times and durations as seconds, which every JSON reader can compute with.
 
 /// A point in time as seconds since 1970.
-pub(super) mod time {
+pub(crate) mod time {
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(in crate::stats) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         time: &SystemTime,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -14,7 +14,7 @@ pub(super) mod time {
         serializer.serialize_f64(since.as_secs_f64())
     }
 
-    pub(in crate::stats) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<SystemTime, D::Error> {
         let seconds = f64::deserialize(deserializer)?;
@@ -26,19 +26,19 @@ pub(super) mod time {
 }
 
 /// A duration as seconds.
-pub(super) mod duration {
+pub(crate) mod duration {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(in crate::stats) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         duration: &Duration,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(duration.as_secs_f64())
     }
 
-    pub(in crate::stats) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Duration, D::Error> {
         let seconds = f64::deserialize(deserializer)?;

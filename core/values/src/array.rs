@@ -175,7 +175,10 @@ impl<T: Element> Array<T> {
     }
 
     /// Returns an array of the blob's bytes. Copies them if they are not aligned.
+    ///
+    /// It has no copies on other machines: a program may keep it for long.
     fn from_blob(blob: Blob) -> std::result::Result<Array<T>, String> {
+        let blob = blob.without_copies();
         let name = std::any::type_name::<T>();
         if !blob.len().is_multiple_of(size_of::<T>()) {
             return Err(format!("{} bytes are no whole number of `{name}`", blob.len()));

@@ -6,13 +6,17 @@
 //! behind the value's bytes. Links choose between the two.
 //!
 //! **Who owns what.** A process writes its blobs into one [arena], a memory file of its own.
-//! A range of the arena belongs to a blob until the last [`Blob`] of it is dropped, here or in the
+//! Beyond the limit of memory, outputs of tasks and elements of queues go to a [file], which is
+//! lent in the same way. A range of either belongs to a blob until the last [`Blob`] of it is
+//! dropped, here or in the
 //! processes that borrowed it. A borrower reads the bytes in place. It may pass the blob on: it
 //! then lends what it has borrowed, so a lender's blob outlives those that it has lent, unless the
 //! lender is killed: for that case borrowers lock blobs that were passed on (`locks.rs`).
 
 mod allocator;
 pub mod arena;
+mod away;
+pub(crate) mod file;
 mod locks;
 mod mapping;
 mod ranges;
@@ -32,6 +36,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 pub use self::arena::Unfinished;
+pub use self::away::{Answer, CopyElsewhere, Then, WeakBlob};
+use self::away::{Away, Elsewhere};
 pub use self::mapping::{Mapping, MappingId, RangeLock};
 
 /// Values of at least this many bytes are kept apart from the encoding. Below, a copy costs less
@@ -44,15 +50,22 @@ pub struct Blob(Memory);
 
 #[derive(Clone)]
 enum Memory {
-    /// In this process only, with the copy that others read. Short ones have none.
-    Private(Bytes, Option<Arc<SharedCopy>>),
+    /// In this process only, with the copies that others read. Short ones have none.
+    Private(Bytes, Option<Arc<Copies>>),
     Shared(Shared),
+    Away(Arc<Away>),
 }
 
-/// The copy of private bytes in shared memory, as long as anything uses it: a value that is sent to
-/// many tasks is copied once.
+/// The copies of private bytes: a value that is sent to many tasks is copied once.
 #[derive(Default)]
-struct SharedCopy(Mutex<Option<WeakShared>>);
+struct Copies {
+    /// The one in shared memory, as long as anything uses it.
+    shared: Mutex<Option<WeakShared>>,
+    elsewhere: Elsewhere,
+}
+
+/// The number of another machine, for a process that sends blobs there.
+pub type Place = u64;
 
 /// A blob in an arena that this does not keep.
 struct WeakShared {
@@ -70,10 +83,10 @@ impl WeakShared {
     }
 }
 
-impl SharedCopy {
-    /// Returns the copy of `bytes`, and makes it if there is none.
-    fn of(&self, bytes: &[u8]) -> Option<Blob> {
-        let mut copy = self.0.lock();
+impl Copies {
+    /// Returns the copy of `bytes` in shared memory, and makes it if there is none.
+    fn shared(&self, bytes: &[u8]) -> Option<Blob> {
+        let mut copy = self.shared.lock();
         if let Some(blob) = copy.as_ref().and_then(WeakShared::upgrade) {
             return Some(blob);
         }
@@ -120,6 +133,23 @@ impl Blob {
         match &self.0 {
             Memory::Shared(shared) => Some(shared),
             Memory::Private(..) => None,
+            Memory::Away(away) => away.here()?.as_shared(),
+        }
+    }
+
+    /// Returns whether the bytes are in memory of this process that it does not share.
+    pub(crate) fn is_private(&self) -> bool {
+        matches!(self.0, Memory::Private(..))
+    }
+
+    /// Returns the length in bytes, also of a blob whose bytes are on another machine.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "the bytes have it")]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Memory::Private(bytes, _) => bytes.len(),
+            Memory::Shared(shared) => shared.len,
+            Memory::Away(away) => away.len,
         }
     }
 
@@ -129,10 +159,65 @@ impl Blob {
     pub fn into_shared(self) -> Blob {
         let copy = match &self.0 {
             Memory::Shared(_) => None,
-            Memory::Private(bytes, Some(copy)) => copy.of(bytes),
+            Memory::Private(bytes, Some(copies)) => copies.shared(bytes),
             Memory::Private(bytes, None) => arena::copy_of(bytes),
+            Memory::Away(away) => away.here().cloned().map(Blob::into_shared),
         };
         copy.unwrap_or(self)
+    }
+
+    fn elsewhere(&self) -> Option<&Elsewhere> {
+        match &self.0 {
+            Memory::Private(_, copies) => copies.as_deref().map(|copies| &copies.elsewhere),
+            Memory::Shared(_) => None,
+            Memory::Away(away) => Some(&away.copies),
+        }
+    }
+
+    /// Returns whether it may have copies on other machines: not in shared memory, nor if it is
+    /// short.
+    pub fn may_have_copies(&self) -> bool {
+        self.elsewhere().is_some()
+    }
+
+    /// Returns what keeps the copy at a place, if it has one there.
+    pub fn copy_at(&self, place: Place) -> Option<Arc<dyn CopyElsewhere>> {
+        self.elsewhere()?.at(place)
+    }
+
+    /// Notes a copy at a place. `copy` is dropped with the last clone of this blob.
+    pub fn add_copy(&self, place: Place, copy: Arc<dyn CopyElsewhere>) {
+        if let Some(elsewhere) = self.elsewhere() {
+            elsewhere.add(place, copy);
+        }
+    }
+
+    /// Returns the copies on other machines, with their places.
+    pub fn copies(&self) -> Vec<(Place, Arc<dyn CopyElsewhere>)> {
+        self.elsewhere().map(Elsewhere::all).unwrap_or_default()
+    }
+
+    /// Returns the places that have a copy.
+    pub fn places(&self) -> Vec<Place> {
+        self.copies().into_iter().map(|(place, _)| place).collect()
+    }
+
+    /// Returns whether it can be read at a place: there is a copy, or this process can send one.
+    pub fn is_at(&self, place: Option<Place>) -> bool {
+        self.is_here() || place.is_some_and(|place| self.copy_at(place).is_some())
+    }
+
+    /// Returns the same bytes without the copies on other machines.
+    #[must_use]
+    pub fn without_copies(self) -> Blob {
+        match self.0 {
+            Memory::Private(bytes, _) => Blob::private(bytes),
+            Memory::Shared(_) => self,
+            Memory::Away(away) => match away.here() {
+                Some(here) => here.clone(),
+                None => Blob(Memory::Away(away)),
+            },
+        }
     }
 
     /// Returns the bytes as `Bytes`, without a copy.
@@ -140,6 +225,7 @@ impl Blob {
         match &self.0 {
             Memory::Private(bytes, _) => bytes.clone(),
             Memory::Shared(_) => Bytes::from_owner(self.clone()),
+            Memory::Away(away) => away.bytes().to_bytes(),
         }
     }
 }
@@ -191,6 +277,7 @@ impl Deref for Blob {
         match &self.0 {
             Memory::Private(bytes, _) => bytes,
             Memory::Shared(shared) => shared.mapping.bytes(shared.offset, shared.len),
+            Memory::Away(away) => away.bytes(),
         }
     }
 }
@@ -203,7 +290,11 @@ impl AsRef<[u8]> for Blob {
 
 impl fmt::Debug for Blob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.as_shared().is_some() { "shared" } else { "private" };
+        let place = match &self.0 {
+            Memory::Private(..) => "private",
+            Memory::Shared(_) => "shared",
+            Memory::Away(_) => "elsewhere",
+        };
         write!(f, "Blob({} bytes, {place})", self.len())
     }
 }
@@ -216,12 +307,13 @@ impl Blobs {
     /// Returns the number of bytes in all blobs.
     #[inline]
     pub fn total_len(&self) -> usize {
-        self.iter().map(|blob| blob.len()).sum()
+        self.iter().map(Blob::len).sum()
     }
 
-    /// Returns the number of bytes in blobs outside of shared memory.
+    /// Returns the number of bytes in blobs outside of shared memory, without those that are or
+    /// were elsewhere: they count by themselves.
     pub fn private_len(&self) -> usize {
-        self.iter().filter(|blob| blob.as_shared().is_none()).map(|blob| blob.len()).sum()
+        self.iter().filter(|blob| blob.is_private()).map(Blob::len).sum()
     }
 }
 

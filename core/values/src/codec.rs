@@ -24,6 +24,9 @@
 //! 0xdd), the kind of a run, and the number of the blob as a big-endian `u32`. They are copied into
 //! the blob and out of it. A reader sees no difference, but for the lifetime of what it borrows.
 //!
+//! **Values as blobs.** An encoding that is to stay where it was made is a blob itself, the last of
+//! the value's. The byte 0xc1 alone stands for it.
+//!
 //! **Division of labour.** [`encode()`] writes the structure of values itself and leaves scalars,
 //! texts, bytes and extensions to rmp-serde. [`decode()`] reads by itself, because rmp-serde's
 //! deserializer does not show its position; 128-bit numbers are rmp-serde's. Errors are rmp-serde's
@@ -120,6 +123,7 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
 /// As [`decode`].
 #[inline]
 pub fn decode_with<T: DeserializeOwned>(bytes: &[u8], blobs: &Blobs) -> Result<T> {
+    let bytes = encoded_value::behind(bytes, blobs);
     scope::within(blobs, || decode(bytes))
 }
 

@@ -244,7 +244,7 @@ mod tests {
 
     use super::*;
     use crate::function::{OneArgument, TypedEntry};
-    use crate::output::{Output, Plain};
+    use crate::task_output::{Plain, TaskOutput};
 
     fn double(x: u32) -> u32 {
         2 * x
@@ -252,7 +252,7 @@ mod tests {
 
     fn entry_of<F>(function: F) -> &'static Entry
     where
-        F: crate::Function<u32, OneArgument<u32>, Output: Output<Plain>>,
+        F: crate::Function<u32, OneArgument<u32>, Output: TaskOutput<Plain>>,
     {
         TypedEntry::of_value(function).entry
     }

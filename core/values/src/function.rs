@@ -10,8 +10,11 @@ use serde::de::DeserializeOwned;
 use crate::blob::Blobs;
 use crate::codec;
 use crate::entry::{Entry, instance};
-use crate::output::{AsResult, AsTermination, AsValue, Output, OutputKind, Termination, TryOutput};
+use crate::inputs::{Inputs, PartsReader};
 use crate::run::{BlockOn, Outcome, Tasks};
+use crate::task_output::{
+    AsResult, AsTermination, AsValue, OutputKind, TaskOutput, Termination, TryOutput,
+};
 use crate::transfer;
 use fiber_core::Meta;
 use fiber_core::panics;
@@ -27,7 +30,7 @@ use fiber_core::{Failure, FailureKind};
                arguments",
     label = "captures variables, or does not take `{Args}`",
     note = "another process does not have what a closure captures, with or without `move`: pass it \
-            as an argument (a tuple for several), or share it with `Pool::broadcast`",
+            as an argument (a tuple for several), or share it with `Pool::with`",
     note = "a task function is an `fn` or a closure that captures nothing; it takes the item as \
             its one parameter, or the parts of a tuple as two to eight parameters",
     note = "for several parameters, make each item a tuple with a value for each of them; for more \
@@ -39,6 +42,18 @@ pub trait Function<Args, Marker>: Copy + 'static {
 
     /// Calls the function.
     fn call(self, args: Args) -> Self::Output;
+
+    /// Returns its path.
+    #[doc(hidden)]
+    fn name() -> &'static str {
+        std::any::type_name::<Self>()
+    }
+
+    /// Returns the resources of its `#[fiber::meta]`.
+    #[doc(hidden)]
+    fn meta() -> Meta {
+        Meta::of::<Self>()
+    }
 }
 
 /// Marks functions that take the item as their one argument.
@@ -129,7 +144,7 @@ pub const fn assert_captures_nothing<F>() {
     assert_captures_nothing.expect(
         "the function of the call that is shown below captures variables, which another process \
          does not have: pass them as arguments (a tuple for several), or share them with \
-         `Pool::broadcast`. A function pointer (`as fn(..) -> ..`) counts as captured: name the \
+         `Pool::with`. A function pointer (`as fn(..) -> ..`) counts as captured: name the \
          function itself",
     );
 }
@@ -160,7 +175,7 @@ impl<A: DeserializeOwned, T> TypedEntry<A, T> {
     #[track_caller]
     pub fn of_value<F, M, N>(_function: F) -> TypedEntry<A, T>
     where
-        F: Function<A, M, Output: Output<N, Value = T>>,
+        F: Function<A, M, Output: TaskOutput<N, Value = T>>,
         N: 'static,
     {
         TypedEntry::new::<F, M, AsValue<N>>()
@@ -182,10 +197,30 @@ impl<A: DeserializeOwned, T> TypedEntry<A, T> {
         F: Function<A, M>,
         K: OutputKind<F::Output>,
     {
-        let entry = task_entry::<F, A, M, K>();
+        TypedEntry::with::<F, A, M>(task_entry::<F, A, M, K>())
+    }
+
+    #[track_caller]
+    fn with<F: Function<P, M>, P, M>(entry: &'static Entry) -> TypedEntry<A, T> {
         entry.passed_at(Location::caller());
         let function = TypeId::of::<F>();
-        TypedEntry { entry, meta: Meta::of::<F>(), function, types: PhantomData }
+        TypedEntry { entry, meta: F::meta(), function, types: PhantomData }
+    }
+}
+
+impl<P: DeserializeOwned, T> TypedEntry<P, T> {
+    /// Returns the entry of a function that a call passes these arguments.
+    #[track_caller]
+    pub fn of_call<A, F, M, K>(_function: F) -> TypedEntry<P, T>
+    where
+        A: Inputs<P, M>,
+        F: Function<P, M>,
+        K: OutputKind<F::Output, Value = T>,
+    {
+        if !A::HAS_OUTPUTS {
+            return TypedEntry::new::<F, M, K>();
+        }
+        TypedEntry::with::<F, P, M>(TaskEntry::<F, P, M, K, InParts<A>>::ENTRY)
     }
 }
 
@@ -209,19 +244,43 @@ where
     A: DeserializeOwned,
     K: OutputKind<F::Output>,
 {
-    TaskEntry::<F, A, M, K>::ENTRY
+    TaskEntry::<F, A, M, K, Together>::ENTRY
+}
+
+/// How the arguments of a task are encoded.
+trait Form<A, M> {
+    fn decode(bytes: &[u8], blobs: &Blobs) -> fiber_core::Result<A>;
+}
+
+/// As one value.
+struct Together;
+
+impl<A: DeserializeOwned, M> Form<A, M> for Together {
+    #[inline]
+    fn decode(bytes: &[u8], blobs: &Blobs) -> fiber_core::Result<A> {
+        codec::decode_with(bytes, blobs)
+    }
+}
+
+/// In the parts of the arguments `X`.
+struct InParts<X>(PhantomData<X>);
+
+impl<A, M, X: Inputs<A, M>> Form<A, M> for InParts<X> {
+    fn decode(bytes: &[u8], blobs: &Blobs) -> fiber_core::Result<A> {
+        X::read(&mut PartsReader::new(bytes, blobs))
+    }
 }
 
 /// Holds the entry of `F` as a constant.
-struct TaskEntry<F, A, M, K>(PhantomData<(F, A, M, K)>);
+struct TaskEntry<F, A, M, K, D>(PhantomData<(F, A, M, K, D)>);
 
-impl<F, A, M, K> TaskEntry<F, A, M, K>
+impl<F, A, M, K, D> TaskEntry<F, A, M, K, D>
 where
     F: Function<A, M>,
-    A: DeserializeOwned,
     K: OutputKind<F::Output>,
+    D: Form<A, M>,
 {
-    const ENTRY: &'static Entry = &Entry::new(std::any::type_name::<F>, Self::run);
+    const ENTRY: &'static Entry = &Entry::new(F::name, Self::run);
 
     fn run(tasks: &mut dyn Tasks) {
         let mut value = Vec::new();
@@ -237,7 +296,7 @@ where
     fn run_all(tasks: &mut dyn Tasks, value: &mut Vec<u8>) {
         while let Some((args, blobs, executor)) = tasks.next() {
             value.clear();
-            let args = || codec::decode_with(args, blobs);
+            let args = || D::decode(args, blobs);
             let encode = |output: &_| codec::append_owned_apart(value, output);
             let called = call_encoded::<A, _, K, _>(args, invoke::<F, A, M>, executor, encode);
             let (outcome, blobs) = match called {

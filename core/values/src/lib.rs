@@ -11,10 +11,13 @@ pub mod blob;
 pub mod codec;
 pub mod entry;
 mod function;
-mod output;
+mod inputs;
+pub mod output;
 mod portable;
 mod run;
+pub mod slot;
 pub mod spill;
+mod task_output;
 pub mod transfer;
 
 pub use array::{Array, Element};
@@ -23,9 +26,11 @@ pub use function::{
     Arguments, Function, OneArgument, TupleArguments, TypedEntry, assert_captures_nothing,
     call_encoded, invoke,
 };
-pub use output::{
-    AsResult, AsTermination, AsValue, Diverging, Fallible, FutureOf, Output, OutputKind, Plain,
-    Termination, TryOutput,
-};
+pub use inputs::{Argument, Inputs, Parts, PartsReader, PartsRecipe, Whole};
+pub use output::{Dependent, Digest, Fetch, Make, Maker, Output, OutputCell, Recipe, afterwards};
 pub use portable::{OwnedLikeStringNotStr, Portable};
 pub use run::{BlockOn, Outcome, Tasks};
+pub use task_output::{
+    AsResult, AsTermination, AsValue, Diverging, Fallible, FutureOf, OutputKind, Plain, TaskOutput,
+    Termination, TryOutput,
+};

@@ -1,264 +1,217 @@
-//! The types that functions return from other processes, and their conversion to results.
+//! Outputs: values of tasks that stay in this process until other tasks take them.
+//!
+//! An [`OutputCell`] is the place of one task's value. The call that makes the value fills the cell,
+//! once. Futures wait for it, and tasks that take the value ([`Dependent`]).
 
-use std::any::Any;
-use std::fmt::Display;
-use std::future::Future;
+mod afterwards;
+mod cell;
+mod memory;
+mod recipe;
+pub mod travel;
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
-use crate::portable::Portable;
-use crate::run::BlockOn;
-use fiber_core::{Failure, FailureKind};
+use fiber_core::{Result, block_on};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The return type of a task function: a value that serde can carry, or a future of one.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` can't be carried from a worker to its caller",
-    note = "a task returns a value that implements serde's `Serialize` and `Deserialize` and \
-            borrows nothing, or a future of one: a `String` for a `&str`; for a `Result` whose \
-            error serde can't carry use the `try_` form (`try_map`, `try_apply`, …)",
-    note = "a `Pool`, a process, a manager or a held lock stays in its process: return what its \
-            caller needs of it"
-)]
-pub trait Output<Marker> {
-    /// The type that the caller receives.
-    type Value: Portable + Send + 'static;
+pub use self::afterwards::afterwards;
+pub use self::cell::{Dependent, Digest, Maker, OutputCell};
+pub use self::recipe::{Make, Recipe};
+use crate::slot::Waiting;
 
-    /// Returns the value. Waits for it if it is a future.
-    fn resolve(self, executor: &dyn BlockOn) -> Self::Value;
+/// The value that a task will have, which stays where it is until another task or this program asks
+/// for it.
+///
+/// An output stands wherever a task function takes its value: `pool.apply(join, (left, 3))` with a
+/// `left` of type `Output<Table>` runs `fn join(left: Table, count: u32)`, and a `Vec<Output<T>>`
+/// stands for a `Vec<T>`. The task runs when all its inputs are there. If one of them fails, the
+/// task does not run, and fails with [`Error::InputFailed`](fiber_core::Error::InputFailed).
+///
+/// Clones are handles to the same value, and cost a counter. The last one frees the value. If the
+/// task has not started by then, and no other output of its call is left, it is cancelled.
+///
+/// An output travels to other processes, as an argument whose parameter is an `Output`, inside of
+/// other values, through queues and to actors. The value stays in the process that made the call,
+/// as long as any process has a handle, and goes to those that use it.
+///
+/// A value with handles of shared objects (queues, addresses …) is for one taker.
+///
+/// # Examples
+/// ```
+/// # use fiber_values as fiber;
+/// use fiber::Output;
+///
+/// fn sum_of(numbers: &[Output<u64>]) -> u64 {
+///     numbers.iter().filter_map(|number| number.get().wait().ok()).sum()
+/// }
+///
+/// assert_eq!(sum_of(&[]), 0);
+/// ```
+///
+/// [`ApplyCall::output`](https://docs.rs/fiber/latest/fiber/pool/struct.ApplyCall.html#method.output)
+/// has one with a pool.
+pub struct Output<T> {
+    cell: Arc<OutputCell>,
+    value: PhantomData<fn() -> T>,
 }
 
-/// The return type of a task function for the `try_` forms: a `Result` whose error implements
-/// `Display`, or a future of one.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a `Result` that can be carried from a worker to its caller",
-    note = "the `try_` forms take functions that return `Result<T, E>` (or a future of it), where \
-            serde can carry `T`, and `E` implements `Display`"
-)]
-pub trait TryOutput<Marker> {
-    /// The type that the caller receives from a task that succeeds.
-    type Value: Portable + Send + 'static;
+impl<T> Output<T> {
+    /// Returns the handle of a cell.
+    pub fn of(cell: Arc<OutputCell>) -> Output<T> {
+        Output { cell, value: PhantomData }
+    }
 
-    /// Returns the value, or the error as a failure. Waits for it if it is a future.
+    /// Returns the value's place.
+    pub fn cell(&self) -> &Arc<OutputCell> {
+        &self.cell
+    }
+
+    /// Returns whether the value is there, or will never be.
+    ///
+    /// In another process than the one that made the call, this asks for the value.
+    pub fn is_ready(&self) -> bool {
+        self.cell.ask();
+        self.cell.is_filled()
+    }
+
+    /// Returns a future of the value: a copy of it in this process. [`Fetch::wait`] blocks for it.
     ///
     /// # Errors
-    /// The function's own error.
-    fn resolve(self, executor: &dyn BlockOn) -> Result<Self::Value, Failure>;
-}
-
-/// Marks outputs that are values.
-#[derive(Debug)]
-pub struct Plain;
-
-/// Marks outputs that are futures. `Marker` marks their own output.
-#[derive(Debug)]
-pub struct FutureOf<Marker>(PhantomData<Marker>);
-
-/// Marks outputs of functions that never return: they panic, or run until their process ends.
-#[derive(Debug)]
-pub struct Diverging;
-
-/// Marks outputs that are results.
-#[derive(Debug)]
-pub struct Fallible;
-
-/// The type `!`, which has no stable name yet.
-type Never = <fn() -> ! as Returns>::Type;
-
-/// Names the return type of a function type.
-#[doc(hidden)]
-pub trait Returns {
-    /// The return type.
-    type Type;
-}
-
-impl<T> Returns for fn() -> T {
-    type Type = T;
-}
-
-#[diagnostic::do_not_recommend]
-impl<T: Portable + Send + 'static> Output<Plain> for T {
-    type Value = T;
-
-    fn resolve(self, _: &dyn BlockOn) -> T {
-        self
+    /// The future fails as the task has.
+    pub fn get(&self) -> Fetch<T> {
+        Fetch { cell: Arc::clone(&self.cell), waiting: None, value: PhantomData }
     }
 }
 
-#[diagnostic::do_not_recommend]
-impl<F: Future> Output<FutureOf<Plain>> for F
-where
-    F::Output: Portable + Send + 'static,
-{
-    type Value = F::Output;
-
-    fn resolve(self, executor: &dyn BlockOn) -> F::Output {
-        wait(self, executor)
+impl<T> Clone for Output<T> {
+    fn clone(&self) -> Output<T> {
+        Output::of(Arc::clone(&self.cell))
     }
 }
 
-// A function that never returns has no value, so its caller's type is `()`.
-#[diagnostic::do_not_recommend]
-impl Output<Diverging> for Never {
-    type Value = ();
-
-    fn resolve(self, _: &dyn BlockOn) {
-        self
+/// An output travels as a handle. The value goes to processes that ask for it.
+impl<T> Serialize for Output<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        travel::serialize(&self.cell, serializer)
     }
 }
 
-#[diagnostic::do_not_recommend]
-impl<F: Future<Output = Never>> Output<FutureOf<Diverging>> for F {
-    type Value = ();
-
-    fn resolve(self, executor: &dyn BlockOn) {
-        wait(self, executor)
+impl<'de, T> Deserialize<'de> for Output<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Output<T>, D::Error> {
+        travel::deserialize(deserializer).map(Output::of)
     }
 }
 
-#[diagnostic::do_not_recommend]
-impl<T, E> TryOutput<Plain> for Result<T, E>
-where
-    T: Portable + Send + 'static,
-    E: Display + 'static,
-{
-    type Value = T;
-
-    fn resolve(self, _: &dyn BlockOn) -> Result<T, Failure> {
-        self.map_err(returned)
+impl<T> fmt::Debug for Output<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.cell.is_filled() { "Output(ready)" } else { "Output(pending)" })
     }
 }
 
-#[diagnostic::do_not_recommend]
-impl<T, E, F> TryOutput<FutureOf<Plain>> for F
-where
-    F: Future<Output = Result<T, E>>,
-    T: Portable + Send + 'static,
-    E: Display + 'static,
-{
-    type Value = T;
+impl<T: DeserializeOwned> IntoFuture for Output<T> {
+    type Output = Result<T>;
+    type IntoFuture = Fetch<T>;
 
-    fn resolve(self, executor: &dyn BlockOn) -> Result<T, Failure> {
-        TryOutput::<Plain>::resolve(wait(self, executor), executor)
+    fn into_future(self) -> Fetch<T> {
+        self.get()
     }
 }
 
-#[diagnostic::do_not_recommend]
-impl TryOutput<Diverging> for Never {
-    type Value = ();
+/// A future of the value of an [`Output`].
+#[must_use = "the value arrives with `.await` or `.wait()`"]
+pub struct Fetch<T> {
+    cell: Arc<OutputCell>,
+    /// The wait of a task for it.
+    waiting: Option<Waiting>,
+    value: PhantomData<fn() -> T>,
+}
 
-    fn resolve(self, _: &dyn BlockOn) -> Result<(), Failure> {
-        self
+impl<T> fmt::Debug for Fetch<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fetch")
     }
 }
 
-#[diagnostic::do_not_recommend]
-impl<F: Future<Output = Never>> TryOutput<FutureOf<Diverging>> for F {
-    type Value = ();
-
-    fn resolve(self, executor: &dyn BlockOn) -> Result<(), Failure> {
-        wait(self, executor)
-    }
-}
-
-/// Returns the failure of a function that returned an error. A [`Failure`] of its own making keeps
-/// its message, whatever its length: it chose to send it.
-fn returned<E: Display + 'static>(error: E) -> Failure {
-    match (&error as &dyn Any).downcast_ref::<Failure>() {
-        Some(failure) if failure.kind == FailureKind::Returned => failure.clone(),
-        // The alternate form prints the whole chain of an `anyhow::Error`.
-        _ => Failure::new(FailureKind::Returned, format!("{error:#}")),
-    }
-}
-
-/// The return type of a supervised process's function, as [`std::process::Termination`] is that of
-/// `main`: nothing, or a `Result` whose error implements `Display`, or a future of either.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` doesn't tell whether a supervised process ended well",
-    note = "as `main` does, the function of a supervised process returns nothing, or `Result<T, \
-            E>` where `E` implements `Display`, or a future of either"
-)]
-pub trait Termination<Marker> {
-    /// Waits for the output, and returns its error as text.
+impl<T: DeserializeOwned> Fetch<T> {
+    /// Blocks until the value is there.
     ///
     /// # Errors
-    /// The function's own error.
-    fn resolve(self, executor: &dyn BlockOn) -> Result<(), String>;
-}
-
-impl Termination<Plain> for () {
-    fn resolve(self, _: &dyn BlockOn) -> Result<(), String> {
-        Ok(())
+    /// As the task, and [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock) on a thread that
+    /// has to run for it.
+    pub fn wait(self) -> Result<T> {
+        block_on(self)
     }
 }
 
-impl Termination<Plain> for Never {
-    fn resolve(self, _: &dyn BlockOn) -> Result<(), String> {
-        self
+impl<T: DeserializeOwned> Future for Fetch<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let value = self.cell.poll(context);
+        Waiting::note(&mut self.waiting, &value);
+        Poll::Ready(ready!(value).and_then(|value| value.decode()))
     }
 }
 
-impl<T, E: Display> Termination<Fallible> for Result<T, E> {
-    fn resolve(self, _: &dyn BlockOn) -> Result<(), String> {
-        self.map(drop).map_err(|error| format!("{error:#}"))
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::codec::EncodedValue;
+
+    fn pending() -> Arc<OutputCell> {
+        OutputCell::new(Arc::new(()))
     }
-}
 
-impl<F: Future<Output: Termination<M>>, M> Termination<FutureOf<M>> for F {
-    fn resolve(self, executor: &dyn BlockOn) -> Result<(), String> {
-        wait(self, executor).resolve(executor)
+    fn value(number: u64) -> Result<EncodedValue> {
+        EncodedValue::new(&number)
     }
-}
 
-fn wait<F: Future>(future: F, executor: &dyn BlockOn) -> F::Output {
-    let mut output = None;
-    executor.block_on(std::pin::pin!(async { output = Some(future.await) }));
-    output.expect("the executor runs a future to its end")
-}
-
-/// The way in which fiber reads a function's output: [`AsValue`], [`AsResult`] or
-/// [`AsTermination`].
-pub trait OutputKind<R>: 'static {
-    /// The type that the caller receives.
-    type Value: Portable + Send + 'static;
-
-    /// Waits for the output, and returns the value or the failure.
-    ///
-    /// # Errors
-    /// The task's own error.
-    fn resolve(output: R, executor: &dyn BlockOn) -> Result<Self::Value, Failure>;
-}
-
-/// Takes any output as a value.
-#[derive(Debug)]
-pub struct AsValue<Marker>(PhantomData<Marker>);
-
-/// Takes a `Result`: an `Err` is a failure of the task.
-#[derive(Debug)]
-pub struct AsResult<Marker>(PhantomData<Marker>);
-
-/// Takes only whether the function succeeded.
-#[derive(Debug)]
-pub struct AsTermination<Marker>(PhantomData<Marker>);
-
-impl<R: Output<M>, M: 'static> OutputKind<R> for AsValue<M> {
-    type Value = R::Value;
-
-    fn resolve(output: R, executor: &dyn BlockOn) -> Result<R::Value, Failure> {
-        Ok(output.resolve(executor))
+    #[test]
+    fn a_value_is_there_for_all_that_wait_and_for_those_that_come() {
+        let output = Output::<u64>::of(pending());
+        let waiting = output.get();
+        assert!(!output.is_ready() && output.cell().value().is_none());
+        let filler = Arc::clone(output.cell());
+        std::thread::spawn(move || filler.fill(value(5)));
+        assert_eq!(waiting.wait().unwrap(), 5);
+        output.cell().fill(value(6));
+        assert_eq!(output.get().wait().unwrap(), 5, "it is filled once");
     }
-}
 
-impl<R: TryOutput<M>, M: 'static> OutputKind<R> for AsResult<M> {
-    type Value = R::Value;
+    /// The next of a chain, which is filled after the one before.
+    struct Next(Arc<OutputCell>, AtomicUsize);
 
-    fn resolve(output: R, executor: &dyn BlockOn) -> Result<R::Value, Failure> {
-        output.resolve(executor)
+    impl Dependent for Next {
+        fn input_is_ready(self: Arc<Self>) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.fill(value(0));
+        }
     }
-}
 
-impl<R: Termination<M>, M: 'static> OutputKind<R> for AsTermination<M> {
-    type Value = ();
-
-    fn resolve(output: R, executor: &dyn BlockOn) -> Result<(), Failure> {
-        output.resolve(executor).map_err(|message| Failure::new(FailureKind::Returned, message))
+    #[test]
+    fn a_chain_may_be_longer_than_the_stack_is_deep() {
+        const LENGTH: usize = 100_000;
+        let (first, mut chain) = (pending(), Vec::new());
+        let mut last = Arc::clone(&first);
+        for _ in 0..LENGTH {
+            let next = Arc::new(Next(pending(), AtomicUsize::new(0)));
+            let dependent: Arc<dyn Dependent> = Arc::clone(&next) as _;
+            assert!(last.tell(&Arc::downgrade(&dependent)));
+            last = Arc::clone(&next.0);
+            chain.push(next);
+        }
+        first.fill(value(0));
+        assert!(chain.iter().all(|next| next.1.load(Ordering::Relaxed) == 1));
+        // Each cell keeps the one before, as a task keeps its inputs.
+        let last = (0..LENGTH).fold(pending(), |before, _| OutputCell::new(before));
+        drop(last);
     }
 }

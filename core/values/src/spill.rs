@@ -4,6 +4,9 @@
 //! value in one is read as one in memory is, and the kernel keeps as much of it there as it has
 //! room for. They are written by `write`, never through the mapping: a full disk is an error then,
 //! and not the end of the process.
+//!
+//! Large parts of values go to one file (`blob::file`) that links lend to near processes.
+//! Short ones, and those of a process that lends nothing, go to segments.
 
 #![allow(unsafe_code)]
 
@@ -19,8 +22,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::blob::{Blob, Blobs};
-use fiber_core::value_memory::Spilled;
+use crate::blob::{Blob, Blobs, MIN_LEN, arena, file};
+use crate::codec::EncodedValue;
+use fiber_core::value_memory::{self, Spilled, Stored};
 
 /// The length of a file that several values share. It takes as much of the disk as was written.
 const SEGMENT: usize = 64 << 20;
@@ -58,22 +62,104 @@ pub fn try_again() {
     }
 }
 
-/// Writes an encoded value to a file, without what is in shared memory. Returns the same value,
-/// whose bytes are in the file as long as they are used.
+/// Writes encoded bytes and their blobs to a file, without what is in shared memory. Returns the
+/// same, which are in the file as long as they are used.
 ///
 /// # Errors
 /// The file can't be made, or the disk is full. Then [`is_possible`] returns `false` until
 /// [`try_again`] finds room.
 pub fn spill(bytes: &Bytes, blobs: &Blobs) -> io::Result<(Bytes, Blobs)> {
-    let written = || {
-        let blob = |blob: &Blob| match blob.as_shared() {
-            Some(_) => Ok(blob.clone()),
-            None => write(blob).map(Blob::private),
-        };
-        let blobs: io::Result<Vec<Blob>> = blobs.iter().map(blob).collect();
-        Ok((write(bytes)?, blobs?.into()))
+    noted((|| Ok((write(bytes)?, spill_blobs(blobs)?)))())
+}
+
+/// As [`spill`], for a value. A long encoding becomes a blob, so that links can lend it.
+///
+/// # Errors
+/// As [`spill`].
+pub(crate) fn spill_value(value: &EncodedValue) -> io::Result<EncodedValue> {
+    let spilled = || {
+        let blobs = spill_blobs(&value.blobs)?;
+        match write_lendable(&value.bytes)? {
+            Some(encoding) => Ok(EncodedValue::in_blob(encoding, &blobs)),
+            None => Ok(EncodedValue { bytes: write(&value.bytes)?, blobs }),
+        }
     };
-    written().inspect_err(|_| HAS_FAILED.store(true, Relaxed))
+    noted(spilled())
+}
+
+/// Writes what is large of a value, and in no shared memory because that has no room, to the file
+/// that near processes map: no link has to carry it. It stays as it is if that is not possible.
+pub fn spill_for_others(bytes: &mut Vec<u8>, blobs: &mut Blobs) {
+    let has_no_room = bytes.len() >= MIN_LEN && bytes.len() as u64 > value_memory::room();
+    let is_needed = has_no_room || blobs.iter().any(Blob::is_private);
+    if !is_needed || !arena::is_enabled() {
+        return;
+    }
+    try_again();
+    if !is_possible() {
+        return;
+    }
+    if let Ok(spilled) = noted(spill_blobs(blobs)) {
+        *blobs = spilled;
+    }
+    if has_no_room && let Ok(Some(encoding)) = noted(write_lendable(bytes)) {
+        let value = EncodedValue::in_blob(encoding, blobs);
+        (*bytes, *blobs) = (value.bytes.into(), value.blobs);
+    }
+}
+
+fn spill_blobs(blobs: &Blobs) -> io::Result<Blobs> {
+    let spilled = |blob: &Blob| {
+        if !blob.is_private() {
+            return Ok(blob.clone());
+        }
+        match write_lendable(blob)? {
+            Some(blob) => Ok(blob),
+            None => write(blob).map(Blob::private),
+        }
+    };
+    let blobs: io::Result<Vec<_>> = blobs.iter().map(spilled).collect();
+    Ok(blobs?.into())
+}
+
+fn noted<T>(written: io::Result<T>) -> io::Result<T> {
+    written.inspect_err(|_| HAS_FAILED.store(true, Relaxed))
+}
+
+/// Counts an encoded value, or writes it to a file if memory is short.
+pub(crate) fn keep(value: EncodedValue) -> (EncodedValue, Stored) {
+    let len = value.bytes.len() + value.blobs.private_len();
+    if value_memory::is_short() {
+        try_again();
+        if is_possible()
+            && let Ok(spilled) = spill_value(&value)
+        {
+            return (spilled, Stored::default());
+        }
+        warn_of_memory();
+    }
+    (value, Stored::new(len))
+}
+
+#[cold]
+pub(crate) fn warn_of_memory() {
+    static HAS_WARNED: AtomicBool = AtomicBool::new(false);
+    if !HAS_WARNED.swap(true, Relaxed) {
+        tracing::warn!(
+            "outputs of tasks need more memory than they may ({}), and can't be written to {}: free \
+             room there, name another folder (`FIBER_SPILL_DIR`), or raise `FIBER_VALUE_MEMORY`",
+            value_memory::value_memory(),
+            folder().display()
+        );
+    }
+}
+
+/// Writes bytes to the file that links lend. Returns `None` if they are short, or there is none.
+fn write_lendable(bytes: &[u8]) -> io::Result<Option<Blob>> {
+    if bytes.len() < MIN_LEN || !arena::is_enabled() {
+        return Ok(None);
+    }
+    file::write(&folder(), bytes, unnamed)
 }
 
 fn write(bytes: &[u8]) -> io::Result<Bytes> {
@@ -98,7 +184,7 @@ fn write(bytes: &[u8]) -> io::Result<Bytes> {
     Ok(Bytes::from_owner(part))
 }
 
-/// A file, which ends with the last value in it.
+/// A file of this process alone, which ends with the last value in it.
 struct Segment {
     file: File,
     base: NonNull<u8>,
@@ -172,6 +258,8 @@ impl AsRef<[u8]> for Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Array;
+    use crate::codec;
     use fiber_core::value_memory::value_memory;
 
     /// One test, because the folder is that of the process.
@@ -194,6 +282,8 @@ mod tests {
         assert_eq!(value_memory().spilled, 0);
         assert!(CURRENT.lock().upgrade().is_none(), "the file is gone");
 
+        large_parts_are_lent();
+
         set_folder(Some("/proc/no-folder".into()));
         assert!(spill_one(&values[0]).is_err());
         try_again();
@@ -201,5 +291,45 @@ mod tests {
         set_folder(None);
         try_again();
         assert!(is_possible() && spill_one(&values[0]).is_ok());
+    }
+    /// A process that lends memory lends what is in its file.
+    fn large_parts_are_lent() {
+        arena::enable(true);
+        let (array, text) = (Array::from(vec![7_u32; MIN_LEN]), "x".repeat(MIN_LEN));
+        let mut bytes = Vec::new();
+        let blobs = codec::append_alone(&mut bytes, &(array.clone(), text.clone())).unwrap();
+        let value = EncodedValue { bytes: bytes.into(), blobs };
+        let spilled = spill_value(&value).unwrap();
+        let blobs = &spilled.blobs;
+        assert_eq!((spilled.bytes.len(), blobs.len(), blobs.private_len()), (1, 2, 0));
+        assert!(blobs.iter().all(|blob| blob.as_shared().is_some()));
+        assert_eq!(spilled.decode::<(Array<u32>, String)>().unwrap(), (array, text));
+        let len = value.size() as u64;
+        assert_eq!(value_memory().spilled, len);
+        let disk = |blobs: &Blobs| {
+            let file = blobs[0].as_shared().unwrap().mapping().file();
+            rustix::fs::fstat(file).unwrap().st_blocks as u64 * 512
+        };
+        assert!(disk(blobs) >= len);
+        // Dropped values leave the disk, but for little, and their place is taken again.
+        let places = |blobs: &Blobs| -> Vec<_> {
+            blobs.iter().map(|blob| blob.as_shared().unwrap().offset()).collect()
+        };
+        let before = places(blobs);
+        let large = Blobs::from(vec![Blob::private(vec![1; 2 * SEGMENT].into())]);
+        let (small, large) = (spill_blobs(&blob(1)).unwrap(), spill_blobs(&large).unwrap());
+        assert!(disk(&small) >= 2 * SEGMENT as u64);
+        drop((spilled, large));
+        while disk(&small) > SEGMENT as u64 {
+            std::thread::yield_now();
+        }
+        assert!(small[0].iter().all(|byte| *byte == 1));
+        assert_eq!(places(&spill_value(&value).unwrap().blobs), before);
+        drop(small);
+        assert_eq!(value_memory().spilled, 0);
+    }
+
+    fn blob(byte: u8) -> Blobs {
+        vec![Blob::private(vec![byte; MIN_LEN].into())].into()
     }
 }

@@ -65,6 +65,13 @@ fn a_journal_in_a_folder_that_cannot_be_written_gives_what_it_has() {
             files
         };
         let before = files(&path);
+        let set_modes = |of_folder, of_files| {
+            let set = |path: &Path, mode| {
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is mine");
+            };
+            set(&path, of_folder);
+            before.iter().for_each(|(_, path)| set(path, of_files));
+        };
         let me = std::env::current_exe().expect("the system knows it");
         // Permissions don't stop root, a file system does.
         let mut command = if geteuid().is_root() {
@@ -74,12 +81,12 @@ fn a_journal_in_a_folder_that_cannot_be_written_gives_what_it_has() {
             command.args(["--mount", "sh", "-ec", mount]).arg(&path).arg(me);
             command
         } else {
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o555)).expect("it is mine");
+            set_modes(0o555, 0o444);
             Command::new(me)
         };
         command.args(["--exact", "tests::copies::in_a_folder_that_cannot_be_written"]);
         let output = command.arg("--ignored").env(READ_ONLY, &path).output().expect("it starts");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is mine");
+        set_modes(0o755, 0o644);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
         assert!(files(&path) == before, "nothing has changed");

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use fiber_core::simulation::Fate;
 use proptest::prelude::*;
 
 use super::closure::{label, open, recorded};
@@ -27,8 +28,8 @@ enum Operation {
     /// Records, and the machine loses power before it is on disk.
     Crash {
         lost: Vec<Write>,
-        outcomes: Loss,
-        slots: Loss,
+        outcomes: Fate,
+        slots: Fate,
     },
 }
 
@@ -37,17 +38,6 @@ enum Write {
     Outcome { task: u8, kind: OutcomeKind, value: Vec<u8>, blob: Option<Vec<u8>> },
     Put { name: bool, slot: u8, value: Vec<u8> },
     Remove { name: bool, slot: u8 },
-}
-
-/// The fate of the part of a file that was not on disk, from this fraction of it on.
-#[derive(Clone, Debug)]
-enum Loss {
-    Nothing,
-    Cut(f64),
-    Zeroed(f64),
-    Garbled(f64, u8),
-    /// The file is as long as if more had been written.
-    Longer(Vec<u8>),
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
@@ -74,13 +64,14 @@ fn write() -> impl Strategy<Value = Write> {
     ]
 }
 
-fn loss() -> impl Strategy<Value = Loss> {
+/// The fate of the part of a file that was not on disk.
+fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
-        Just(Loss::Nothing),
-        (0.0..1.0).prop_map(Loss::Cut),
-        (0.0..1.0).prop_map(Loss::Zeroed),
-        (0.0..1.0, 1..=255u8).prop_map(|(at, mask)| Loss::Garbled(at, mask)),
-        prop::collection::vec(any::<u8>(), 1..100).prop_map(Loss::Longer),
+        Just(Fate::Kept),
+        (0.0..1.0).prop_map(Fate::Cut),
+        (0.0..1.0).prop_map(Fate::Zeroed),
+        (0.0..1.0, 1..=255u8).prop_map(|(at, mask)| Fate::Garbled(at, mask)),
+        prop::collection::vec(any::<u8>(), 1..100).prop_map(Fate::Longer),
     ]
 }
 
@@ -91,7 +82,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => (0..6u8, any::<bool>())
             .prop_map(|(task, failures)| Operation::Take { task, failures }),
         1 => Just(Operation::Reopen),
-        2 => (writes(), loss(), loss())
+        2 => (writes(), fate(), fate())
             .prop_map(|(lost, outcomes, slots)| Operation::Crash { lost, outcomes, slots }),
     ]
 }
@@ -189,7 +180,7 @@ fn segments(path: &Path, kind: SegmentKind) -> Option<Segments> {
 }
 
 /// Loses a part of what the last commit has written. Returns whether it did.
-fn lose(path: &Path, kind: SegmentKind, before: Option<Segments>, loss: &Loss) -> bool {
+fn lose(path: &Path, kind: SegmentKind, before: Option<Segments>, fate: &Fate) -> bool {
     let Some(Segments { first, last: number, len }) = segments(path, kind) else { return false };
     // A segment is removed when what was moved out of it is on disk.
     if before.is_some_and(|before| before.first != first) {
@@ -209,16 +200,11 @@ fn lose(path: &Path, kind: SegmentKind, before: Option<Segments>, loss: &Loss) -
     }
     let file = folder.segment(kind, number);
     let mut bytes = fs::read(&file).expect("it can be read");
-    let at = |fraction: f64| start as usize + ((len - start) as f64 * fraction) as usize;
-    match loss {
-        Loss::Nothing => return false,
-        Loss::Cut(fraction) => bytes.truncate(at(*fraction)),
-        Loss::Zeroed(fraction) => bytes[at(*fraction)..].fill(0),
-        Loss::Garbled(fraction, mask) => bytes[at(*fraction)] ^= mask,
-        Loss::Longer(more) => bytes.extend(more),
-    }
+    let mut written = bytes.split_off(start as usize);
+    fate.strike(&mut written);
+    bytes.extend(written);
     let is_lost =
-        !matches!(loss, Loss::Longer(_)) && fs::read(&file).expect("it is there") != bytes;
+        !matches!(fate, Fate::Longer(_)) && fs::read(&file).expect("it is there") != bytes;
     fs::write(&file, bytes).expect("there is room");
     is_lost
 }

@@ -119,6 +119,8 @@ fn no_room() -> Result<()> {
         println!("stream: {error}");
         let error = pool.apply(large, 5000).wait().unwrap_err();
         assert!(matches!(error, Error::Journal { .. }), "{error}");
+        let error = pool.apply(large, pool.put(5001)?).wait().unwrap_err();
+        assert!(matches!(error, Error::Journal { .. }), "{error}");
         let error = pool.map(large, 5000..6000).wait().unwrap_err();
         assert!(matches!(error, Error::Journal { .. }), "{error}");
     }

@@ -173,6 +173,47 @@ fn spilled_queue() {
     print_peak();
 }
 
+/// Returns how many bytes the values of all processes take in memory, and in files.
+fn values_of_all() -> (u64, u64) {
+    let report = fiber::stats().expect("the program has started").report;
+    let usages = report.processes.iter().filter_map(|process| process.usage.as_ref());
+    usages.fold((0, 0), |(in_memory, in_files), usage| {
+        (in_memory + usage.stored + usage.shared, in_files + usage.spilled)
+    })
+}
+
+/// Keeps the outputs of 200 tasks, and takes them.
+#[scenario("spilled outputs")]
+fn spilled_outputs() {
+    fiber::init();
+    tracing_subscriber::fmt().with_writer(std::io::stdout).with_ansi(false).init();
+    let pool = Pool::new(2).expect("the pool starts");
+    let fill = |number: u8| vec![number; 1 << 20];
+    let outputs = pool.map(fill, (0..200).collect::<Vec<u8>>()).outputs();
+    while !outputs.iter().all(|output| output.is_ready()) {
+        work(0);
+    }
+    let spilled = loop {
+        // Heartbeats say what workers have.
+        let (in_memory, in_files) = values_of_all();
+        if in_memory + in_files >= 200 << 20 {
+            break in_files;
+        }
+        work(0);
+    };
+    println!("spilled {}", spilled >> 20);
+    println!("stored {}", fiber::value_memory().stored >> 20);
+    let last = |bytes: Vec<u8>| u64::from(bytes[(1 << 20) - 1]);
+    let sum = pool.map(last, outputs.clone()).reduce(|a, b| a + b).wait();
+    assert_eq!(sum.expect("the tasks succeed"), Some(199 * 200 / 2));
+    drop(outputs);
+    while values_of_all().1 > 0 {
+        work(0);
+    }
+    println!("left {}", fiber::value_memory().spilled + (fiber::value_memory().stored >> 20));
+    print_peak();
+}
+
 /// Puts arrays into a queue, from which two processes move them to another, and takes them there,
 /// all on one thread.
 #[scenario("circle")]
@@ -214,4 +255,51 @@ fn slow_call() {
     pool.map(slow_task, 0..40).wait().expect("the tasks succeed");
     println!("all tasks ran");
     assert_eq!(waiting.wait().expect("the tasks succeed").len(), 4);
+}
+
+/// Takes the outputs of an endless call as the arguments of another, whose tasks are slower.
+#[scenario("outputs without end")]
+fn outputs_without_end() {
+    fiber::init();
+    // Values that are in no shared memory, of about 100 kB.
+    let make = |x: u64| vec![("x".repeat(100), x); 1000];
+    let take = |values: Vec<(String, u64)>, place: u64| {
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(values[999].1, place);
+        place
+    };
+    let [makers, takers] = [(); 2].map(|()| Pool::new(1).expect("the pool starts"));
+    let made = makers.imap(make, 0..).outputs().wait();
+    let taken = takers.imap(take, made.zip(0..)).wait();
+    let mut highest = 0;
+    for (place, taken) in (0..300).zip(taken) {
+        assert_eq!(taken.expect("the task succeeds"), place);
+        highest = highest.max(fiber::value_memory().stored);
+    }
+    println!("highest {}", highest >> 20);
+}
+
+/// Merges values in tasks that take four times as long as those that make them.
+#[scenario("slow merges")]
+fn slow_merges() {
+    fiber::init();
+    // Below the length at which bytes travel apart.
+    const SIZE: u64 = 20_000;
+    let make = |_: u64| {
+        work(0);
+        give(SIZE)
+    };
+    let merge = |one: ByteBuf, _: ByteBuf| {
+        (0..4).for_each(work);
+        one
+    };
+    let pool = Pool::new(2).expect("the pool starts");
+    let merged = pool.map(make, 0..100).reduce(merge).output().expect("there are values");
+    let mut highest = 0;
+    while !merged.is_ready() {
+        highest = highest.max(fiber::value_memory().stored);
+        std::thread::yield_now();
+    }
+    assert_eq!(merged.get().wait().expect("the tasks succeed"), give(SIZE));
+    println!("highest {}", highest / SIZE);
 }

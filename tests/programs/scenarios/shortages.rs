@@ -211,7 +211,9 @@ fn of_a_ring() {
     fiber::init();
     log();
     let place = std::env::current_dir().expect("there is one");
-    let ring = Ring::builder().name("short").size(3).try_run(until_restarted, place.clone());
+    // Each start that fails takes longer than a second.
+    let ring = Ring::builder().name("short").size(3).intensity(3, Duration::from_secs(60));
+    let ring = ring.try_run(until_restarted, place.clone());
     wait_until(|| (0..3).all(|rank| place.join(format!("{rank}.ready")).exists()));
     // The system refuses a thread, too, during a shortage of processes.
     let (begun, shortage) = std::sync::mpsc::channel();

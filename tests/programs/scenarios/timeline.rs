@@ -31,6 +31,21 @@ fn until_killed() {
     wait_until(|| Path::new("never").exists());
 }
 
+/// Tasks that take the values of others, in two pools.
+#[scenario("timeline of a graph")]
+fn graph() {
+    fiber::init();
+    let (ovens, kilns) = (Pool::builder().name("ovens"), Pool::builder().name("kilns"));
+    let ovens = ovens.processes(2).build().unwrap();
+    let kilns = kilns.processes(1).build().unwrap();
+    let baked = ovens.map(bake_one, 0..4).outputs();
+    let sold = kilns.put(5_u64).unwrap();
+    let stacked = kilns.apply(stack, (baked, sold)).output();
+    let merged = ovens.map(bake_one, 0..3).reduce(merge).output().expect("there are tasks");
+    let all = ovens.apply(merge, (stacked, merged)).wait().expect("the tasks succeed");
+    println!("{all}");
+}
+
 /// Tasks of many calls, more than fit into a small file.
 #[scenario("timeline of many calls")]
 fn many_calls() {
@@ -43,6 +58,21 @@ fn many_calls() {
 
 fn bake(_: u64) {
     std::thread::sleep(Duration::from_millis(200));
+}
+
+fn bake_one(x: u64) -> u64 {
+    bake(x);
+    x
+}
+
+fn stack(baked: Vec<u64>, more: u64) -> u64 {
+    bake(0);
+    baked.iter().sum::<u64>() + more
+}
+
+fn merge(a: u64, b: u64) -> u64 {
+    bake(0);
+    a + b
 }
 
 fn burst_once(_: u64) {

@@ -34,7 +34,7 @@ fn lines() {
     let print = |text: String| print!("{text}");
 
     let pool = Pool::new(1).unwrap();
-    pool.apply(print, "<one task>".into()).wait().unwrap();
+    pool.apply(print, "<one task>".to_string()).wait().unwrap();
     drop(pool);
 
     let pool = Pool::new(1).unwrap();
@@ -42,7 +42,7 @@ fn lines() {
     drop(pool);
 
     let pool = Pool::builder().processes(1).threads_per_worker(2).build().unwrap();
-    pool.apply(print, "<a thread>".into()).wait().unwrap();
+    pool.apply(print, "<a thread>".to_string()).wait().unwrap();
     drop(pool);
 
     // The second task hangs. The output of the first arrives all the same.

@@ -1,12 +1,14 @@
 //! Messages to managed actors, and their answers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use actix::fut::wrap_future;
 use actix::prelude::*;
 use fiber::{
     AsyncManager, Error,
     error::{ExitReason, FailureKind},
     remote::RemoteRecipient,
+    stats::EventKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +53,38 @@ fn async_handlers_run_concurrently_and_return_errors_as_values() {
     assert_eq!(waits.wait().unwrap(), Ok(1));
 }
 
+/// Adds to the count, and then once more. The answer is the difference.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "u64")]
+struct AddTwice(u64);
+
+impl Handler<AddTwice> for Counter {
+    type Result = AtomicResponse<Self, u64>;
+
+    fn handle(&mut self, AddTwice(number): AddTwice, context: &mut Context<Self>) -> Self::Result {
+        let before = self.handle(Add(number), context) - number;
+        let pause = wrap_future::<_, Counter>(tokio::time::sleep(Duration::from_millis(1)));
+        let again = move |(), counter: &mut Counter, context: &mut Context<Counter>| {
+            counter.handle(Add(number), context) - before
+        };
+        AtomicResponse::new(Box::pin(pause.map(again)))
+    }
+}
+
+#[test]
+fn no_message_is_handled_during_an_atomic_response() {
+    let manager = counter(0);
+    let twice: Vec<_> = (1..=50)
+        .map(|number| {
+            manager.do_send(Add(1));
+            (number, manager.send(AddTwice(number)))
+        })
+        .collect();
+    for (number, difference) in twice {
+        assert_eq!(difference.wait().unwrap(), 2 * number);
+    }
+}
+
 #[test]
 fn actors_in_different_processes_run_in_parallel() {
     let directory = tempfile::tempdir().unwrap();
@@ -74,6 +108,34 @@ fn a_timeout_of_two_actors_that_wait_for_each_other_names_both() {
     let problem = left.send(circle).wait().unwrap().unwrap_err();
     assert!(problem.contains("`left`") && problem.contains("`right"), "{problem}");
     assert!(problem.contains("300ms"), "{problem}");
+}
+
+#[test]
+fn actors_that_block_for_each_other_are_an_event() {
+    let named =
+        |name: &str| AsyncManager::builder().name(name).start(Counter::new, 0).wait().unwrap();
+    let (mut events, limit) = (fiber::stats::events(), Duration::from_secs(20));
+    let (left, right) = (named("the left one"), named("the right one"));
+    // One that waits for an actor which can go on is none.
+    let other = counter(0);
+    let busy = left.send(AskOther(other.addr(), 1));
+    assert_eq!(busy.wait().unwrap(), Ok(1));
+    let circle = AskInACircle(right.addr(), left.addr().timeout(limit));
+    let answer = left.send(circle);
+    let start = Instant::now();
+    let actors = loop {
+        assert!(start.elapsed() < limit, "the circle is not known");
+        match events.try_next().map(|event| event.kind) {
+            Some(EventKind::WaitCycle { actors }) if actors.concat().contains("the left") => {
+                break actors;
+            }
+            Some(_) => {}
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    assert!(actors.len() == 2 && actors.concat().contains("the right one"), "{actors:?}");
+    left.kill_process();
+    answer.wait().unwrap_err();
 }
 
 #[test]

@@ -125,6 +125,62 @@ fn a_watcher_of_a_pool_gets_a_message_for_each_end_of_each_actor() {
 }
 
 #[test]
+fn a_pool_grows_and_shrinks_and_moves_few_keys() {
+    let mut pool = ActorPool::builder().start(Counter::new, [0, 0, 0]).wait().unwrap();
+    let addr = pool.addr();
+    let owners = |pool: &ActorPoolAddr<Counter>| -> Vec<u32> {
+        (0..60).map(|key| pool.send_to(&key, WhichProcess).wait().unwrap()).collect()
+    };
+    let before = owners(&addr);
+    let added = AsyncManager::start(Counter::new, 0).wait().unwrap();
+    let new = added.pid().unwrap();
+    pool.add(added);
+    let grown = owners(&addr);
+    assert!(grown.contains(&new));
+    assert!(before.iter().zip(&grown).all(|(before, after)| after == before || *after == new));
+    let everywhere: HashSet<_> = (0..4).map(|_| which(&pool)).collect();
+    assert_eq!((everywhere.len(), pool.size(), addr.size()), (4, 4, 4));
+
+    // The second of the first ones leaves its keys to the others, of which none moves.
+    let (second, left) = (pool.addrs().nth(1).unwrap(), pool.managers().nth(1).unwrap().pid());
+    pool.remove(&second).unwrap().wait().unwrap();
+    let shrunk = owners(&addr);
+    let left = left.unwrap();
+    assert!(!exists(left));
+    assert!(grown.iter().zip(&shrunk).all(|(before, after)| after == before || *before == left));
+    // Another process has the same actors for the keys.
+    let there = Process::builder().try_spawn(
+        |pool: ActorPoolAddr<Counter>| -> fiber::Result<Vec<u32>> {
+            (0..60).map(|key| pool.send_to(&key, WhichProcess).wait()).collect()
+        },
+        pool.addr(),
+    );
+    assert_eq!(there.wait().unwrap(), shrunk);
+    assert_eq!(pool.managers().len(), 3);
+}
+
+#[test]
+fn an_actor_that_is_removed_answers_the_calls_of_the_pool_first() {
+    let mut pool = ActorPool::builder().start(Counter::new, [0, 0]).wait().unwrap();
+    let first = pool.addrs().next().unwrap();
+    let waits = pool.send(Gate::Wait); // goes to the first
+    let removed = pool.remove(&first).unwrap();
+    assert_eq!(HashSet::<u32>::from_iter((0..4).map(|_| which(&pool))).len(), 1);
+    assert!(first.connected());
+    first.send(Gate::Release).wait().unwrap().unwrap_err();
+    assert_eq!(waits.wait().unwrap(), Ok(1));
+    removed.wait().unwrap();
+    assert_eq!(stopped(first.send(Add(1)).wait().unwrap_err()), ExitReason::Shutdown);
+
+    let error = pool.remove(&first).err().unwrap().to_string();
+    assert!(error.contains("the pool has no such actor"), "{error}");
+    let last = pool.addrs().next().unwrap();
+    let error = pool.remove(&last).err().unwrap().to_string();
+    assert!(error.contains("only actor: add another one, or stop the pool"), "{error}");
+    assert_eq!(pool.send(Add(1)).wait().unwrap(), 1);
+}
+
+#[test]
 fn an_address_of_no_actors_does_not_arrive() {
     let bytes = codec::encode(&(Vec::<RemoteAddr<Counter>>::new(), Routing::RoundRobin)).unwrap();
     let error = codec::decode::<ActorPoolAddr<Counter>>(&bytes).unwrap_err();

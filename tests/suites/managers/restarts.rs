@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use fiber::{
-    AsyncManager, Error,
+    AsyncManager, Error, Supervisor,
     error::{ExitReason, FailureKind},
     manager::Snapshots,
+    supervisor::Strategy,
 };
 
 use super::counter::{Add, AskOther, Counter, Fail, Gate, counter};
@@ -43,6 +44,20 @@ fn a_killed_process_is_restarted_and_addresses_stay_valid() {
     assert_eq!(manager.send(Add(1)).wait().unwrap(), 11, "the actor is new");
     assert_ne!(manager.pid().unwrap(), first);
     assert_eq!(elsewhere.send(AskOther(manager.addr(), 1)).wait().unwrap(), Ok(12));
+}
+
+#[test]
+fn an_actor_that_restarts_with_its_siblings_is_called_again() {
+    let child = |name| AsyncManager::builder().name(name).child(Counter::new, 10).unwrap();
+    let ((one, _), (other, addr)) = (child("restarts-one"), child("restarts-other"));
+    let app = Supervisor::builder("restarts").strategy(Strategy::OneForAll).child(one).child(other);
+    let app = app.start().wait().unwrap();
+    assert_eq!(addr.send(Add(5)).wait().unwrap(), 15);
+    app.kill_child("restarts-one", ExitReason::Signal(9)).wait().unwrap();
+    // The former one may still answer, or say that it is being stopped.
+    while !matches!(addr.send(Add(1)).wait(), Ok(11)) {}
+    app.stop().wait().unwrap();
+    stopped(addr.send(Add(1)).wait().unwrap_err());
 }
 
 #[test]

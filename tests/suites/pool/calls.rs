@@ -16,8 +16,8 @@ fn map_keeps_the_order() {
 
 #[test]
 fn a_map_without_items_gives_no_results() {
-    assert_eq!(pool(1).map(square, Vec::new()).wait().unwrap(), Vec::<u64>::new());
-    assert_eq!(pool(1).imap(square, Vec::new()).wait().count(), 0);
+    assert_eq!(pool(1).map(square, Vec::<u64>::new()).wait().unwrap(), Vec::<u64>::new());
+    assert_eq!(pool(1).imap(square, Vec::<u64>::new()).wait().count(), 0);
 }
 
 #[test]

@@ -74,6 +74,63 @@ fn a_broadcast_value_reaches_all_workers_and_later_ones() {
 }
 
 #[test]
+fn functions_take_the_value_of_their_call() {
+    fn scaled(x: u64, y: u64, scale: &u64) -> Result<u64, String> {
+        if x == 9 { Err("no nine".to_string()) } else { Ok((x + y) * scale) }
+    }
+    let pool = pool(2);
+    let with = pool.retries(1).with(10_u64);
+    assert_eq!(with.map(|x: u64, scale: &u64| x * scale, 0..3).wait().unwrap(), [0, 10, 20]);
+    assert_eq!(with.try_map(scaled, [(1, 2), (3, 4)]).wait().unwrap(), [30, 70]);
+    assert_eq!(with.apply(|scale: &u64| *scale, ()).wait().unwrap(), 10);
+    let failed = with.try_apply(scaled, (9, 9)).wait().unwrap_err().to_string();
+    assert!(failed.contains("no nine") && failed.contains("::scaled`"), "{failed}");
+    let output = pool.apply(|| 4, ()).output();
+    assert_eq!(with.try_apply(scaled, (output, 1)).wait().unwrap(), 50);
+    let all: Result<Vec<_>, _> = with.try_imap(scaled, (0..9).map(|x| (x, 0))).wait().collect();
+    assert_eq!(all.unwrap(), (0..9).map(|x| 10 * x).collect::<Vec<_>>());
+    let each = |x: u64, scale: &u64| x * scale;
+    assert_eq!(with.imap_unordered(each, 0..5).wait().map(Result::unwrap).sum::<u64>(), 100);
+    let names = pool.with(vec!["a".to_string(), "b".to_string()]);
+    let name = |x: usize, names: &Vec<String>| names[x].clone();
+    assert_eq!(names.imap(name, [1, 0]).wait().map(Result::unwrap).collect::<Vec<_>>(), ["b", "a"]);
+}
+
+#[test]
+fn a_value_of_a_call_outlives_its_handle() {
+    let pool = pool(1);
+    let slow = |pause: u64, value: &String| {
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        value.clone()
+    };
+    let call = pool.with("kept".to_string()).map(slow, [100, 0, 0]);
+    assert_eq!(call.wait().unwrap(), ["kept"; 3]);
+    // Nobody has it any more, in the worker or here.
+    assert_eq!(pool.with("next".to_string()).apply(slow, 0).wait().unwrap(), "next");
+}
+
+#[test]
+fn a_value_that_cannot_travel_fails_the_calls() {
+    #[derive(Clone, serde::Deserialize)]
+    struct Closed;
+    impl serde::Serialize for Closed {
+        fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            Err(serde::ser::Error::custom("it is closed"))
+        }
+    }
+    let pool = pool(1);
+    let with = pool.with(Closed);
+    for problem in [
+        with.apply(|_: &Closed| (), ()).wait().unwrap_err(),
+        with.map(|_: u8, _: &Closed| (), 0..3).wait().unwrap_err(),
+    ] {
+        assert!(problem.to_string().contains("it is closed"), "{problem}");
+    }
+    let durable = pool.durable("none").with(1).apply(|x: &i32| *x, ());
+    assert!(matches!(durable.wait(), Err(fiber::Error::Invalid { .. })));
+}
+
+#[test]
 fn nested_options_and_units_stay_distinct() {
     let pool = pool(2);
     assert_eq!(

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use bytes::Bytes;
 use fiber_core::{Error, Failure, FailureKind, Result};
 use fiber_values::blob::Blobs;
-use fiber_values::codec;
+use fiber_values::codec::{self, EncodedValue};
 use serde::de::DeserializeOwned;
 
 use crate::batch::ResultBatch;
@@ -38,6 +38,22 @@ impl<T> Decoder<T> {
     /// Returns the index of the next task.
     pub(super) fn index(&self) -> u64 {
         self.index
+    }
+
+    /// Returns the outcomes that were not taken with their indexes, encoded as they are.
+    pub(super) fn encoded(self) -> Vec<(u64, Result<EncodedValue>)> {
+        let bytes = self.bytes.slice(self.position..);
+        let is_alone = self.position == 0 && self.end - self.index == 1;
+        let outcome = |((item, failed), index)| {
+            if failed {
+                return (index, Err(task_error(self.function, index, item)));
+            }
+            // A part would keep the memory of all of them.
+            let copy = || Bytes::copy_from_slice(item);
+            let bytes = if is_alone { bytes.slice_ref(item) } else { copy() };
+            (index, Ok(EncodedValue { bytes, blobs: self.blobs.clone() }))
+        };
+        Items::new(&bytes).zip(self.index..self.end).map(outcome).collect()
     }
 
     /// Returns whether all outcomes were taken.
@@ -76,7 +92,7 @@ impl<T: DeserializeOwned> Iterator for Decoder<T> {
 }
 
 /// Returns the failures in a batch.
-pub(super) fn failures(function: &'static str, batch: ResultBatch) -> Vec<Error> {
+pub(crate) fn failures(function: &'static str, batch: ResultBatch) -> Vec<Error> {
     let run = match batch {
         ResultBatch::Outcomes(run, _) => run,
         ResultBatch::Failed(_, error) => return vec![error],
@@ -84,6 +100,17 @@ pub(super) fn failures(function: &'static str, batch: ResultBatch) -> Vec<Error>
     let bytes = run.arguments();
     let failed = Items::new(&bytes).zip(run.start..run.end).filter(|((_, failed), _)| *failed);
     failed.map(|((item, _), index)| task_error(function, index, item)).collect()
+}
+
+/// Returns the outcomes in a batch with their indexes, encoded as they are.
+pub(crate) fn encoded(
+    function: &'static str,
+    batch: ResultBatch,
+) -> Vec<(u64, Result<EncodedValue>)> {
+    match batch {
+        ResultBatch::Outcomes(run, _) => Decoder::<()>::new(function, run).encoded(),
+        ResultBatch::Failed(index, error) => vec![(index, Err(error))],
+    }
 }
 
 fn task_error(function: &'static str, index: u64, item: &[u8]) -> Error {

@@ -1,8 +1,6 @@
 //! Results in the order of their tasks.
 
-use std::collections::BTreeMap;
-
-use fiber_core::Result;
+use fiber_core::{Result, SortedMap};
 use serde::de::DeserializeOwned;
 
 use super::decode::Decoder;
@@ -13,12 +11,12 @@ use super::decode::Decoder;
 pub(super) struct Ordered<T> {
     results: Vec<T>,
     /// The results of runs that others precede, by the index of their first task.
-    early: BTreeMap<u64, Vec<T>>,
+    early: SortedMap<u64, Vec<T>>,
 }
 
 impl<T> Default for Ordered<T> {
     fn default() -> Ordered<T> {
-        Ordered { results: Vec::new(), early: BTreeMap::new() }
+        Ordered { results: Vec::new(), early: SortedMap::new() }
     }
 }
 

@@ -5,11 +5,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use fiber_core::{Error, Result, block_on};
+use fiber_values::{
+    AsResult, AsValue, Inputs, Output, Portable, TaskOutput, TryOutput, TypedEntry,
+    assert_captures_nothing,
+};
 use serde::de::DeserializeOwned;
 
 use super::ordered::Ordered;
 use super::{Accepted, Call, cancel_method, handle_traits};
 use crate::batch::ResultBatch;
+use crate::outputs::{count, outputs};
+use crate::pool::WeakPool;
+use crate::reduce::{Pair, ReduceCall, merged};
 
 /// A future of one task's result, from [`Pool::apply`](crate::Pool::apply).
 ///
@@ -43,6 +50,24 @@ impl<T: DeserializeOwned> ApplyCall<T> {
         /// assert!(matches!(call.wait(), Err(fiber::Error::Cancelled { .. })));
     }
 
+    /// Keeps the task's value where it is, as an [`Output`] that other tasks take.
+    ///
+    /// Returns at once. A failure is that of [`Output::get`] and of the tasks that take it.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let sum = pool.apply(|a: u64, b: u64| a + b, (1, 2)).output();
+    /// assert_eq!(pool.apply(|a: u64, b: u64| a * b, (sum, 10)).wait()?, 30);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[must_use = "dropping the output cancels the task if it has not started"]
+    pub fn output(self) -> Output<T> {
+        let mut outputs = outputs(self.call.active, 1, None);
+        outputs.pop().expect("there is one for each task")
+    }
+
     /// Runs the task to its end without a handle. The result is discarded; a failure is logged with
     /// `tracing::warn`.
     ///
@@ -53,7 +78,7 @@ impl<T: DeserializeOwned> ApplyCall<T> {
     /// ```
     /// # fiber::init();
     /// let pool = fiber::Pool::new(2)?;
-    /// pool.apply(|line: String| println!("{line}"), "logged by a worker".into()).detach();
+    /// pool.apply(|line: String| println!("{line}"), "logged by a worker".to_string()).detach();
     /// pool.stop().wait()?;
     /// # Ok::<(), fiber::Error>(())
     /// ```
@@ -126,21 +151,120 @@ fn polled_after_end() -> Error {
 pub struct MapCall<T> {
     call: Call<T>,
     results: Ordered<T>,
-    #[cfg_attr(not(feature = "progress"), expect(dead_code, reason = "progress bars show it"))]
     length: Option<u64>,
+    /// The handle that has made the call.
+    pool: WeakPool,
 }
 
 handle_traits!(MapCall);
 
 impl<T: DeserializeOwned> MapCall<T> {
-    pub(crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> MapCall<T> {
-        MapCall { call: Call::new(accepted), results: Ordered::default(), length }
+    pub(crate) fn new(
+        accepted: Result<Accepted>,
+        length: Option<u64>,
+        pool: WeakPool,
+    ) -> MapCall<T> {
+        MapCall { call: Call::new(accepted), results: Ordered::default(), length, pool }
     }
 
     cancel_method! {
         /// let mut call = pool.map(|_: u32| std::thread::sleep(Duration::from_secs(60)), 0..9);
         /// call.cancel();
         /// assert!(matches!(call.wait(), Err(fiber::Error::Cancelled { .. })));
+    }
+
+    /// Keeps the values where they are, as [`Output`]s that other tasks take, in the order of the
+    /// items.
+    ///
+    /// Returns at once if the iterator's `size_hint` is exact, and otherwise when the iterator has
+    /// ended. A failure is that of its output alone. A call that was rejected has outputs with its
+    /// error: one if the number of items is not known.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let squares = pool.map(|x: u64| x * x, 0..5).outputs();
+    /// let sum = pool.apply(|squares: Vec<u64>| squares.iter().sum::<u64>(), squares);
+    /// assert_eq!(sum.wait()?, 30);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[must_use = "dropping all outputs cancels the tasks that have not started"]
+    pub fn outputs(self) -> Vec<Output<T>> {
+        match count(&self.call.active, self.length) {
+            Ok(count) => outputs(self.call.active, count, None),
+            Err(error) => outputs(Err(error), 1, None),
+        }
+    }
+
+    /// Merges the values in workers, two neighbours at a time, to one, which this program gets.
+    ///
+    /// Values are merged in the order of the items, as soon as two neighbours are there, and before
+    /// further tasks of this call run: few are stored at a time. `merge` has to be associative:
+    /// `merge(merge(a, b), c)` is `merge(a, merge(b, c))`. It need not be commutative. Which values
+    /// are merged depends on the number of items alone, not on time. n values take n − 1 merges.
+    ///
+    /// The merges have the options of the handle that has made this call. With
+    /// [`durable`](crate::Pool::durable) they are recorded, too.
+    ///
+    /// Returns at once if the iterator's `size_hint` is exact, and otherwise when the iterator has
+    /// ended. Without items the result is `None`, as that of [`Iterator::reduce`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let texts = pool.map(|x: u32| x.to_string(), 0..10);
+    /// let text = texts.reduce(|a, b| a + &b).wait()?;
+    /// assert_eq!(text.unwrap_or_default(), "0123456789");
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn reduce<F, R, N>(self, merge: F) -> ReduceCall<T>
+    where
+        F: Fn(T, T) -> R + Copy + 'static,
+        R: TaskOutput<N, Value = T>,
+        T: Portable + Send + 'static,
+        N: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        self.merge(TypedEntry::of_call::<Pair<T>, F, _, AsValue<N>>(merge))
+    }
+
+    /// Works as [`reduce`](MapCall::reduce), for a function that returns a `Result` whose error
+    /// implements `Display`. An `Err` is the failure of all.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let add = |a: u8, b: u8| a.checked_add(b).ok_or("the sum does not fit");
+    /// let identity = |x: u8| x;
+    /// assert_eq!(pool.map(identity, [100, 150]).try_reduce(add).wait()?, Some(250));
+    /// let error = pool.map(identity, [100, 150, 6]).try_reduce(add).wait().unwrap_err();
+    /// assert!(error.to_string().contains("the sum does not fit"));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn try_reduce<F, R, N>(self, merge: F) -> ReduceCall<T>
+    where
+        F: Fn(T, T) -> R + Copy + 'static,
+        R: TryOutput<N, Value = T>,
+        T: Portable + Send + 'static,
+        N: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        self.merge(TypedEntry::of_call::<Pair<T>, F, _, AsResult<N>>(merge))
+    }
+
+    fn merge<M>(self, merge: TypedEntry<(T, T), T>) -> ReduceCall<T>
+    where
+        Pair<T>: Inputs<(T, T), M>,
+        T: 'static,
+    {
+        let count = count(&self.call.active, self.length);
+        let merged = count.and_then(|count| merged(self.call.active?, count, &self.pool, merge));
+        ReduceCall::new(merged)
     }
 
     /// Runs the call to its end without a handle. Results are discarded; failures are logged with
@@ -153,7 +277,7 @@ impl<T: DeserializeOwned> MapCall<T> {
     /// ```
     /// # fiber::init();
     /// let pool = fiber::Pool::new(2)?;
-    /// pool.map(|line: String| println!("{line}"), ["one".into(), "two".into()]).detach();
+    /// pool.map(|line: String| println!("{line}"), ["one", "two"].map(String::from)).detach();
     /// pool.stop().wait()?;
     /// # Ok::<(), fiber::Error>(())
     /// ```

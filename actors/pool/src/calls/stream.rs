@@ -1,14 +1,18 @@
 //! Calls that give a stream of results: `imap` and `imap_unordered`.
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::vec;
 
-use fiber_core::Result;
+use fiber_core::{Result, SortedMap};
+use fiber_values::codec::EncodedValue;
+use fiber_values::{Output, OutputCell};
 use futures_core::Stream;
 use serde::de::DeserializeOwned;
 
-use super::{Accepted, Call, Decoder, cancel_method, handle_traits};
+use super::{Accepted, Call, Decoder, cancel_method, encoded, handle_traits};
 use crate::batch::ResultBatch;
 use fiber_runtime::blocking::Blocking;
 
@@ -53,7 +57,7 @@ pub struct ImapCall<T> {
     call: Call<T>,
     next: u64,
     /// Batches that arrived before their turn, by the index of the first task.
-    early: BTreeMap<u64, ResultBatch>,
+    early: SortedMap<u64, ResultBatch>,
     current: Option<Decoder<T>>,
     #[cfg_attr(not(feature = "progress"), expect(dead_code, reason = "progress bars show it"))]
     length: Option<u64>,
@@ -94,6 +98,70 @@ pub struct ImapUnorderedCall<T> {
 }
 
 handle_traits!(ImapUnorderedCall);
+
+/// A stream of the [`Output`]s of many tasks, from [`ImapCall::outputs`] and
+/// [`ImapUnorderedCall::outputs`].
+///
+/// It is a [`Stream`] in async code, and an iterator in a `for` loop or after
+/// [`wait`](OutputStream::wait). An error of the whole call is the last output.
+///
+/// Dropping it cancels the tasks that have not started. The outputs that were taken stay.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// let pool = fiber::Pool::new(2)?;
+/// for square in pool.imap(|x: u64| x * x, 0..5).outputs() {
+///     println!("{}", square.get().wait()?);
+/// }
+/// # Ok::<(), fiber::Error>(())
+/// ```
+#[must_use = "dropping the stream cancels all tasks that have not started: take the outputs with \
+              `for`, `.wait()` or as a `Stream`"]
+pub struct OutputStream<C> {
+    call: C,
+    ready: vec::IntoIter<Arc<OutputCell>>,
+}
+
+impl<C> OutputStream<C> {
+    /// Returns the outputs as an iterator, which blocks this thread until the next one is there. On
+    /// a thread that has to run for it, the next one, and the last, holds
+    /// [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock).
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    /// let pool = fiber::Pool::new(2)?;
+    /// let mut squares = pool.imap(|x: u64| x * x, 0..).outputs().wait();
+    /// assert_eq!(squares.next().unwrap().get().wait()?, 0);
+    /// assert_eq!(squares.next().unwrap().get().wait()?, 1);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn wait(self) -> Blocking<OutputStream<C>> {
+        Blocking::new(self)
+    }
+}
+
+impl<C> fmt::Debug for OutputStream<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OutputStream")
+    }
+}
+
+/// Returns the places of outcomes of a call.
+fn cells<T>(
+    call: &Call<T>,
+    outcomes: Vec<(u64, Result<EncodedValue>)>,
+) -> vec::IntoIter<Arc<OutputCell>> {
+    let cell = |(index, value)| {
+        let Ok(active) = &call.active else { return OutputCell::filled(value) };
+        let kept = active.exchange.take_kept(index);
+        let cell = kept.unwrap_or_else(|| OutputCell::filled(value));
+        cell.set_maker(active.exchange.maker(index));
+        cell
+    };
+    outcomes.into_iter().map(cell).collect::<Vec<_>>().into_iter()
+}
 
 macro_rules! stream_handle {
     ($name:ident, $method:literal) => {
@@ -140,6 +208,34 @@ macro_rules! stream_handle {
                 Blocking::new(self)
             }
 
+            /// Keeps the values where they are, as [`Output`]s that other tasks take. Gives a
+            /// stream of them, or an iterator, in the order and at the time of the results.
+            ///
+            /// Each output is ready: it has a value or a failure. Until it is taken from the
+            /// stream, it counts towards the call's [buffer](crate::Pool::buffer), so an endless
+            /// iterator runs in bounded memory.
+            ///
+            /// # Examples
+            /// ```
+            /// # fiber::init();
+            /// let pool = fiber::Pool::new(2)?;
+            #[doc = concat!("let squares = pool.", $method, "(|x: u64| x * x, 0..).outputs();")]
+            /// let halves = pool.imap(|x: u64| x / 2, squares.wait());
+            /// for half in halves.wait().take(3) {
+            ///     println!("{}", half?);
+            /// }
+            /// # Ok::<(), fiber::Error>(())
+            /// ```
+            pub fn outputs(mut self) -> OutputStream<$name<T>> {
+                if let Ok(active) = &self.call.active {
+                    active.keep_values();
+                }
+                let current = self.current.take();
+                let ready = current.map(Decoder::encoded).unwrap_or_default();
+                let ready = cells(&self.call, ready);
+                OutputStream { call: self, ready }
+            }
+
             fn take_current(&mut self) -> Option<Result<T>> {
                 let current = self.current.as_mut()?;
                 let result = current.next();
@@ -147,6 +243,66 @@ macro_rules! stream_handle {
                     self.current = None;
                 }
                 result
+            }
+        }
+
+        impl<T: DeserializeOwned> Stream for $name<T> {
+            type Item = Result<T>;
+
+            fn poll_next(
+                mut self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+            ) -> Poll<Option<Result<T>>> {
+                loop {
+                    if let Some(result) = self.take_current() {
+                        return Poll::Ready(Some(result));
+                    }
+                    match ready!(self.poll_next_batch(context)) {
+                        Some(Ok(ResultBatch::Outcomes(run, _))) => {
+                            self.current = Some(self.call.decoder(run));
+                        }
+                        Some(Ok(ResultBatch::Failed(_, error)) | Err(error)) => {
+                            return Poll::Ready(Some(Err(error)));
+                        }
+                        None => return Poll::Ready(None),
+                    }
+                }
+            }
+        }
+
+        impl<T: DeserializeOwned> Stream for OutputStream<$name<T>> {
+            type Item = Output<T>;
+
+            fn poll_next(
+                mut self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+            ) -> Poll<Option<Output<T>>> {
+                loop {
+                    if let Some(cell) = self.ready.next() {
+                        return Poll::Ready(Some(Output::of(cell)));
+                    }
+                    match ready!(self.call.poll_next_batch(context)) {
+                        Some(Ok(batch)) => {
+                            let function = self.call.call.function();
+                            self.ready = cells(&self.call.call, encoded(function, batch));
+                        }
+                        Some(Err(error)) => {
+                            let failed = OutputCell::filled(Err(error));
+                            return Poll::Ready(Some(Output::of(failed)));
+                        }
+                        None => return Poll::Ready(None),
+                    }
+                }
+            }
+        }
+
+        impl<T: DeserializeOwned> IntoIterator for OutputStream<$name<T>> {
+            type Item = Output<T>;
+            type IntoIter = Blocking<OutputStream<$name<T>>>;
+
+            /// Works as [`wait`](OutputStream::wait).
+            fn into_iter(self) -> Blocking<OutputStream<$name<T>>> {
+                self.wait()
             }
         }
 
@@ -178,7 +334,29 @@ stream_handle!(ImapUnorderedCall, "imap_unordered");
 impl<T: DeserializeOwned> ImapCall<T> {
     pub(crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> ImapCall<T> {
         let call = Call::new(accepted);
-        ImapCall { call, next: 0, early: BTreeMap::new(), current: None, length, ended: false }
+        ImapCall { call, next: 0, early: SortedMap::new(), current: None, length, ended: false }
+    }
+
+    /// Takes the next batch of results in the order of the tasks, or returns `None` after the last.
+    fn poll_next_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ResultBatch>>> {
+        loop {
+            if let Some(batch) = self.early.remove(&self.next) {
+                self.call.consumed(&batch);
+                self.next = batch.end();
+                return Poll::Ready(Some(Ok(batch)));
+            }
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            match ready!(self.call.poll_batch(context)) {
+                Some(Ok(batch)) => drop(self.early.insert(batch.start(), batch)),
+                Some(Err(error)) => {
+                    self.ended = true;
+                    return Poll::Ready(Some(Err(error)));
+                }
+                None => self.ended = true,
+            }
+        }
     }
 
     /// Runs the call to its end without a handle. Results are discarded; failures are logged with
@@ -210,6 +388,19 @@ impl<T: DeserializeOwned> ImapUnorderedCall<T> {
         ImapUnorderedCall { call: Call::new(accepted), current: None, length, ended: false }
     }
 
+    /// Takes the next batch of results, or returns `None` after the last.
+    fn poll_next_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ResultBatch>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let batch = ready!(self.call.poll_batch(context));
+        match &batch {
+            Some(Ok(batch)) => self.call.consumed(batch),
+            Some(Err(_)) | None => self.ended = true,
+        }
+        Poll::Ready(batch)
+    }
+
     /// Runs the call to its end without a handle. Results are discarded; failures are logged with
     /// `tracing::warn`.
     ///
@@ -230,75 +421,5 @@ impl<T: DeserializeOwned> ImapUnorderedCall<T> {
     /// ```
     pub fn detach(self) {
         self.call.detach();
-    }
-}
-
-impl<T: DeserializeOwned> Stream for ImapCall<T> {
-    type Item = Result<T>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
-        loop {
-            if let Some(result) = self.take_current() {
-                return Poll::Ready(Some(result));
-            }
-            let next = self.next;
-            match self.early.remove(&next) {
-                Some(batch) => {
-                    self.call.consumed(&batch);
-                    match batch {
-                        ResultBatch::Outcomes(run, _) => {
-                            self.next = run.end;
-                            self.current = Some(self.call.decoder(run));
-                        }
-                        ResultBatch::Failed(index, error) => {
-                            self.next = index + 1;
-                            return Poll::Ready(Some(Err(error)));
-                        }
-                    }
-                }
-                None if self.ended => return Poll::Ready(None),
-                None => match ready!(self.call.poll_batch(context)) {
-                    Some(Ok(batch)) => drop(self.early.insert(batch.start(), batch)),
-                    Some(Err(error)) => {
-                        self.ended = true;
-                        return Poll::Ready(Some(Err(error)));
-                    }
-                    None => self.ended = true,
-                },
-            }
-        }
-    }
-}
-
-impl<T: DeserializeOwned> Stream for ImapUnorderedCall<T> {
-    type Item = Result<T>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<T>>> {
-        if let Some(result) = self.take_current() {
-            return Poll::Ready(Some(result));
-        }
-        if self.ended {
-            return Poll::Ready(None);
-        }
-        match ready!(self.call.poll_batch(context)) {
-            Some(Ok(batch)) => {
-                self.call.consumed(&batch);
-                match batch {
-                    ResultBatch::Outcomes(run, _) => {
-                        self.current = Some(self.call.decoder(run));
-                        Poll::Ready(self.take_current())
-                    }
-                    ResultBatch::Failed(_, error) => Poll::Ready(Some(Err(error))),
-                }
-            }
-            Some(Err(error)) => {
-                self.ended = true;
-                Poll::Ready(Some(Err(error)))
-            }
-            None => {
-                self.ended = true;
-                Poll::Ready(None)
-            }
-        }
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! A pool works as long as one worker does. Workers that wait for room in the cluster, and workers
 //! whose start failed, are missing: the pool tries to start them without limit. While no worker is
-//! ready, the pool counts failures in a row. A pool whose workers never ran a task has a wrong
-//! program or configuration, and gives up soon. Otherwise it waits for `start_timeout`, because
-//! shortages pass.
+//! ready, the pool counts failures in a row. A pool of which no worker has become ready has a wrong
+//! configuration, and one whose workers die before they had a task a wrong program: both give up
+//! soon. Otherwise the pool waits for `start_timeout`, because shortages pass.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
+
+use fiber_core::SortedMap;
+
+use super::WorkerNumber;
 
 /// Failures in a row, besides one for each worker, before a pool without workers gives up.
 const MAX_FAILURES: u32 = 5;
@@ -23,7 +26,7 @@ pub(super) enum MissingCause {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct MissingWorkers {
-    workers: BTreeMap<String, MissingCause>,
+    workers: SortedMap<WorkerNumber, MissingCause>,
     pub(super) warning: Warning,
     history: History,
     /// Starts that failed while no worker was ready.
@@ -95,23 +98,25 @@ impl MissingWorkers {
         self.workers.values().next()
     }
 
-    /// Removes one of them. Returns its name.
-    pub(super) fn pop(&mut self) -> Option<String> {
-        self.workers.pop_first().map(|(child, _)| child)
+    /// Removes one of them.
+    pub(super) fn pop(&mut self) -> Option<WorkerNumber> {
+        let number = *self.workers.iter().next()?.0;
+        self.workers.remove(&number);
+        Some(number)
     }
 
-    pub(super) fn no_room(&mut self, child: String, message: String) {
-        self.workers.insert(child, MissingCause::NoRoom(message));
+    pub(super) fn no_room(&mut self, number: WorkerNumber, message: String) {
+        self.workers.insert(number, MissingCause::NoRoom(message));
     }
 
-    pub(super) fn found_room(&mut self, child: &str) {
-        if let Some(MissingCause::NoRoom(_)) = self.workers.get(child) {
-            self.workers.remove(child);
+    pub(super) fn found_room(&mut self, number: WorkerNumber) {
+        if let Some(MissingCause::NoRoom(_)) = self.workers.get(&number) {
+            self.workers.remove(&number);
         }
     }
 
-    pub(super) fn ready(&mut self, child: &str) {
-        self.workers.remove(child);
+    pub(super) fn ready(&mut self, number: WorkerNumber) {
+        self.workers.remove(&number);
         self.failed_starts = FailureStreak::default();
         self.history = self.history.max(History::Ready);
     }
@@ -125,12 +130,12 @@ impl MissingWorkers {
     /// Notes that the start of a worker failed while `ready` others were ready.
     pub(super) fn start_failed(
         &mut self,
-        child: String,
+        number: WorkerNumber,
         problem: String,
         ready: usize,
         now: Instant,
     ) {
-        self.workers.insert(child, MissingCause::StartFailed(problem));
+        self.workers.insert(number, MissingCause::StartFailed(problem));
         if ready == 0 {
             self.failed_starts.add(now)
         } else {
@@ -146,23 +151,26 @@ impl MissingWorkers {
     /// have worked keeps trying.
     pub(super) fn give_up(
         &self,
-        children: &BTreeSet<String>,
+        children: &SortedMap<WorkerNumber, ()>,
         grace: Duration,
         now: Instant,
     ) -> Option<GiveUp> {
-        let grace = if self.history == History::Worked { grace } else { Duration::ZERO };
-        let is_too_long = |streak: &FailureStreak| streak.is_too_long(children.len(), grace, now);
-        if is_too_long(&self.died_unused) {
+        let is_too_long = |streak: &FailureStreak, least: History| {
+            let grace = if self.history >= least { grace } else { Duration::ZERO };
+            streak.is_too_long(children.len(), grace, now)
+        };
+        if is_too_long(&self.died_unused, History::Worked) {
             return Some(GiveUp::DiedUnused(self.died_unused.failures));
         }
-        let failed = |child| matches!(self.workers.get(child), Some(MissingCause::StartFailed(_)));
-        if self.failed_starts.failures == 0 || !children.iter().all(failed) {
+        let failed =
+            |number| matches!(self.workers.get(number), Some(MissingCause::StartFailed(_)));
+        if self.failed_starts.failures == 0 || !children.iter().all(|(number, ())| failed(number)) {
             return None;
         }
         if self.history == History::NoneReady {
             return Some(GiveUp::NoneStarted);
         }
-        is_too_long(&self.failed_starts)
+        is_too_long(&self.failed_starts, History::Ready)
             .then_some(GiveUp::StartsFailed(self.failed_starts.failures))
     }
 }
@@ -186,19 +194,22 @@ mod tests {
 
     struct Pool {
         missing: MissingWorkers,
-        children: BTreeSet<String>,
+        children: SortedMap<WorkerNumber, ()>,
         ready: usize,
         now: Instant,
     }
 
-    fn pool(workers: usize) -> Pool {
-        let children = (0..workers).map(|child| child.to_string()).collect();
+    fn pool(workers: u64) -> Pool {
+        let mut children = SortedMap::new();
+        for number in 0..workers {
+            children.insert(number, ());
+        }
         Pool { missing: MissingWorkers::default(), children, ready: 0, now: Instant::now() }
     }
 
     impl Pool {
-        fn fail(&mut self, child: usize) -> Option<GiveUp> {
-            self.missing.start_failed(child.to_string(), "no".into(), self.ready, self.now);
+        fn fail(&mut self, number: WorkerNumber) -> Option<GiveUp> {
+            self.missing.start_failed(number, "no".into(), self.ready, self.now);
             self.missing.give_up(&self.children, GRACE, self.now)
         }
     }
@@ -214,7 +225,7 @@ mod tests {
     #[test]
     fn a_pool_with_a_worker_never_gives_up() {
         let mut pool = pool(3);
-        pool.missing.ready("0");
+        pool.missing.ready(0);
         pool.ready = 1;
         assert!((0..1000).all(|turn| pool.fail(1 + turn % 2).is_none()));
         assert_eq!(pool.missing.len(), 2);
@@ -224,26 +235,39 @@ mod tests {
     }
 
     #[test]
-    fn unused_workers_are_started_a_few_times_and_used_ones_for_a_while() {
+    fn starts_are_tried_for_a_while_after_one_has_succeeded() {
         let mut pool = pool(1);
-        pool.missing.ready("0");
-        assert!((0..6).all(|_| pool.fail(0).is_none()));
-        assert_eq!(pool.fail(0), Some(GiveUp::StartsFailed(7)));
-        pool.missing.worked();
-        assert_eq!(pool.fail(0), None);
+        pool.missing.ready(0);
+        assert!((0..10).all(|_| pool.fail(0).is_none()), "the configuration is right");
         pool.now += GRACE;
-        assert_eq!(pool.fail(0), Some(GiveUp::StartsFailed(9)));
-        pool.missing.ready("0");
+        assert_eq!(pool.fail(0), Some(GiveUp::StartsFailed(11)));
+        pool.missing.ready(0);
         assert_eq!(pool.fail(0), None);
+    }
+
+    #[test]
+    fn workers_that_die_unused_are_started_a_few_times_and_used_ones_for_a_while() {
+        let mut pool = pool(1);
+        pool.missing.ready(0);
+        let die = |pool: &mut Pool| {
+            pool.missing.died_unused(pool.now);
+            pool.missing.give_up(&pool.children, GRACE, pool.now)
+        };
+        assert!((0..6).all(|_| die(&mut pool).is_none()));
+        assert_eq!(die(&mut pool), Some(GiveUp::DiedUnused(7)));
+        pool.missing.worked();
+        assert!((0..10).all(|_| die(&mut pool).is_none()));
+        pool.now += GRACE;
+        assert_eq!(die(&mut pool), Some(GiveUp::DiedUnused(11)));
     }
 
     #[test]
     fn found_room_does_not_clear_a_failed_start() {
         let mut pool = pool(2);
-        pool.missing.no_room("0".into(), "full".into());
+        pool.missing.no_room(0, "full".into());
         let _ = pool.fail(1);
-        pool.missing.found_room("0");
-        pool.missing.found_room("1");
+        pool.missing.found_room(0);
+        pool.missing.found_room(1);
         assert_eq!(pool.missing.cause(), Some(&MissingCause::StartFailed("no".into())));
     }
 }

@@ -8,27 +8,35 @@ use tokio::sync::oneshot;
 
 use crate::state::PoolState;
 
-/// A request to a pool's controller. A `String` named `child` is the name of a supervisor's child.
+/// Identifies a worker of a pool, in all of its incarnations.
+pub(crate) type WorkerNumber = u64;
+
+/// Returns a worker's name as a child of its pool's supervisor.
+pub(crate) fn worker_name(number: WorkerNumber) -> String {
+    format!("worker-{number}")
+}
+
+/// A request to a pool's controller.
 pub(crate) enum ControllerRequest {
     /// Starts the workers, with the resources that the first call's function requests.
     Start(Meta),
     /// Sets the number of workers. The controller answers when it has noted the number.
     Scale(usize, oneshot::Sender<()>),
-    /// A worker could not be started: child and problem.
-    StartFailed(String, String),
+    /// A worker could not be started: its number and the problem.
+    StartFailed(WorkerNumber, String),
     /// A worker, or one that was starting, was evicted, preempted or asked to end by SIGTERM.
     Disrupted(ExitReason),
-    /// A worker is ready: child.
-    WorkerReady(String),
-    /// A worker waits for room, with the cluster's reason, or does not wait any more: child and
-    /// reason.
-    SchedulingChanged(String, Option<String>),
+    /// A worker is ready.
+    WorkerReady(WorkerNumber),
+    /// A worker waits for room, with the cluster's reason, or does not wait any more: its number
+    /// and the reason.
+    SchedulingChanged(WorkerNumber, Option<String>),
     /// A worker died young without having had a task, while no other worker worked: its exit.
     DiedUnused(String),
     /// A worker had a task or lived for a while.
     Worked,
-    /// Stops a drained worker: child.
-    Retire(String),
+    /// Stops a drained worker.
+    Retire(WorkerNumber),
     /// Ends the pool if it has no calls.
     Close,
     /// Answers when all workers have ended.

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use actix::{ActorContext, ActorFutureExt, AsyncContext, Context, WrapFuture};
+use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
 use fiber_core::Result;
-use futures_util::future::join_all;
 
 use super::worker_start::WorkerStart;
-use super::{Controller, Phase};
+use super::{Controller, Phase, WorkerNumber, worker_name};
 use fiber_supervisor::supervisor::{ChildSpec, Shutdown};
 
 /// How often a scaling pool looks at its tasks, and after how many looks in a row at which fewer
@@ -32,34 +31,39 @@ impl Controller {
         };
         let mut added = Vec::new();
         while self.children.len() < self.wanted {
-            let child = format!("worker-{}", self.next);
+            let number = self.next;
             self.next += 1;
-            self.children.insert(child.clone());
-            let start = WorkerStart::new(self.runtime, child.clone(), &pool, self.spec.clone());
-            let spec = ChildSpec::new(child, start)
+            self.children.insert(number, ());
+            let start = WorkerStart::new(self.runtime, number, &pool, self.spec.clone());
+            let spec = ChildSpec::new(worker_name(number), start)
                 .shutdown(Shutdown::After(self.runtime.config().shutdown_timeout));
-            let supervisor = supervisor.clone();
-            added.push(async move { supervisor.add_child_in_background(spec).await });
+            added.push(supervisor.add_child_in_background(spec));
         }
         if !added.is_empty() {
             // One future for all: an event polls each future of an actor.
-            context.spawn(join_all(added).into_actor(self).map(|all, controller, _| {
-                all.into_iter().for_each(|added| controller.child_added(added));
+            let all = async move {
+                for added in added {
+                    added.await?;
+                }
+                Ok(())
+            };
+            context.spawn(all.into_actor(self).map(|all, controller, context| {
+                controller.children_added(all, context);
             }));
         }
         // Missing workers go first.
         while self.children.len() > self.wanted
-            && let Some(child) = self.missing.pop()
+            && let Some(number) = self.missing.pop()
         {
-            self.children.remove(&child);
-            self.stop_worker(child);
+            self.children.remove(&number);
+            self.stop_worker(number);
         }
         let superfluous = self.children.len().saturating_sub(self.wanted);
         if superfluous > 0 {
             let drained = pool
                 .with_scheduler(|scheduler, effects| scheduler.retire_some(superfluous, effects));
             for worker in &drained {
-                self.children.remove(&worker.child);
+                self.children.remove(&worker.number);
             }
             pool.readiness.send_modify(|readiness| {
                 readiness.ready = readiness.ready.saturating_sub(drained.len());
@@ -67,27 +71,23 @@ impl Controller {
         }
     }
 
-    pub(super) fn child_added(&mut self, added: Result<()>) {
+    fn children_added(&mut self, added: Result<()>, context: &mut Context<Controller>) {
         if let (Err(error), Phase::Running(_)) = (added, &self.phase) {
-            self.fail(error.to_string());
+            self.fail(error.to_string(), context);
         }
     }
 
     /// Stops a worker, which may take as long as its tasks.
-    pub(super) fn stop_worker(&self, child: String) {
+    pub(super) fn stop_worker(&self, number: WorkerNumber) {
         if let Phase::Running(supervisor) = &self.phase {
-            let supervisor = supervisor.clone();
+            let (supervisor, child) = (supervisor.clone(), worker_name(number));
             // Not a future of this actor: there may be many, and an event polls each of those.
-            actix::spawn(async move { drop(supervisor.stop_child(&child).await) });
+            fiber_core::spawn_local(async move { drop(supervisor.stop_child(&child).await) });
         }
     }
 
     /// Sets the number of workers that the open tasks need.
     pub(super) fn scale_with_tasks(&mut self, context: &mut Context<Controller>) {
-        if matches!(self.phase, Phase::Ended) {
-            // The interval would keep the actor alive.
-            return context.stop();
-        }
         let (Phase::Running(_), Some(pool)) = (&self.phase, self.pool.upgrade()) else {
             return;
         };

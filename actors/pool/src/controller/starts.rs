@@ -6,7 +6,7 @@ use actix::{AsyncContext, Context};
 use fiber_core::PoolEndReason;
 
 use super::missing::{GiveUp, MissingCause, Warning};
-use super::{Controller, Phase};
+use super::{Controller, Phase, WorkerNumber};
 
 /// How long after the first worker was found to be missing the controller logs a warning, if
 /// workers are still missing.
@@ -17,11 +17,11 @@ impl Controller {
         self.pool.upgrade().map_or(0, |pool| pool.readiness.borrow().ready)
     }
 
-    pub(super) fn worker_ready(&mut self, child: String, context: &mut Context<Controller>) {
-        self.missing.ready(&child);
-        if !self.children.contains(&child) {
+    pub(super) fn worker_ready(&mut self, number: WorkerNumber, context: &mut Context<Controller>) {
+        self.missing.ready(number);
+        if !self.children.contains_key(&number) {
             // A drained worker died before it stopped, and the supervisor replaced it.
-            return self.stop_worker(child);
+            return self.stop_worker(number);
         }
         self.publish_wanted();
         if self.missing.warning == Warning::Logged
@@ -39,16 +39,16 @@ impl Controller {
     /// with the others.
     pub(super) fn scheduling_changed(
         &mut self,
-        child: String,
+        number: WorkerNumber,
         reason: Option<String>,
         context: &mut Context<Controller>,
     ) {
         match reason {
             Some(reason) => {
-                self.missing.no_room(child, reason);
+                self.missing.no_room(number, reason);
                 self.schedule_warning(context);
             }
-            None => self.missing.found_room(&child),
+            None => self.missing.found_room(number),
         }
         self.publish_wanted();
     }
@@ -57,17 +57,17 @@ impl Controller {
     /// tries again.
     pub(super) fn start_failed(
         &mut self,
-        child: String,
+        number: WorkerNumber,
         problem: String,
         context: &mut Context<Controller>,
     ) {
         if !matches!(self.phase, Phase::Running(_)) {
             return;
         }
-        if !self.children.contains(&child) {
-            return self.stop_worker(child);
+        if !self.children.contains_key(&number) {
+            return self.stop_worker(number);
         }
-        self.missing.start_failed(child, problem.clone(), self.ready(), Instant::now());
+        self.missing.start_failed(number, problem.clone(), self.ready(), Instant::now());
         self.publish_wanted();
         self.schedule_warning(context);
         self.give_up_if_hopeless(&problem, context);

@@ -9,7 +9,7 @@ use fiber_transport::Received;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::mpsc;
 
-use super::{ControllerRequest, PoolSpec};
+use super::{ControllerRequest, PoolSpec, WorkerNumber, worker_name};
 use crate::scheduler::Usage;
 use crate::state::PoolState;
 use crate::worker_handle::{Worker, displacement};
@@ -23,7 +23,7 @@ use fiber_supervisor::supervisor::{ChildContext, Running, Start};
 /// Starts the incarnations of one worker.
 pub(super) struct WorkerStart {
     runtime: &'static Runtime,
-    child: String,
+    number: WorkerNumber,
     pool: Weak<PoolState>,
     spec: PoolSpec,
 }
@@ -31,12 +31,12 @@ pub(super) struct WorkerStart {
 impl WorkerStart {
     pub(super) fn new(
         runtime: &'static Runtime,
-        child: String,
+        number: WorkerNumber,
         pool: &Arc<PoolState>,
         mut spec: PoolSpec,
     ) -> WorkerStart {
-        spec.worker_main.name.clone_from(&child);
-        WorkerStart { runtime, child, pool: Arc::downgrade(pool), spec }
+        spec.worker_main.name = worker_name(number);
+        WorkerStart { runtime, number, pool: Arc::downgrade(pool), spec }
     }
 }
 
@@ -45,8 +45,8 @@ impl Start for WorkerStart {
         &mut self,
         context: ChildContext,
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
-        let (child, pool, spec) = (self.child.clone(), self.pool.clone(), self.spec.clone());
-        let scheduling = WorkerScheduling { child: child.clone(), pool: pool.clone() };
+        let (number, pool, spec) = (self.number, self.pool.clone(), self.spec.clone());
+        let scheduling = WorkerScheduling { number, pool: pool.clone() };
         let launch = Launch {
             name: context.path().to_string(),
             role: ProcessRole::Worker,
@@ -61,7 +61,7 @@ impl Start for WorkerStart {
         };
         let (commands, inbox) = mpsc::unbounded_channel();
         let control = ProcessControl::new(commands.clone());
-        let owner = WorkerOwner { context, child, pool, spec, commands, worker: None };
+        let owner = WorkerOwner { context, number, pool, spec, commands, worker: None };
         let process = ChildProcess { runtime: self.runtime, launch, commands: inbox, owner };
         Box::pin(async { running(process.start(), control).await })
     }
@@ -70,7 +70,7 @@ impl Start for WorkerStart {
 /// Makes a process that is ready a worker of its pool.
 struct WorkerOwner {
     context: ChildContext,
-    child: String,
+    number: WorkerNumber,
     pool: Weak<PoolState>,
     spec: PoolSpec,
     commands: mpsc::UnboundedSender<ProcessCommand>,
@@ -83,7 +83,7 @@ impl Owner for WorkerOwner {
         let pool = self.pool.upgrade();
         let worker = Arc::new(Worker::new(
             pool.as_ref().map_or(0, |pool| pool.last_worker.fetch_add(1, Ordering::Relaxed) + 1),
-            self.child.clone(),
+            self.number,
             ready.info.id,
             ready.place,
             ready.host,
@@ -119,10 +119,10 @@ impl Owner for WorkerOwner {
         } else {
             let reason = exit.start_failure();
             let problem = reason.start_problem();
-            (reason, ControllerRequest::StartFailed(self.child, problem))
+            (reason, ControllerRequest::StartFailed(self.number, problem))
         };
         if let Some(pool) = pool {
-            pool.controller.do_send(request);
+            pool.control(request);
         }
         reason
     }
@@ -130,7 +130,7 @@ impl Owner for WorkerOwner {
 
 /// Lets a worker wait for room in the cluster as long as other workers are ready.
 struct WorkerScheduling {
-    child: String,
+    number: WorkerNumber,
     pool: Weak<PoolState>,
 }
 
@@ -138,8 +138,7 @@ impl SchedulingPolicy for WorkerScheduling {
     fn set_unschedulable(&self, reason: Option<&str>) {
         if let Some(pool) = self.pool.upgrade() {
             let reason = reason.map(str::to_string);
-            pool.controller
-                .do_send(ControllerRequest::SchedulingChanged(self.child.clone(), reason));
+            pool.control(ControllerRequest::SchedulingChanged(self.number, reason));
         }
     }
 

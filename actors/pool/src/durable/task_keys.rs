@@ -1,16 +1,16 @@
 //! The keys of tasks that were submitted and are not completed.
 
-use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use fiber_core::SortedMap;
 use fiber_journal::TaskKey;
 use parking_lot::Mutex;
 
 /// Keys of submitted runs, by the first task of each. A run's keys are dropped when its last task
 /// completes.
 #[derive(Default)]
-pub(super) struct TaskKeys(Mutex<BTreeMap<u64, Submitted>>);
+pub(super) struct TaskKeys(Mutex<SortedMap<u64, Submitted>>);
 
 struct Submitted {
     keys: Arc<Vec<TaskKey>>,
@@ -42,7 +42,7 @@ impl TaskKeys {
     /// Takes the keys of completed tasks, which are a part of one submitted run.
     pub(super) fn take(&self, completed: Range<u64>) -> RunKeys {
         let mut runs = self.0.lock();
-        let (first, run) = runs.range_mut(..=completed.start).next_back().expect("it was inserted");
+        let (first, run) = runs.last_until(&completed.start).expect("it was inserted");
         let first = *first;
         let range = (completed.start - first) as usize..(completed.end - first) as usize;
         run.left -= range.len();

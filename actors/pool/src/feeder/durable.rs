@@ -4,9 +4,9 @@ use fiber_core::{Error, Result};
 use fiber_values::blob::{self, Blobs};
 use fiber_values::codec;
 use fiber_values::transfer;
-use serde::Serialize;
+use fiber_values::{Inputs, Whole};
 
-use super::{BLOCK_BYTES, Feeder, PREFIX, encode, feed_one, finish_encoding};
+use super::{BLOCK_BYTES, Feeder, PREFIX, encode, feed_one, finish_encoding, name_arguments};
 use crate::durable::{DurableCall, break_off};
 use crate::exchange::Exchange;
 use crate::state::PoolState;
@@ -14,28 +14,35 @@ use crate::state::PoolState;
 /// Writes the length of a task's arguments and the encoded arguments into `scratch`. Bytes and
 /// blobs depend on the arguments alone, so they identify the task in later runs of the program.
 #[inline]
-fn encode_alone<A: Serialize>(arguments: &A, scratch: &mut Vec<u8>, limit: usize) -> Result<Blobs> {
+fn encode_alone<A: Inputs<P, M>, P, M>(
+    arguments: &A,
+    scratch: &mut Vec<u8>,
+    limit: usize,
+) -> Result<Blobs> {
     if !std::mem::needs_drop::<A>() {
         return encode(arguments, scratch, limit).map(|(_, blobs)| blobs);
     }
     scratch.clear();
     scratch.extend_from_slice(&[0; PREFIX]);
-    let append = || transfer::repeatable(|| codec::append_alone(scratch, arguments));
+    let append = || transfer::repeatable(|| codec::append_alone(scratch, &Whole::new(arguments)));
     let ((blobs, _keep_alive), has_handles) = transfer::finding_handles(append);
-    let blobs = blobs?;
+    let blobs = blobs.map_err(name_arguments::<A>)?;
     if has_handles {
-        return Err(Error::invalid(
-            "Pool::durable",
-            format!(
-                "an argument of type `{}` has a handle (a queue, an address, a broadcast value …), \
-                 which names an object of this run of the program alone: pass what the task needs \
-                 as a value",
-                std::any::type_name::<A>()
-            ),
-        ));
+        return Err(has_a_handle::<A>());
     }
     finish_encoding::<A>(scratch, &blobs, limit)?;
     Ok(blobs)
+}
+
+/// Returns the error of arguments that mean nothing to another run of the program.
+#[cold]
+pub(super) fn has_a_handle<A>() -> Error {
+    let problem = format!(
+        "an argument of type `{}` has a handle (a queue, an address, a broadcast value …), which \
+         names an object of this run of the program alone: pass what the task needs as a value",
+        std::any::type_name::<A>()
+    );
+    Error::invalid("Pool::durable", problem)
 }
 
 /// Returns whether these arguments are encoded in another way for their transport.
@@ -44,7 +51,7 @@ fn is_large(encoded: &[u8], blobs: &Blobs) -> bool {
 }
 
 /// Delivers the recorded outcome of the only task of a call, or submits the task.
-pub(crate) fn feed_one_durable<A: Serialize>(
+pub(crate) fn feed_one_durable<A: Inputs<P, M>, P, M>(
     pool: &PoolState,
     exchange: &Exchange,
     call: &DurableCall,
@@ -73,7 +80,12 @@ pub(crate) fn feed_one_durable<A: Serialize>(
 
 impl Feeder<'_> {
     /// Delivers the recorded outcome of a task, or submits the task.
-    pub(super) fn add_durable<A: Serialize>(&mut self, call: &DurableCall, index: u64, item: &A) {
+    pub(super) fn add_durable<A: Inputs<P, M>, P, M>(
+        &mut self,
+        call: &DurableCall,
+        index: u64,
+        item: &A,
+    ) {
         let limit = self.pool.max_message;
         let mut blobs = match encode_alone(item, &mut self.scratch, limit) {
             Ok(blobs) => blobs,

@@ -1,15 +1,20 @@
 //! One call in the scheduler.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use fiber_core::Exit;
+use fiber_runtime::runtime::MIN_STAY;
+use fiber_values::blob;
 use fiber_values::entry::EntryRef;
 
 use super::room::Room;
 use super::worker::Worker;
 use super::{Completion, Effects};
-use crate::run::{Items, Run};
+use crate::run::{CallId, Items, Run};
+use crate::streams::IsFinal;
 use crate::wire::Assignment;
 
 /// Nanoseconds of work that may be pending for each thread of a worker.
@@ -20,6 +25,32 @@ const RUN_NANOS: f64 = 200e3;
 const PENDING_TASKS: u64 = 16 << 10;
 /// Bytes of pending arguments from which on a worker gets no more tasks.
 const PENDING_BYTES: usize = 2 << 20;
+
+/// Calls with tasks to hand out, and some calls that were cancelled. Those around which most tasks
+/// wait are first, so that what has begun ends before more begins, and then those that have
+/// received least time.
+#[derive(Default)]
+pub(super) struct Queue {
+    calls: BinaryHeap<Reverse<(Reverse<u32>, u64, CallId)>>,
+    /// Whether the memory of values is scarce: tasks that take outputs of others go before those
+    /// that make some.
+    pub(super) is_scarce: bool,
+}
+
+impl Queue {
+    /// Returns the first call, and the time that it has received.
+    pub(super) fn first(&self) -> Option<(u64, CallId)> {
+        self.calls.peek().map(|Reverse((_, served, id))| (*served, *id))
+    }
+
+    pub(super) fn pop(&mut self) {
+        self.calls.pop();
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.calls.clear();
+    }
+}
 
 /// The options of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +65,43 @@ pub(crate) struct CallOptions {
     pub(crate) max_deaths: u32,
     /// How often a task may run past `timeout` before it is abandoned.
     pub(crate) max_timeouts: u32,
+    /// Whether its tasks are handed out before those of other calls, because they free memory.
+    pub(crate) comes_first: bool,
+}
+
+/// Where the values of a call's tasks go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// To this process.
+    Come,
+    /// Large ones stay at the host where they were made, until the caller wants them.
+    LargeStay,
+    /// They stay at the host where they were made, as outputs.
+    Stay,
+}
+
+impl Values {
+    /// The byte for these values in a message.
+    pub(crate) fn to_byte(self) -> u8 {
+        self as u8
+    }
+
+    pub(crate) fn from_byte(byte: u8) -> Values {
+        match byte {
+            1 => Values::LargeStay,
+            2 => Values::Stay,
+            _ => Values::Come,
+        }
+    }
+
+    /// Returns of how many bytes an encoding is that stays.
+    pub(crate) fn min_stay(self) -> usize {
+        match self {
+            Values::Come => usize::MAX,
+            Values::LargeStay => MIN_STAY,
+            Values::Stay => blob::MIN_LEN,
+        }
+    }
 }
 
 /// A call that begins.
@@ -42,16 +110,21 @@ pub(crate) struct NewCall<C> {
     pub(crate) caller: C,
     pub(crate) entry: EntryRef,
     pub(crate) options: CallOptions,
+    /// How many tasks are around the call: each has made the next.
+    pub(crate) depth: u32,
     /// The context that travels with the call's tasks, encoded.
     pub(crate) context: Bytes,
     /// Whether outcomes are recorded before the caller receives them.
     pub(crate) durable: bool,
+    pub(crate) values: Values,
     /// Whether the caller takes outcomes in the order of the tasks.
     pub(crate) in_order: bool,
     /// Bytes of outcomes that the caller stores; `None` if it stores all anyway.
     pub(crate) max_outcomes: Option<u64>,
     /// The present time, for people who look at the pool.
     pub(crate) since: SystemTime,
+    /// Whether its tasks may not run again, once this is true.
+    pub(crate) is_final: Option<IsFinal>,
 }
 
 /// A call with its tasks that are not completed.
@@ -59,8 +132,12 @@ pub(super) struct Call<C> {
     pub(super) caller: C,
     pub(super) entry: EntryRef,
     pub(super) options: CallOptions,
+    depth: u32,
+    /// Whether its tasks have outputs of others among their arguments.
+    takes_outputs: bool,
     context: Bytes,
     pub(super) durable: bool,
+    values: Values,
     pub(super) room: Room,
     /// Tasks that were submitted.
     pub(super) submitted: u64,
@@ -70,6 +147,8 @@ pub(super) struct Call<C> {
     pub(super) run_size: u64,
     pub(super) ready: VecDeque<Run>,
     pub(super) ready_tasks: u64,
+    /// How many ready runs have inputs in some host.
+    pub(super) near_runs: usize,
     pub(super) suspects: VecDeque<Run>,
     /// Nanoseconds of worker time that the call has received.
     pub(super) served: u64,
@@ -81,6 +160,9 @@ pub(super) struct Call<C> {
     pub(super) since: SystemTime,
     /// Counts of the tasks that did not complete at the first attempt.
     pub(super) failures: HashMap<u64, FailureCounts>,
+    is_final: Option<IsFinal>,
+    /// Whether the call is in the scheduler's queue.
+    pub(super) is_queued: bool,
     /// Whether workers were asked to return tasks, and none has been handed out since.
     pub(super) recalled: bool,
 }
@@ -101,27 +183,62 @@ impl<C: Clone> Call<C> {
             caller: call.caller,
             entry: call.entry,
             options: call.options,
+            depth: call.depth,
+            takes_outputs: false,
             context: call.context,
             durable: call.durable,
+            values: call.values,
             room: Room::new(call.max_outcomes, call.in_order),
             submitted: 0,
             total: None,
             run_size: 1,
             ready: VecDeque::new(),
             ready_tasks: 0,
+            near_runs: 0,
             suspects: VecDeque::new(),
             served,
             open: 0,
             done: 0,
             since: call.since,
             failures: HashMap::new(),
+            is_final: call.is_final,
+            is_queued: false,
             recalled: false,
         }
+    }
+
+    /// Adds the call to the scheduler's queue, if it is not there.
+    pub(super) fn enqueue(&mut self, id: CallId, queue: &mut Queue) {
+        if !std::mem::replace(&mut self.is_queued, true) {
+            let frees_memory = self.options.comes_first || (queue.is_scarce && self.takes_outputs);
+            let rank = 2 * self.depth + u32::from(frees_memory);
+            queue.calls.push(Reverse((Reverse(rank), self.served, id)));
+        }
+    }
+
+    /// Adds the call to the scheduler's queue, which has been cleared, if it was there.
+    pub(super) fn enqueue_again(&mut self, id: CallId, queue: &mut Queue) {
+        if std::mem::take(&mut self.is_queued) {
+            self.enqueue(id, queue);
+        }
+    }
+
+    /// Removes the call from the scheduler's queue, in which it is the first.
+    pub(super) fn dequeue(&mut self, queue: &mut Queue) {
+        queue.pop();
+        self.is_queued = false;
     }
 
     /// Returns whether the call has tasks to hand out.
     pub(super) fn has_tasks(&self) -> bool {
         !self.ready.is_empty() || !self.suspects.is_empty()
+    }
+
+    /// Counts a run that becomes ready.
+    pub(super) fn count_ready(&mut self, run: &Run) {
+        self.ready_tasks += run.len();
+        self.near_runs += usize::from(run.near().is_some());
+        self.takes_outputs |= run.parts().is_some();
     }
 
     /// Returns how many tasks are pending at workers.
@@ -171,6 +288,7 @@ impl<C: Clone> Call<C> {
         }
         if !suspect {
             self.ready_tasks -= run.len();
+            self.near_runs -= usize::from(run.near().is_some());
         }
         run
     }
@@ -185,13 +303,14 @@ impl<C: Clone> Call<C> {
         room: u64,
     ) -> u64 {
         let chunk = u64::from(self.options.chunk);
-        let idle_threads = worker.threads.saturating_sub(worker.pending_tasks);
+        let slots = worker.slots();
+        let idle_threads = slots.saturating_sub(worker.pending_tasks);
         let capacity = if nanos == 0.0 {
             idle_threads
         } else {
-            let limit = PENDING_NANOS * worker.threads as f64;
+            let limit = PENDING_NANOS * slots as f64;
             let by_time = ((limit - worker.pending_nanos) / nanos).max(0.0) as u64;
-            let by_count = (PENDING_TASKS * worker.threads).saturating_sub(worker.pending_tasks);
+            let by_count = (PENDING_TASKS * slots).saturating_sub(worker.pending_tasks);
             by_time.min(by_count).max(idle_threads)
         };
         if capacity == 0 || (worker.pending_tasks > 0 && worker.pending_bytes >= PENDING_BYTES) {
@@ -199,21 +318,42 @@ impl<C: Clone> Call<C> {
         }
         let share = (self.ready_tasks / (2 * workers.max(1))).max(run_size(nanos));
         let count = capacity.min(share).min(room).max(chunk).min(u64::from(u32::MAX));
-        worker.quota.map_or(count, |quota| count.min(quota))
+        // A task that waits for these would otherwise keep its worker for good.
+        let least = u64::from(!worker.waiting.is_empty());
+        worker.quota.map_or(count, |quota| count.min(quota.max(least)))
     }
 
-    pub(super) fn assignment(&self, run: &Run) -> Assignment {
+    /// Returns the message with a run, if its inputs are there.
+    pub(super) fn assignment(&self, run: &Run) -> Option<Assignment> {
         let nanos = |limit: Duration| limit.as_nanos().min(u128::from(u64::MAX)) as u64;
-        Assignment {
+        let (arguments, blobs) = run.to_send()?;
+        Some(Assignment {
             call: run.call,
             entry: self.entry,
             timeout: self.options.timeout.map_or(0, nanos),
+            max_deaths: self.options.max_deaths,
+            max_timeouts: self.options.max_timeouts,
+            depth: self.depth,
+            values: self.values,
             chunk: self.options.chunk,
             first: run.start,
             count: run.len() as u32,
             context: self.context.clone(),
-            arguments: run.arguments(),
-            blobs: run.blobs().clone(),
+            arguments,
+            blobs,
+        })
+    }
+
+    /// Takes a run back whose inputs are lost. It is submitted again when they are there.
+    pub(super) fn take_back(&mut self, run: &Run) {
+        self.open -= run.len();
+        self.submitted -= run.len();
+    }
+
+    /// Notes that the caller has outputs in place of the values.
+    pub(super) fn has_outputs(&mut self) {
+        if self.values == Values::LargeStay {
+            self.values = Values::Stay;
         }
     }
 
@@ -225,7 +365,7 @@ impl<C: Clone> Call<C> {
         retries: &mut Vec<Run>,
         effects: &mut Effects<W, C>,
     ) {
-        let max_retries = self.options.retries;
+        let max_retries = if self.is_final() { 0 } else { self.options.retries };
         let mut rest = Some(outcome.clone());
         if max_retries > 0 {
             let bytes = outcome.arguments();
@@ -240,21 +380,47 @@ impl<C: Clone> Call<C> {
                     if let Some((_, before, after)) =
                         rest.take().map(|rest| rest.cut(index, index + 1))
                     {
-                        self.deliver(before, effects);
+                        self.deliver(before, &run, effects);
                         rest = after;
                     }
                 }
             }
         }
-        self.deliver(rest, effects);
+        self.deliver(rest, &run, effects);
     }
 
-    fn deliver<W>(&mut self, outcome: Option<Run>, effects: &mut Effects<W, C>) {
+    /// Returns whether its tasks don't run again.
+    pub(super) fn is_final(&self) -> bool {
+        self.is_final.as_ref().is_some_and(IsFinal::get)
+    }
+
+    /// Passes to the caller that `workers` workers did not survive a task.
+    pub(super) fn abandon<W>(
+        &mut self,
+        index: u64,
+        workers: u32,
+        exit: Exit,
+        effects: &mut Effects<W, C>,
+    ) {
+        self.open -= 1;
+        self.done += 1;
+        self.room.arrive(1, 0);
+        let abandoned = Completion::Abandoned { index, workers, exit };
+        effects.completions.push((self.caller.clone(), abandoned));
+    }
+
+    /// Passes outcomes of tasks to the caller that had these arguments.
+    fn deliver<W>(&mut self, outcome: Option<Run>, arguments: &Run, effects: &mut Effects<W, C>) {
         if let Some(outcome) = outcome {
             self.open -= outcome.len();
             self.done += outcome.len();
             self.room.arrive(outcome.len(), outcome.size() as u64);
-            effects.completions.push((self.caller.clone(), Completion::Outcomes(outcome)));
+            let completion = if outcome.blobs().are_here() {
+                Completion::Outcomes(outcome)
+            } else {
+                Completion::Away { outcome, arguments: arguments.clone() }
+            };
+            effects.completions.push((self.caller.clone(), completion));
         }
     }
 }

@@ -1,17 +1,19 @@
 //! The end of workers: redelivery of their tasks, and tasks that end too many workers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use fiber_core::stacks::ThreadStack;
 use fiber_core::stats::TaskName;
 use fiber_core::{Exit, ExitReason};
 
+use super::call::Call;
 use super::dispatch::Requeue;
 use super::statistics::LongRunning;
-use super::worker::{Blame, FailureCause, Worker, find};
-use super::{Completion, Effects, Retirement, Scheduler, Usage, WorkerId, function_name};
+use super::worker::{Blame, FailureCause, Overdue, Worker};
+use super::{Effects, Retirement, Scheduler, Usage, WorkerId, function_name};
 use crate::run::{CallId, Run};
+use crate::worker_handle::SIGKILL;
 
 /// How many deaths of hosts abandon a task, for each death of a worker that may. A host dies with
 /// all its workers, and one of their tasks at most is the cause.
@@ -32,7 +34,7 @@ pub(crate) struct Loss {
 /// How a worker ended, and what its overdue tasks were doing.
 struct Ended<'a> {
     exit: &'a Exit,
-    stacks: &'a BTreeMap<(CallId, u64), Box<ThreadStack>>,
+    overdue: &'a [Overdue],
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
@@ -43,9 +45,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         call: CallId,
         index: u64,
         since: Instant,
+        effects: &mut Effects<W, C>,
     ) {
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.long_running.push(LongRunning { call, index, since, straggler: false });
+            // Tasks may have waited for this worker to be free.
+            self.dispatch(effects);
         }
     }
 
@@ -55,22 +60,24 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         id: WorkerId,
         call: CallId,
         index: u64,
-        stack: Option<Box<ThreadStack>>,
+        stack: Option<Arc<ThreadStack>>,
         effects: &mut Effects<W, C>,
     ) {
         let limit = self.calls.get(&call).and_then(|call| call.options.timeout);
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        let is_pending = worker.pending_of(call).any(|run| run.contains(index));
+        let is_pending = worker.pending.find(call, index).is_some();
         if let (Some(limit), true) = (limit, is_pending) {
-            worker.overdue.push((call, index));
-            worker.stacks.extend(stack.map(|stack| ((call, index), stack)));
+            worker.overdue.push(Overdue { task: (call, index), stack });
             effects.kills.push((worker.handle.clone(), ExitReason::TaskTimedOut(limit)));
         }
     }
 
     /// Kills a worker that runs a task of a cancelled call.
     pub(crate) fn runs_cancelled(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
-        if let Some(worker) = self.workers.get(&id) {
+        if let Some(worker) = self.workers.get(&id)
+            // The task that has cancelled the call may be one of them.
+            && worker.waiting.is_empty()
+        {
             effects.kills.push((worker.handle.clone(), ExitReason::TaskCancelled));
         }
     }
@@ -89,13 +96,16 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
         let blame = worker.blame(&exit.reason);
         let blamed = match &blame {
-            Blame::Tasks(_, tasks) => self.task_names(tasks),
+            Blame::Tasks(tasks) => {
+                self.task_names(&tasks.iter().map(|(_, task)| *task).collect::<Vec<_>>())
+            }
             Blame::NoTask | Blame::Unknown => Vec::new(),
         };
         let running = self.running_tasks(&worker);
-        let calls: BTreeSet<_> = worker.pending.keys().map(|(call, _)| *call).collect();
-        for run in worker.pending.into_values().rev() {
-            self.redeliver(run, &blame, &Ended { exit, stacks: &worker.stacks }, effects);
+        let mut calls: Vec<_> = worker.pending.iter().map(|run| run.call).collect();
+        calls.dedup();
+        for run in worker.pending.into_runs().into_iter().rev() {
+            self.redeliver(run, &blame, &Ended { exit, overdue: &worker.overdue }, effects);
         }
         calls.into_iter().for_each(|call| self.remove_if_done(call));
         self.dispatch(effects);
@@ -119,8 +129,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Returns the tasks that a worker has reported to be running.
     fn running_tasks(&self, worker: &Worker<W>) -> Vec<(TaskName, Instant)> {
-        let is_pending =
-            |task: &&LongRunning| find(&worker.pending, task.call, task.index).is_some();
+        let is_pending = |task: &&LongRunning| worker.pending.find(task.call, task.index).is_some();
         let running = worker.long_running.iter().filter(is_pending);
         let named = |task: &LongRunning| {
             let name = self.task_names(&[(task.call, task.index)]).pop();
@@ -144,30 +153,33 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         ended: &Ended<'_>,
         effects: &mut Effects<W, C>,
     ) {
-        let (cause, blamed) = match blame {
+        if self.calls.get(&run.call).is_some_and(Call::is_final) {
+            return self.give_up(&run, ended, effects);
+        }
+        let blamed = match blame {
             Blame::NoTask => return self.run_again(run, Requeue::Front),
             Blame::Unknown => return self.run_again(run, Requeue::Suspect),
-            Blame::Tasks(cause, tasks) => (*cause, tasks),
+            Blame::Tasks(tasks) => tasks,
         };
         let mut rest = Some(run);
         let mut parts = Vec::new();
         while let Some(run) = rest.take() {
-            let inside =
-                blamed.iter().filter(|(call, index)| *call == run.call && run.contains(*index));
-            let Some((_, index)) = inside.min() else {
-                parts.push((run, false));
+            let inside = blamed
+                .iter()
+                .filter(|(_, (call, index))| *call == run.call && run.contains(*index));
+            let Some((cause, (_, index))) = inside.min_by_key(|(_, task)| task) else {
+                parts.push((run, None));
                 break;
             };
             let (task, before, after) = run.cut(*index, *index + 1);
-            parts.extend(before.map(|run| (run, false)));
-            parts.extend(task.map(|run| (run, true)));
+            parts.extend(before.map(|run| (run, None)));
+            parts.extend(task.map(|run| (run, Some(*cause))));
             rest = after;
         }
-        for (run, is_blamed) in parts.into_iter().rev() {
-            if is_blamed {
-                self.count_against(run, cause, ended, effects)
-            } else {
-                self.run_again(run, Requeue::Front)
+        for (run, blamed) in parts.into_iter().rev() {
+            match blamed {
+                Some(cause) => self.count_against(run, cause, ended, effects),
+                None => self.run_again(run, Requeue::Front),
             }
         }
     }
@@ -178,6 +190,13 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             self.counts.redelivered += run.len();
         }
         self.requeue(run, place);
+    }
+
+    /// Abandons the one task of a call that does not run again.
+    fn give_up(&mut self, run: &Run, ended: &Ended<'_>, effects: &mut Effects<W, C>) {
+        let Some(call) = self.calls.get_mut(&run.call) else { return };
+        self.counts.abandoned += 1;
+        call.abandon(run.start, 1, ended.exit.clone(), effects);
     }
 
     /// Counts the end of a worker against the one task of `run`. Abandons the task if that is one
@@ -205,13 +224,15 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             return self.run_again(run, Requeue::Suspect);
         }
         let workers = failures.deaths + failures.host_deaths + failures.timeouts;
-        let stack = ended.stacks.get(&(run.call, run.start)).cloned();
-        let exit = ended.exit.clone().with_stack(stack);
-        let abandoned = Completion::Abandoned { index: run.start, workers, exit };
-        call.open -= 1;
-        call.done += 1;
+        let overdue = ended.overdue.iter().find(|overdue| overdue.task == (run.call, run.start));
+        let stack = overdue.and_then(|overdue| overdue.stack.clone());
+        let mut exit = ended.exit.clone().with_stack(stack);
+        if let (FailureCause::Death, ExitReason::TaskTimedOut(limit)) = (cause, &exit.reason) {
+            let why = format!("a task for which it waited ran past its time limit of {limit:?}");
+            exit.tail.push(why);
+            exit.reason = ExitReason::Signal(SIGKILL);
+        }
         self.counts.abandoned += 1;
-        call.room.arrive(1, 0);
-        effects.completions.push((call.caller.clone(), abandoned));
+        call.abandon(run.start, workers, exit, effects);
     }
 }

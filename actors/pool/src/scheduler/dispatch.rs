@@ -1,13 +1,78 @@
 //! Handing out tasks to workers.
 
+use std::collections::HashMap;
+
+use fiber_runtime::runtime::HostNumber;
+
+use super::call::Call;
 use super::time_limit::fitting;
 use super::worker::mark_available;
 use super::{Effects, MIN_PENDING, Scheduler, WorkerId};
-use crate::run::Run;
+use crate::run::{CallId, Near, Run};
 
 /// Nanoseconds that a task counts for in the sharing between calls, before a task of its function
 /// has completed.
 const ASSUMED_NANOS: f64 = 1e6;
+
+/// How many calls, and tasks of each, are looked at for one whose inputs are near to a worker.
+const LOOK_AHEAD: usize = 16;
+
+/// When a host takes its next task.
+#[derive(Default)]
+struct HostTime {
+    /// In how many nanoseconds one of its workers is free.
+    free: f64,
+    threads: u64,
+}
+
+/// Which inputs may travel to a worker.
+enum Travel {
+    Nothing,
+    /// Inputs of hosts that would take the task later than its inputs have travelled.
+    FromBusy {
+        hosts: HashMap<HostNumber, HostTime>,
+        nanos_per_byte: f64,
+    },
+}
+
+impl Travel {
+    /// Returns how good it is to run a task in a worker of `host`, the best first. If its inputs
+    /// may not travel there, it is left to the host that has them; it takes `nanos`.
+    fn rank(&mut self, host: Option<HostNumber>, near: Option<Near>, nanos: f64) -> Option<u8> {
+        let Some(near) = near else { return Some(1) };
+        if Some(near.host) == host {
+            return Some(0);
+        }
+        let Travel::FromBusy { hosts, nanos_per_byte } = self else { return None };
+        let Some(time) = hosts.get_mut(&near.host) else { return Some(2) };
+        if time.free >= near.bytes as f64 * *nanos_per_byte {
+            return Some(2);
+        }
+        // The next one waits for this one, too.
+        time.free += nanos / time.threads as f64;
+        None
+    }
+}
+
+impl<C> Call<C> {
+    /// Brings the task to the front that is best for a worker of `host`. Returns whether there is
+    /// one.
+    fn bring_to_front(
+        &mut self,
+        host: Option<HostNumber>,
+        travel: &mut Travel,
+        nanos: f64,
+    ) -> bool {
+        let near = self.ready.iter().take(LOOK_AHEAD).map(Run::near).enumerate();
+        let ranked =
+            near.filter_map(|(place, near)| Some((travel.rank(host, near, nanos)?, place)));
+        let Some((_, place)) = ranked.min() else { return false };
+        if let Some(run) = self.ready.remove(place) {
+            self.ready.push_front(run);
+        }
+        true
+    }
+}
 
 /// The place of a run that goes back into the queue.
 pub(super) enum Requeue {
@@ -22,21 +87,32 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         MIN_PENDING * self.threads
     }
 
+    /// Returns the first call in the queue, and the time that it has received.
+    pub(super) fn first_queued(&mut self) -> Option<(u64, CallId)> {
+        while let Some((served, id)) = self.queue.first() {
+            if self.calls.contains_key(&id) {
+                return Some((served, id));
+            }
+            self.queue.pop();
+        }
+        None
+    }
+
     pub(super) fn enqueue(&mut self, run: Run) {
         let Some(call) = self.calls.get_mut(&run.call) else { return };
         call.submitted += run.len();
         call.open += run.len();
-        call.ready_tasks += run.len();
-        self.queue.insert((call.served, run.call));
+        call.count_ready(&run);
+        call.enqueue(run.call, &mut self.queue);
         call.ready.push_back(run);
     }
 
     pub(super) fn requeue(&mut self, run: Run, place: Requeue) {
         let Some(call) = self.calls.get_mut(&run.call) else { return };
-        self.queue.insert((call.served, run.call));
+        call.enqueue(run.call, &mut self.queue);
         match place {
             Requeue::Front => {
-                call.ready_tasks += run.len();
+                call.count_ready(&run);
                 call.ready.push_front(run);
             }
             Requeue::Suspect => call.suspects.push_back(run),
@@ -49,7 +125,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             return;
         }
         for _ in 0..self.available.len() {
-            if self.queue.is_empty() {
+            if self.first_queued().is_none() {
                 return;
             }
             let Some(id) = self.available.pop_front() else { return };
@@ -60,28 +136,88 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
     }
 
-    /// Hands out tasks to one worker, until it is full or the queue is empty.
+    /// Hands out tasks to one worker, until it is full or the queue is empty: those first that have
+    /// nothing to travel to it.
     pub(super) fn fill(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
+        let mut passed = Vec::new();
+        self.fill_with(id, Travel::Nothing, &mut passed, effects);
+        if !passed.is_empty() {
+            self.enqueue_again(&mut passed);
+            let (hosts, nanos_per_byte) = (self.host_times(), self.travel_nanos);
+            let travel = Travel::FromBusy { hosts, nanos_per_byte };
+            self.fill_with(id, travel, &mut passed, effects);
+            // The others wait for a worker of the host that has their inputs.
+            self.enqueue_again(&mut passed);
+        }
+    }
+
+    fn enqueue_again(&mut self, passed: &mut Vec<CallId>) {
+        for id in passed.drain(..) {
+            if let Some(call) = self.calls.get_mut(&id) {
+                call.enqueue(id, &mut self.queue);
+            }
+        }
+    }
+
+    /// Returns when hosts take their next tasks, of those that will.
+    fn host_times(&self) -> HashMap<HostNumber, HostTime> {
+        let mut times = HashMap::<HostNumber, HostTime>::new();
+        for worker in self.workers.values() {
+            if let (Some(host), Some(free)) = (worker.host, worker.free_after()) {
+                let time = times.entry(host).or_default();
+                time.free = if time.threads == 0 { free } else { time.free.min(free) };
+                time.threads += worker.threads;
+            }
+        }
+        times
+    }
+
+    /// Hands out tasks to one worker whose inputs may travel in this way. Calls that have none go
+    /// from the queue to `passed`.
+    fn fill_with(
+        &mut self,
+        id: WorkerId,
+        mut travel: Travel,
+        passed: &mut Vec<CallId>,
+        effects: &mut Effects<W, C>,
+    ) {
         let (worker_count, least) = (self.workers.len() as u64, self.min_pending());
         let nanos_left = self.nanos_left;
         loop {
+            let first = self.first_queued();
             let Some(worker) = self.workers.get_mut(&id) else { return };
-            let blocked = worker.blocked && worker.pending_tasks >= worker.threads;
-            let takes_none = self.halted || worker.retiring.is_some() || worker.quota == Some(0);
-            if takes_none || worker.isolated || blocked {
+            let blocked = worker.blocked && worker.pending_tasks >= worker.slots();
+            let used_up = worker.quota == Some(0) && worker.waiting.is_empty();
+            let takes_none = self.halted || worker.retiring.is_some() || used_up;
+            let isolated = worker.isolated && !worker.only_waits();
+            if takes_none || isolated || blocked {
                 return;
             }
-            let Some((served, call_id)) = self.queue.first().copied() else {
-                return mark_available(&mut self.available, worker, id);
+            let first = first.filter(|_| passed.len() < LOOK_AHEAD);
+            let Some((_, call_id)) = first else {
+                // One that leaves tasks to others lets these look first.
+                let is_first = worker.pending_tasks == 0 && passed.is_empty();
+                return mark_available(&mut self.available, worker, id, is_first);
             };
             let Some(call) = self.calls.get_mut(&call_id) else { return };
-            let nanos = self.functions.get(&call.entry).map_or(0.0, |function| function.nanos);
+            let function = self.functions.get(&call.entry);
+            let nanos = function.map_or(0.0, |function| function.nanos);
+            // While a task waits, those that it waits for go before others of its function.
+            let one_by_one = function.is_some_and(|function| function.waits);
             if nanos >= nanos_left {
-                self.queue.remove(&(served, call_id));
+                call.dequeue(&mut self.queue);
+                continue;
+            }
+            if call.near_runs > 0
+                && call.suspects.is_empty()
+                && !call.bring_to_front(worker.host, &mut travel, nanos)
+            {
+                call.dequeue(&mut self.queue);
+                passed.push(call_id);
                 continue;
             }
             let Some(room) = call.room(least, self.memory) else {
-                self.queue.remove(&(served, call_id));
+                call.dequeue(&mut self.queue);
                 if !std::mem::replace(&mut call.room.throttled, true) {
                     effects.throttled.push((call.caller.clone(), call.room.taken()));
                 }
@@ -90,30 +226,39 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
             let suspect = !call.suspects.is_empty();
             let count = if suspect {
-                u64::from(worker.pending_tasks == 0)
+                u64::from(worker.only_waits())
             } else {
-                let count = call.count_for(worker, nanos, worker_count, room);
+                let known = if one_by_one { 0.0 } else { nanos };
+                let count = call.count_for(worker, known, worker_count, room);
                 count.min(fitting(worker, nanos, nanos_left))
             };
             if count == 0 {
                 // The worker's next outcome fills it again.
                 return;
             }
-            self.queue.remove(&(served, call_id));
+            call.dequeue(&mut self.queue);
             call.recalled = false;
             let run = call.take(count);
+            let Some(assignment) = call.assignment(&run) else {
+                call.take_back(&run);
+                effects.held.push((call.caller.clone(), run));
+                if call.has_tasks() {
+                    call.enqueue(call_id, &mut self.queue);
+                }
+                continue;
+            };
             if worker.pending_tasks == 0 {
                 self.idle -= 1;
             }
             call.served +=
                 (if nanos == 0.0 { ASSUMED_NANOS } else { nanos } * run.len() as f64) as u64;
             if call.has_tasks() {
-                self.queue.insert((call.served, call_id));
+                call.enqueue(call_id, &mut self.queue);
             }
             worker.count_pending(&run, nanos, suspect);
             self.counts.bytes_out += run.size() as u64;
-            effects.assignments.push((worker.handle.clone(), call.assignment(&run)));
-            worker.pending.insert((run.call, run.start), run);
+            effects.assignments.push((worker.handle.clone(), assignment));
+            worker.pending.insert(run);
         }
     }
 

@@ -10,6 +10,8 @@ use crate::wire::Assignment;
 pub(crate) struct Effects<W, C> {
     pub(crate) assignments: Vec<(W, Assignment)>,
     pub(crate) completions: Vec<(C, Completion)>,
+    /// Tasks whose inputs are lost. Their callers submit them again when they have the inputs.
+    pub(crate) held: Vec<(C, Run)>,
     /// Workers that return the tasks of a call that they have not started.
     pub(crate) recalls: Vec<(W, CallId)>,
     pub(crate) kills: Vec<(W, ExitReason)>,
@@ -33,6 +35,7 @@ impl<W, C> Default for Effects<W, C> {
         Effects {
             assignments: Vec::new(),
             completions: Vec::new(),
+            held: Vec::new(),
             recalls: Vec::new(),
             kills: Vec::new(),
             retired: Vec::new(),
@@ -49,6 +52,9 @@ impl<W, C> Default for Effects<W, C> {
 pub(crate) enum Completion {
     /// Encoded outcomes: the values that the functions returned, or their failures.
     Outcomes(Run),
+    /// The outcome of one task, whose value stays on another machine, and the task's arguments: it
+    /// runs again if the machine is lost.
+    Away { outcome: Run, arguments: Run },
     /// A task that `workers` workers did not survive, by deaths or by timeouts.
     Abandoned { index: u64, workers: u32, exit: Exit },
 }

@@ -22,6 +22,8 @@ const MIN_TASKS: u64 = 5;
 /// The experience with the tasks of a function.
 #[derive(Default)]
 pub(super) struct FunctionRecord {
+    /// Whether its tasks wait for others of the pool.
+    pub(super) waits: bool,
     /// The mean time of a task in nanoseconds, with more weight on later ones; 0 if unknown.
     pub(super) nanos: f64,
     pub(super) done: u64,
@@ -111,7 +113,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Returns the tasks that have become stragglers since the last time.
     pub(crate) fn stragglers(&mut self, now: Instant) -> Vec<Straggler<W>> {
         let mut found = Vec::new();
-        for worker in self.workers.values_mut() {
+        for (_, worker) in self.workers.iter_mut() {
             for task in worker.long_running.iter_mut().filter(|task| !task.straggler) {
                 let ran = now.saturating_duration_since(task.since);
                 let Some(call) = self.calls.get(&task.call) else { continue };
@@ -136,20 +138,17 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let names = Names::of(self);
         let waiting =
             |call: &Call<C>| call.ready_tasks + call.suspects.iter().map(Run::len).sum::<u64>();
-        let mut calls: Vec<_> = self.calls.iter().collect();
-        calls.sort_by_key(|(id, _)| **id);
-        let calls: Vec<_> = calls
-            .into_iter()
+        let calls: Vec<_> = self
+            .calls
+            .iter()
             .map(|(id, call)| {
                 let mut stats = CallStats::new(*id, names.function(call.entry), call.since);
                 (stats.done, stats.waiting) = (call.done, waiting(call));
                 stats.pending = call.open - stats.waiting;
-                stats.throttled = call.has_tasks() && !self.queue.contains(&(call.served, *id));
+                stats.throttled = call.has_tasks() && !call.is_queued;
                 (call.caller.clone(), stats)
             })
             .collect();
-        let mut workers: Vec<_> = self.workers.iter().collect();
-        workers.sort_by_key(|(id, _)| **id);
         let counts = self.counts;
         let mut tasks = TaskCounts::default();
         tasks.waiting = calls.iter().map(|(_, call)| call.waiting).sum();
@@ -165,22 +164,23 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             idle: self.idle,
             calls,
             functions: self.function_stats(&names),
-            workers: workers
-                .into_iter()
-                .map(|(_, worker)| self.worker_statistics(worker, &names, now))
+            workers: self
+                .workers
+                .values()
+                .map(|worker| self.worker_statistics(worker, &names, now))
                 .collect(),
         }
     }
 
     fn function_stats(&self, names: &Names) -> Vec<FunctionStats> {
-        let of = |(entry, record): (&EntryRef, &FunctionRecord)| {
+        let mut functions: Vec<FunctionStats> = Vec::with_capacity(self.functions.len());
+        for (entry, record) in &self.functions {
             let mut stats = FunctionStats::new(names.function(*entry));
             (stats.done, stats.failed) = (record.done, record.failed);
             stats.times = record.times.clone();
-            stats
-        };
-        let mut functions: Vec<_> = self.functions.iter().map(of).collect();
-        functions.sort_by(|one, other| one.function.cmp(&other.function));
+            let place = functions.partition_point(|before| before.function < stats.function);
+            functions.insert(place, stats);
+        }
         functions
     }
 
@@ -202,7 +202,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             handle: worker.handle.clone(),
             threads: worker.threads,
             pending: worker.pending_tasks,
-            function: worker.pending.keys().next().and_then(|(call, _)| function(*call)),
+            function: worker.pending.iter().next().and_then(|run| function(run.call)),
             running: worker.long_running.iter().filter_map(running).collect(),
             counts: worker.counts,
             retiring: worker.retiring.is_some(),

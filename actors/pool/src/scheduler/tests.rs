@@ -1,12 +1,15 @@
 //! Single situations. The property test in [`model`] covers the sequences.
 
 mod model;
+mod near;
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use fiber_core::{Exit, ExitReason};
+use fiber_values::Parts;
 use fiber_values::blob::Blobs;
 
 use super::super::batch::{Order, Release};
@@ -39,9 +42,12 @@ pub(super) fn new_call(
         options,
         context: Bytes::new(),
         durable: caller.id.is_multiple_of(2),
+        values: Values::LargeStay,
         in_order: caller.order == Order::Tasks,
+        depth: 0,
         max_outcomes: caller.buffer.max_outcomes(),
         since: SystemTime::UNIX_EPOCH,
+        is_final: None,
         caller,
     }
 }
@@ -74,7 +80,14 @@ pub(super) fn results(call: CallId, first: u64, count: u64, failed: bool) -> Res
 }
 
 pub(super) fn options() -> CallOptions {
-    CallOptions { chunk: 1, timeout: None, retries: 0, max_deaths: 3, max_timeouts: 1 }
+    CallOptions {
+        chunk: 1,
+        timeout: None,
+        retries: 0,
+        max_deaths: 3,
+        max_timeouts: 1,
+        comes_first: false,
+    }
 }
 
 const LIMIT: Duration = Duration::from_secs(7);
@@ -315,6 +328,33 @@ fn calls_share_a_worker_by_the_time_of_their_tasks() {
 }
 
 #[test]
+fn tasks_of_a_call_that_comes_first_overtake_those_that_wait() {
+    let mut scheduler = Scheduler::new();
+    let mut effects = Effects::default();
+    let first = CallOptions { comes_first: true, ..options() };
+    for (id, options) in [(1, options()), (2, options()), (3, first)] {
+        scheduler.begin(id, new_call(caller(id), id, options));
+        let tasks = if id == 3 { 1 } else { 1000 };
+        scheduler.submit(Run::new(id, 0, tasks, arguments(tasks)), &mut effects);
+    }
+    scheduler.join(1, 1, 1, None, None, &mut effects);
+    let (mut assigned, mut next) = (effects.assignments, 1);
+    for _ in 0..100 {
+        let (_, assignment) = assigned.remove(0);
+        if assignment.call == 3 {
+            scheduler.submit(Run::new(3, next, next + 1, arguments(1)), &mut Effects::default());
+            next += 1;
+        }
+        let mut effects = Effects::default();
+        let done = results(assignment.call, assignment.first, u64::from(assignment.count), false);
+        scheduler.complete(1, Results { busy: 10_000_000, ..done }, &mut effects);
+        assigned.extend(effects.assignments);
+    }
+    // One waits behind the one task that the worker has already.
+    assert!(next > 40, "{next} of 100 tasks are of the call that comes first");
+}
+
+#[test]
 fn a_worker_that_returned_all_its_tasks_gets_tasks_again() {
     let mut scheduler = Scheduler::new();
     let mut effects = Effects::default();
@@ -436,4 +476,27 @@ fn a_call_lasts_until_its_last_task_has_come() {
     scheduler.begin(2, new_call(caller(2), 1, options()));
     scheduler.finish_feeding(2, None);
     assert!(scheduler.is_empty(), "a call that has stopped waits for no task");
+}
+
+#[test]
+fn tasks_that_take_values_come_first_when_memory_is_scarce() {
+    let taker = |index| Run::with_parts(2, index, Bytes::new(), Arc::new(Parts::default()));
+    let next_call = |room| {
+        let mut scheduler = Scheduler::new();
+        let mut effects = Effects::default();
+        scheduler.begin(2, new_call(caller(2), 1, options()));
+        scheduler.join(1, 1, 1, None, None, &mut effects);
+        scheduler.submit(taker(0), &mut effects);
+        scheduler.complete(1, results(2, 0, 1, false), &mut effects);
+        // The other call has received less time.
+        scheduler.begin(1, new_call(caller(1), 2, options()));
+        scheduler.submit(Run::new(1, 0, 3, arguments(3)), &mut effects);
+        scheduler.submit(taker(1), &mut effects);
+        scheduler.set_memory(room, 100);
+        let mut effects = Effects::default();
+        scheduler.complete(1, results(1, 0, 1, false), &mut effects);
+        effects.assignments.first().map(|(_, assignment)| assignment.call)
+    };
+    assert_eq!(next_call(60), Some(1));
+    assert_eq!(next_call(40), Some(2));
 }

@@ -1,11 +1,13 @@
 //! One worker in the scheduler.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use fiber_core::ExitReason;
 use fiber_core::stacks::ThreadStack;
 
 use super::WorkerId;
+use super::pending::Pending;
 use super::statistics::{LongRunning, WorkerCounts};
 use crate::run::{CallId, Run};
 use fiber_runtime::runtime::HostNumber;
@@ -16,7 +18,9 @@ pub(super) struct Worker<W> {
     /// The host in which it runs, if it shares a job.
     pub(super) host: Option<HostNumber>,
     pub(super) threads: u64,
-    pub(super) pending: BTreeMap<(CallId, u64), Run>,
+    /// Its tasks that wait for others, and lend them their slots.
+    pub(super) waiting: Vec<(CallId, u64)>,
+    pub(super) pending: Pending,
     pub(super) pending_tasks: u64,
     /// Estimated time of the pending tasks.
     pub(super) pending_nanos: f64,
@@ -32,14 +36,18 @@ pub(super) struct Worker<W> {
     pub(super) quota: Option<u64>,
     /// Tasks that the worker has reported to be running for a while.
     pub(super) long_running: Vec<LongRunning>,
-    /// Tasks that ran past their timeout, for which the worker is killed.
-    pub(super) overdue: Vec<(CallId, u64)>,
-    /// Stacks of the overdue tasks, where reported.
-    pub(super) stacks: BTreeMap<(CallId, u64), Box<ThreadStack>>,
+    pub(super) overdue: Vec<Overdue>,
     /// Whether the worker is in the list of available workers.
     pub(super) available: bool,
     pub(super) usage: Usage,
     pub(super) counts: WorkerCounts,
+}
+
+/// A task that ran past its timeout, for which its worker is killed.
+pub(super) struct Overdue {
+    pub(super) task: (CallId, u64),
+    /// The stack of its thread, if that is known.
+    pub(super) stack: Option<Arc<ThreadStack>>,
 }
 
 /// Why a worker gets no more tasks.
@@ -65,7 +73,7 @@ pub(super) enum Blame {
     NoTask,
     /// One of the pending tasks.
     Unknown,
-    Tasks(FailureCause, Vec<(CallId, u64)>),
+    Tasks(Vec<(FailureCause, (CallId, u64))>),
 }
 
 /// How a task ended its worker.
@@ -90,7 +98,8 @@ impl<W> Worker<W> {
             handle,
             host,
             threads,
-            pending: BTreeMap::new(),
+            waiting: Vec::new(),
+            pending: Pending::default(),
             pending_tasks: 0,
             pending_nanos: 0.0,
             pending_bytes: 0,
@@ -100,15 +109,32 @@ impl<W> Worker<W> {
             quota,
             long_running: Vec::new(),
             overdue: Vec::new(),
-            stacks: BTreeMap::new(),
             available: false,
             usage: Usage::Unused,
             counts: WorkerCounts::default(),
         }
     }
 
-    pub(super) fn pending_of(&self, call: CallId) -> impl Iterator<Item = &Run> {
-        self.pending.range((call, 0)..=(call, u64::MAX)).map(|(_, run)| run)
+    /// Returns how many tasks it may run at the same time, with those that wait for others.
+    pub(super) fn slots(&self) -> u64 {
+        self.threads + self.waiting.len() as u64
+    }
+
+    /// Returns whether all its pending tasks wait for others.
+    pub(super) fn only_waits(&self) -> bool {
+        self.pending_tasks <= self.waiting.len() as u64
+    }
+
+    /// Returns in how many nanoseconds it will be free for one more task, if it will and that is
+    /// known.
+    pub(super) fn free_after(&self) -> Option<f64> {
+        if self.retiring.is_some() || self.isolated || self.quota == Some(0) {
+            return None;
+        }
+        if self.pending_tasks < self.slots() {
+            return Some(0.0);
+        }
+        self.long_running.is_empty().then(|| self.pending_nanos / self.slots() as f64)
     }
 
     /// Counts a run as pending. `nanos` is the mean time of its tasks.
@@ -119,27 +145,8 @@ impl<W> Worker<W> {
         self.pending_bytes += run.size();
         self.isolated = suspect;
         if let Some(quota) = &mut self.quota {
-            *quota -= run.len();
+            *quota = quota.saturating_sub(run.len());
         }
-    }
-
-    /// Takes those of the tasks `from..to` that are pending.
-    pub(super) fn take(&mut self, call: CallId, mut from: u64, to: u64) -> Vec<Run> {
-        let mut taken = Vec::new();
-        while from < to {
-            let containing = find(&self.pending, call, from).map(|run| run.start);
-            let next = || self.pending.range((call, from)..(call, to)).next().map(|(key, _)| key.1);
-            let Some(start) = containing.or_else(next) else { break };
-            let run = self.pending.remove(&(call, start)).expect("it was just found");
-            let end = run.end;
-            let (inside, before, after) = run.cut(from, to);
-            taken.extend(inside);
-            for rest in [before, after].into_iter().flatten() {
-                self.pending.insert((call, rest.start), rest);
-            }
-            from = end;
-        }
-        taken
     }
 
     /// Returns the tasks against which the worker's end counts.
@@ -148,7 +155,10 @@ impl<W> Worker<W> {
             return Blame::NoTask;
         }
         if !self.overdue.is_empty() {
-            return Blame::Tasks(FailureCause::Timeout, self.overdue.clone());
+            let overdue = self.overdue.iter().map(|overdue| (FailureCause::Timeout, overdue.task));
+            // Tasks that wait for one that is overdue would run again for ever.
+            let waiting = self.waiting.iter().map(|task| (FailureCause::Death, *task));
+            return Blame::Tasks(overdue.chain(waiting).collect());
         }
         if reason.is_disruption() {
             return Blame::NoTask;
@@ -162,41 +172,32 @@ impl<W> Worker<W> {
         let running: Vec<_> = self
             .long_running
             .iter()
-            .map(|task| (task.call, task.index))
-            .filter(|(call, index)| find(&self.pending, *call, *index).is_some())
+            .map(|task| (cause, (task.call, task.index)))
+            .filter(|(_, (call, index))| self.pending.find(*call, *index).is_some())
             .collect();
         let known = running.len() as u64;
-        if known > 0 && (known >= self.threads || known == self.pending_tasks) {
-            return Blame::Tasks(cause, running);
+        if known > 0 && (known >= self.slots() || known == self.pending_tasks) {
+            return Blame::Tasks(running);
         }
-        if self.pending_tasks <= self.threads {
-            let tasks = self
-                .pending
-                .values()
-                .flat_map(|run| (run.start..run.end).map(|index| (run.call, index)));
-            return Blame::Tasks(cause, tasks.collect());
+        if self.pending_tasks <= self.slots() {
+            let mut tasks = Vec::new();
+            for run in self.pending.iter() {
+                tasks.extend((run.start..run.end).map(|index| (cause, (run.call, index))));
+            }
+            return Blame::Tasks(tasks);
         }
         Blame::Unknown
     }
 }
 
-/// Adds a worker to the list of available workers, idle ones in front.
+/// Adds a worker to the list of available workers.
 pub(super) fn mark_available<W>(
     available: &mut VecDeque<WorkerId>,
     worker: &mut Worker<W>,
     id: WorkerId,
+    is_first: bool,
 ) {
     if !std::mem::replace(&mut worker.available, true) {
-        if worker.pending_tasks == 0 { available.push_front(id) } else { available.push_back(id) }
+        if is_first { available.push_front(id) } else { available.push_back(id) }
     }
-}
-
-/// Returns the pending run that contains a task.
-pub(super) fn find(
-    pending: &BTreeMap<(CallId, u64), Run>,
-    call: CallId,
-    index: u64,
-) -> Option<&Run> {
-    let (key, run) = pending.range(..=(call, index)).next_back()?;
-    (key.0 == call && run.contains(index)).then_some(run)
 }

@@ -9,15 +9,18 @@ use fiber_core::at_exit::flush_output;
 use fiber_core::stacks::thread_id;
 use fiber_core::{Failure, FailureKind, Spin, shortage, start_thread};
 use fiber_values::blob::Blobs;
-use fiber_values::{BlockOn, Outcome, Tasks, codec};
+use fiber_values::codec::{self, EncodedValue};
+use fiber_values::{BlockOn, Outcome, Tasks, slot, spill};
 use parking_lot::{Mutex, MutexGuard};
 use tracing::span::EnteredSpan;
 
 use super::local_run::LocalRun;
 use super::outcomes::PendingOutcomes;
+use super::slots::TaskSlot;
 use super::task_span::RunSpans;
 use super::{Work, WorkQueue};
 use crate::run::{CallId, Items, PREFIX, prefix};
+use crate::scheduler::Values;
 use crate::wire::{FromWorker, Results};
 use fiber_runtime::blocking::BlockingRuntime;
 use fiber_runtime::parts::Parts;
@@ -32,39 +35,51 @@ const SHORT_RUN: u64 = 256;
 
 /// Runs the executors until the worker stops.
 pub(super) fn run_all(queue: &Arc<WorkQueue>) {
-    let started: Result<Vec<_>, _> = (1..queue.executors.len())
-        .map(|index| {
-            let (queue, parts) = (Arc::clone(queue), Parts::current());
-            start_thread(format!("fiber-task-{index}"), move || {
-                let _entered = parts.enter();
-                run(&queue, index);
-            })
-        })
-        .collect();
-    let threads = match started {
-        Ok(threads) => threads,
-        Err(error) => {
+    let own = queue.add_executor();
+    for _ in 1..queue.threads {
+        if let Err(error) = start(queue) {
             let problem =
                 format!("its threads could not be started: {}", shortage::explain(&error));
             let _ = queue.link.send(ControlMessage::Failed(problem).message());
             return queue.wait_for_close();
         }
-    };
+    }
     queue.report_ready();
-    run(queue, 0);
-    for thread in threads {
+    run(queue, &own);
+    while let Some(thread) = { queue.started.lock().pop() } {
         // A task's panic is caught with the task, so no executor panics.
         let _ = thread.join();
     }
 }
 
-fn run(queue: &WorkQueue, index: usize) {
-    queue.executors[index].lock().thread = thread_id();
+/// Starts an executor on a thread of its own.
+pub(super) fn start(queue: &Arc<WorkQueue>) -> std::io::Result<()> {
+    let state = queue.add_executor();
+    let name = format!("fiber-task-{}", state.lock().outcomes.thread);
+    let (parts, starting, its_state) = (Parts::current(), Arc::clone(queue), Arc::clone(&state));
+    let started = start_thread(name, move || {
+        let _entered = parts.enter();
+        run(&starting, &its_state);
+    });
+    match started {
+        Ok(thread) => queue.started.lock().push(thread),
+        Err(error) => {
+            queue.remove_executor(&state);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn run(queue: &Arc<WorkQueue>, state: &Arc<Mutex<ExecutorState>>) {
+    state.lock().thread = thread_id();
+    slot::occupy(Arc::new(TaskSlot::new(queue, state)));
     let mut executor = Executor {
         queue,
-        state: &queue.executors[index],
+        state,
         arguments: Bytes::new(),
         blobs: Blobs::default(),
+        values: Values::Come,
         claimed: None,
         flush_after_task: false,
         busy: false,
@@ -175,10 +190,12 @@ impl ExecutorState {
 /// One thread that runs tasks.
 struct Executor<'a> {
     queue: &'a WorkQueue,
-    state: &'a Mutex<ExecutorState>,
+    state: &'a Arc<Mutex<ExecutorState>>,
     /// The arguments of the current run.
     arguments: Bytes,
     blobs: Blobs,
+    /// Where the values of the current run's tasks go.
+    values: Values,
     /// The range of the claimed task's arguments.
     claimed: Option<(usize, usize)>,
     /// Whether to flush the output when the claimed task has ended.
@@ -195,6 +212,8 @@ struct Executor<'a> {
 impl Executor<'_> {
     /// Waits for a run and makes it the current one.
     fn take_run(&mut self) -> Option<&'static fiber_values::entry::Entry> {
+        // An idle worker keeps no memory of others.
+        (self.arguments, self.blobs) = (Bytes::new(), Blobs::default());
         let mut spin = Spin::default();
         let mut work = self.queue.work.lock();
         if std::mem::take(&mut self.busy) {
@@ -205,19 +224,22 @@ impl Executor<'_> {
             }
         }
         let run = loop {
-            let next = work.runs.front().map(|run| run.call);
+            let is_free = work.busy < self.queue.threads + work.lent;
+            let next = work.runs.front().filter(|_| is_free).map(|run| run.call);
             // Outcomes are sent before the executor sleeps or starts another call's tasks.
-            if let Some(results) = self.state.lock().take_outcomes_unless_of(next) {
+            // The block below has no lock of the state: that comes after the lock of `work`.
+            let results = self.state.lock().take_outcomes_unless_of(next);
+            if let Some(results) = results {
                 drop(work);
                 self.queue.send(results);
                 work = self.queue.work.lock();
                 continue;
             }
-            if let Some(run) = next_run(&mut work, self.queue.executors.len() as u64) {
+            if is_free && let Some(run) = next_run(&mut work, self.queue.threads as u64) {
                 self.queue.count_queued(&work);
                 break run;
             }
-            if work.closed {
+            if work.closed || self.queue.ends_spare(&work, self.state) {
                 return None;
             }
             if spin.should_continue() {
@@ -231,8 +253,10 @@ impl Executor<'_> {
         self.busy = true;
         let entry = run.entry;
         self.spans = RunSpans::of(entry.name(), &run.context);
+        slot::set_depth(run.depth + 1);
         self.arguments = run.arguments.clone();
         self.blobs = run.blobs.clone();
+        self.values = run.values;
         let mut state = self.state.lock();
         // SIGTERM may have come after this executor took the run and before others could see that.
         if self.queue.is_draining() {
@@ -254,7 +278,7 @@ impl Executor<'_> {
 
     /// Returns whether the worker has one thread, so that no other task can have locked the output.
     fn is_only_executor(&self) -> bool {
-        self.queue.executors.len() == 1
+        self.queue.executor_count.load(Ordering::Relaxed) == 1
     }
 
     /// Sends an outcome in a message of its own, after the outcomes that were not sent.
@@ -282,9 +306,9 @@ impl Executor<'_> {
         }
         let prefix = prefix(value.len(), outcome == Outcome::Failure);
         let failed = u32::from(outcome == Outcome::Failure);
-        let outcome = std::mem::take(value).into();
+        let (outcome, values) = (std::mem::take(value).into(), self.values);
         self.queue.send_outcomes(|| {
-            FromWorker::Large { call, busy, failed, thread, index, prefix, outcome, blobs }
+            FromWorker::Large { call, busy, failed, thread, index, prefix, outcome, blobs, values }
                 .message()
         });
     }
@@ -340,6 +364,7 @@ impl Tasks for Executor<'_> {
 
     #[inline]
     fn finish(&mut self, mut outcome: Outcome, value: &mut Vec<u8>, mut blobs: Blobs) {
+        slot::end_task();
         if let Some(span) = self.span.take()
             && outcome == Outcome::Failure
         {
@@ -358,6 +383,13 @@ impl Tasks for Executor<'_> {
             blobs = Blobs::default();
             outcome = too_large(value, size, self.queue.max_message);
         }
+        let is_value = outcome == Outcome::Value;
+        if value.len() >= self.values.min_stay() && is_value && self.queue.is_hosted {
+            EncodedValue::move_to_blob(value, &mut blobs);
+        }
+        if is_value && self.values == Values::Stay {
+            spill::spill_for_others(value, &mut blobs);
+        }
         let mut state = self.state.lock();
         let index = state.current.expect("a task that ends has started").index;
         if std::mem::take(&mut state.blocked) {
@@ -369,7 +401,7 @@ impl Tasks for Executor<'_> {
         } else {
             state.outcomes.add(index, outcome, value);
         }
-        let queued = self.queue.queued.load(Ordering::Relaxed) / self.queue.executors.len() as u64;
+        let queued = self.queue.queued.load(Ordering::Relaxed) / self.queue.threads as u64;
         let results = state.take_due_outcomes(queued);
         let flushed = self.flush_after_task;
         self.flush_after_task = self.is_only_executor() && state.run_is_short();

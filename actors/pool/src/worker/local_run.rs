@@ -5,6 +5,7 @@ use fiber_values::blob::Blobs;
 use fiber_values::entry::Entry;
 
 use crate::run::{CallId, Items, PREFIX};
+use crate::scheduler::Values;
 use crate::wire::Assignment;
 
 /// A run of tasks in a worker. Its first task may have started.
@@ -14,6 +15,9 @@ pub(super) struct LocalRun {
     pub(super) entry: &'static Entry,
     /// Time limit of one task in nanoseconds; 0 for none.
     pub(super) timeout: u64,
+    /// How many tasks are around its call.
+    pub(super) depth: u32,
+    pub(super) values: Values,
     pub(super) chunk: u64,
     /// The first task of the first chunk.
     pub(super) start: u64,
@@ -32,6 +36,8 @@ impl LocalRun {
             call: assignment.call,
             entry,
             timeout: assignment.timeout,
+            depth: assignment.depth,
+            values: assignment.values,
             chunk: u64::from(assignment.chunk).max(1),
             start: assignment.first,
             first: assignment.first,

@@ -39,8 +39,7 @@ struct Observation {
 
 /// Looks at the executors while they are busy. `arrived` is notified when work arrives.
 pub(super) async fn run(queue: Arc<WorkQueue>, arrived: Arc<Notify>) {
-    let mut observations: Vec<Observation> =
-        queue.executors.iter().map(|_| Observation::default()).collect();
+    let mut observations: Vec<Observation> = Vec::new();
     loop {
         arrived.notified().await;
         while let Some(pause) = look(&queue, &mut observations) {
@@ -54,28 +53,31 @@ pub(super) async fn run(queue: Arc<WorkQueue>, arrived: Arc<Notify>) {
 }
 
 /// Looks at all executors. Returns the pause before the next look, or `None` if nothing runs.
-fn look(queue: &Arc<WorkQueue>, observations: &mut [Observation]) -> Option<Duration> {
+fn look(queue: &Arc<WorkQueue>, observations: &mut Vec<Observation>) -> Option<Duration> {
     let now = Instant::now();
-    let pause = queue
-        .executors
+    let executors = queue.executors.read().clone();
+    observations.resize_with(executors.len(), Observation::default);
+    let pause = executors
         .iter()
         .zip(&mut *observations)
         .filter_map(|(executor, seen)| look_at(queue, executor, seen, now))
         .min();
-    let all_blocked = observations
-        .iter()
-        .all(|seen| seen.since.is_some_and(|since| now - since >= BLOCKED_AFTER));
-    if all_blocked {
+    let is_blocked =
+        |seen: &&Observation| seen.since.is_some_and(|since| now - since >= BLOCKED_AFTER);
+    let blocked = observations.iter().filter(is_blocked).count();
+    let mut work = queue.work.lock();
+    if blocked >= queue.threads + work.lent {
         // No executor of this worker will start the queued tasks soon.
-        let mut work = queue.work.lock();
         let runs = std::mem::take(&mut work.runs);
         queue.count_queued(&work);
         drop(work);
         runs.iter().for_each(|run| queue.return_run(run));
+        work = queue.work.lock();
     }
-    let work = queue.work.lock();
-    let soon = !work.runs.is_empty() || work.busy > 0;
-    pause.or(soon.then_some(INTERVAL))
+    // An executor is about to begin a task, perhaps beside one that runs for long.
+    let running = observations.iter().filter(|seen| seen.since.is_some()).count();
+    let soon = (!work.runs.is_empty() || work.busy > running).then_some(INTERVAL);
+    pause.into_iter().chain(soon).min()
 }
 
 fn look_at(
@@ -136,6 +138,6 @@ async fn report_overdue(queue: Arc<WorkQueue>, task: CurrentTask, thread: u32) {
     let taking = on_a_thread(move || capture_thread(thread, ANSWER_LIMIT));
     let taken = timeout(STACK_LIMIT, taking).await;
     let stack = taken.ok().and_then(Result::ok).and_then(Result::ok);
-    let stack = stack.map(Box::new);
+    let stack = stack.map(Arc::new);
     queue.report(WorkerEvent::Overdue { call: task.call, index: task.index, stack });
 }

@@ -54,7 +54,8 @@ impl WorkQueue {
         let mut returned = std::mem::take(&mut work.runs);
         self.count_queued(&work);
         drop(work);
-        returned.extend(self.executors.iter().filter_map(|executor| executor.lock().take_rest()));
+        let executors = self.executors.read();
+        returned.extend(executors.iter().filter_map(|executor| executor.lock().take_rest()));
         returned.iter().for_each(|run| self.return_run(run));
     }
 }

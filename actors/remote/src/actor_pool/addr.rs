@@ -9,10 +9,11 @@ use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Recipient};
 use fiber_core::Result;
 use futures_util::future::try_join_all;
+use parking_lot::RwLock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Routing;
-use super::keys::actor_of;
+use crate::keys::weight;
 use crate::remote::{RemoteAddr, RemoteMessage, SendError};
 use fiber_runtime::mesh::Load;
 use fiber_runtime::reply::Reply;
@@ -23,7 +24,9 @@ use fiber_supervisor::supervisor::Down;
 /// It can be an argument of a task, a field of a message, or an element of a queue. It routes
 /// messages as the pool does: clones in one process share turns and loads, and other processes have
 /// their own. An actor that has ended for good gets no more messages from the process that made the
-/// pool; other processes learn of the end when a message fails.
+/// pool; other processes learn of the end when a message fails. The pool's own address and its
+/// clones follow [`add`](super::ActorPool::add) and [`remove`](super::ActorPool::remove); one that
+/// has come from another process has the actors that the pool had when it was sent.
 ///
 /// # Examples
 /// ```
@@ -43,26 +46,40 @@ use fiber_supervisor::supervisor::Down;
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub struct ActorPoolAddr<A> {
-    actors: Arc<[PooledActor<A>]>,
+    members: Arc<Members<A>>,
     routing: Routing,
+}
+
+/// The actors that all clones of an address in one process share.
+struct Members<A> {
+    actors: RwLock<Arc<[PooledActor<A>]>>,
     /// Counts the messages, for actors that take turns.
-    turn: Arc<AtomicUsize>,
+    turn: AtomicUsize,
 }
 
 struct PooledActor<A> {
     addr: RemoteAddr<A>,
+    /// The number by which keys belong to it. No later actor of the pool gets it.
+    number: u64,
     /// The number of unanswered calls of this process.
     load: Arc<AtomicUsize>,
+}
+
+/// The actor that gets a message. An actor that is removed meanwhile stops after it.
+struct Chosen<A> {
+    addr: RemoteAddr<A>,
+    load: Load,
 }
 
 impl<A: Actor> ActorPoolAddr<A> {
     /// Returns the number of actors, those that have ended included. The example of
     /// [`builder`](super::ActorPool::builder) shows it.
     pub fn size(&self) -> usize {
-        self.actors.len()
+        self.actors().len()
     }
 
-    /// Returns the addresses of all actors, in the order of their arguments.
+    /// Returns the addresses of all actors, in the order of their arguments and then of their
+    /// [addition](super::ActorPool::add).
     ///
     /// [`Routing::LeastLoaded`] does not count calls that go through them.
     ///
@@ -75,8 +92,9 @@ impl<A: Actor> ActorPoolAddr<A> {
     /// assert_eq!(second.send(Add(3)).wait()?, 23);
     /// # Ok::<(), fiber::Error>(())
     /// ```
-    pub fn addrs(&self) -> impl ExactSizeIterator<Item = &RemoteAddr<A>> {
-        self.actors.iter().map(|actor| &actor.addr)
+    pub fn addrs(&self) -> impl ExactSizeIterator<Item = RemoteAddr<A>> + use<A> {
+        let addrs: Vec<_> = self.actors().iter().map(|actor| actor.addr.clone()).collect();
+        addrs.into_iter()
     }
 
     /// Sends a message to the actor that the pool's [`Routing`] chooses.
@@ -124,7 +142,8 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.choose().addr.do_send(message);
+        let chosen = self.choose();
+        chosen.addr.do_send(message);
     }
 
     /// Sends a message without an answer to the actor that the pool's [`Routing`] chooses.
@@ -148,14 +167,17 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.choose().addr.try_send(message)
+        let chosen = self.choose();
+        chosen.addr.try_send(message)
     }
 
     /// Sends a message to the actor to which `key` belongs.
     ///
-    /// In pools of the same size, a key always belongs to the same actor, in all runs of a program.
-    /// It stays with that actor while the actor restarts, and when it has ended for good. The
-    /// choice costs a hash of the key for each actor.
+    /// In pools that were started with as many actors, a key always belongs to the same actor, in
+    /// all runs of a program. It stays with that actor while the actor restarts, and when it has
+    /// ended for good. An actor that is added takes keys from the others, and one that is removed
+    /// leaves its keys to them; no other key moves. The choice costs a hash of the key for each
+    /// actor.
     ///
     /// # Errors
     /// As [`send`](ActorPoolAddr::send).
@@ -176,7 +198,12 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.actors[actor_of(key, self.actors.len())].send(message)
+        let owner = {
+            let actors = self.members.actors.read();
+            let owner = actors.iter().max_by_key(|actor| weight(key, actor.number));
+            owner.expect("a pool has at least 1 actor").choose()
+        };
+        owner.send(message)
     }
 
     /// Sends a message to each actor, and returns the replies in the actors' order.
@@ -214,7 +241,8 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.actors.iter().map(|actor| actor.send(message.clone())).collect()
+        let chosen: Vec<_> = self.members.actors.read().iter().map(PooledActor::choose).collect();
+        chosen.into_iter().map(|actor| actor.send(message.clone())).collect()
     }
 
     /// Sends `recipient` a [`Down`] at the end of each incarnation of each actor. The reply is
@@ -224,49 +252,96 @@ impl<A: Actor> ActorPoolAddr<A> {
         Reply::new(async move { try_join_all(watches).await.map(drop) })
     }
 
-    fn choose(&self) -> &PooledActor<A> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let in_turn = |offset: usize| &self.actors[turn.wrapping_add(offset) % self.actors.len()];
-        let mut living = (0..self.actors.len()).map(in_turn).filter(|actor| actor.addr.connected());
+    fn choose(&self) -> Chosen<A> {
+        let actors = self.members.actors.read();
+        let turn = self.members.turn.fetch_add(1, Ordering::Relaxed);
+        let in_turn = |offset: usize| &actors[turn.wrapping_add(offset) % actors.len()];
+        let mut living = (0..actors.len()).map(in_turn).filter(|actor| actor.addr.connected());
         let chosen = match self.routing {
             Routing::RoundRobin => living.next(),
             Routing::LeastLoaded => living.min_by_key(|actor| actor.load.load(Ordering::Relaxed)),
         };
-        chosen.unwrap_or_else(|| in_turn(0))
+        chosen.unwrap_or_else(|| in_turn(0)).choose()
     }
 }
 
 impl<A> ActorPoolAddr<A> {
     /// Makes the address of a pool of at least one actor.
     pub(super) fn new(addrs: Vec<RemoteAddr<A>>, routing: Routing) -> ActorPoolAddr<A> {
-        let pooled = |addr| PooledActor { addr, load: Arc::default() };
-        let actors = addrs.into_iter().map(pooled).collect();
-        ActorPoolAddr { actors, routing, turn: Arc::default() }
+        let numbered = addrs.into_iter().zip(0..);
+        ActorPoolAddr::of(numbered.map(|(addr, number)| PooledActor::new(addr, number)), routing)
+    }
+
+    fn of(actors: impl Iterator<Item = PooledActor<A>>, routing: Routing) -> ActorPoolAddr<A> {
+        let members = Members { actors: RwLock::new(actors.collect()), turn: AtomicUsize::new(0) };
+        ActorPoolAddr { members: Arc::new(members), routing }
+    }
+
+    fn actors(&self) -> Arc<[PooledActor<A>]> {
+        Arc::clone(&self.members.actors.read())
+    }
+
+    /// Adds an actor with the next `number`, for all clones in this process.
+    pub(super) fn add(&self, addr: RemoteAddr<A>, number: u64) {
+        let mut actors = self.members.actors.write();
+        let added = std::iter::once(PooledActor::new(addr, number));
+        *actors = actors.iter().cloned().chain(added).collect();
+    }
+
+    /// Removes an actor, for all clones in this process. Returns the number of its unanswered
+    /// calls, which goes on counting.
+    pub(super) fn remove(&self, addr: &RemoteAddr<A>) -> Arc<AtomicUsize>
+    where
+        A: Actor,
+    {
+        let mut actors = self.members.actors.write();
+        let (removed, left): (Vec<_>, Vec<_>) =
+            actors.iter().cloned().partition(|actor| actor.addr == *addr);
+        *actors = left.into();
+        removed.into_iter().next().map(|actor| actor.load).unwrap_or_default()
     }
 }
 
-impl<A: Actor> PooledActor<A> {
-    fn send<M>(&self, message: M) -> Reply<M::Result>
+impl<A> PooledActor<A> {
+    fn new(addr: RemoteAddr<A>, number: u64) -> PooledActor<A> {
+        PooledActor { addr, number, load: Arc::default() }
+    }
+
+    /// Counts a message that is going to be sent. It is called under the lock of the actors.
+    fn choose(&self) -> Chosen<A> {
+        Chosen { addr: self.addr.clone(), load: Load::new(&self.load) }
+    }
+}
+
+impl<A> Clone for PooledActor<A> {
+    fn clone(&self) -> PooledActor<A> {
+        let (addr, load) = (self.addr.clone(), Arc::clone(&self.load));
+        PooledActor { addr, number: self.number, load }
+    }
+}
+
+impl<A: Actor> Chosen<A> {
+    fn send<M>(self, message: M) -> Reply<M::Result>
     where
         M: RemoteMessage,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.addr.send_counted(message, Load::new(&self.load))
+        self.addr.send_counted(message, self.load)
     }
 }
 
 impl<A> Clone for ActorPoolAddr<A> {
     fn clone(&self) -> ActorPoolAddr<A> {
-        let (actors, turn) = (Arc::clone(&self.actors), Arc::clone(&self.turn));
-        ActorPoolAddr { actors, routing: self.routing, turn }
+        ActorPoolAddr { members: Arc::clone(&self.members), routing: self.routing }
     }
 }
 
 /// Two addresses are equal if they are of the same actors.
 impl<A> PartialEq for ActorPoolAddr<A> {
     fn eq(&self, other: &ActorPoolAddr<A>) -> bool {
-        self.actors.iter().map(|actor| &actor.addr).eq(other.actors.iter().map(|actor| &actor.addr))
+        let (own, others) = (self.actors(), other.actors());
+        own.iter().map(|actor| &actor.addr).eq(others.iter().map(|actor| &actor.addr))
     }
 }
 
@@ -274,7 +349,8 @@ impl<A> Eq for ActorPoolAddr<A> {}
 
 impl<A> fmt::Debug for ActorPoolAddr<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let actors: Vec<_> = self.actors.iter().map(|actor| &actor.addr).collect();
+        let actors = self.actors();
+        let actors: Vec<_> = actors.iter().map(|actor| &actor.addr).collect();
         f.debug_struct("ActorPoolAddr")
             .field("routing", &self.routing)
             .field("actors", &actors)
@@ -284,17 +360,20 @@ impl<A> fmt::Debug for ActorPoolAddr<A> {
 
 impl<A> Serialize for ActorPoolAddr<A> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let addrs: Vec<_> = self.actors.iter().map(|actor| &actor.addr).collect();
-        (addrs, self.routing).serialize(serializer)
+        let actors = self.actors();
+        let actors: Vec<_> = actors.iter().map(|actor| (&actor.addr, actor.number)).collect();
+        (actors, self.routing).serialize(serializer)
     }
 }
 
 impl<'de, A> Deserialize<'de> for ActorPoolAddr<A> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ActorPoolAddr<A>, D::Error> {
-        let (addrs, routing): (Vec<RemoteAddr<A>>, _) = Deserialize::deserialize(deserializer)?;
-        if addrs.is_empty() {
+        let (actors, routing): (Vec<(RemoteAddr<A>, u64)>, _) =
+            Deserialize::deserialize(deserializer)?;
+        if actors.is_empty() {
             return Err(serde::de::Error::custom("a pool of actors has at least 1"));
         }
-        Ok(ActorPoolAddr::new(addrs, routing))
+        let pooled = |(addr, number)| PooledActor::new(addr, number);
+        Ok(ActorPoolAddr::of(actors.into_iter().map(pooled), routing))
     }
 }

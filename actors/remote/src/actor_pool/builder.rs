@@ -8,6 +8,7 @@ use futures_util::future::try_join_all;
 use super::{ActorPool, ActorPoolAddr, Routing};
 use crate::manager::{AsyncManager, ManagerBuilder, NoSnapshots, SnapshotPolicy, UnspecifiedActor};
 use fiber_runtime::reply::Reply;
+use fiber_runtime::runtime::Spread;
 use fiber_supervisor::options::{builder_options, next_name};
 
 /// A builder that configures and starts an [`ActorPool`]. [`ActorPool::builder`] returns one.
@@ -22,7 +23,7 @@ use fiber_supervisor::options::{builder_options, next_name};
 /// # }
 /// use fiber::{ActorPool, actor_pool::Routing};
 ///
-/// let builder = ActorPool::builder().name("idle").routing(Routing::LeastLoaded).resend();
+/// let builder = ActorPool::builder().name("idle").routing(Routing::LeastLoaded).resend().spread();
 /// let pool = builder.start(|_: u32| Idle, 0..2).wait()?;
 /// assert_eq!(pool.managers().next().unwrap().name(), "idle-0");
 /// # Ok::<(), fiber::Error>(())
@@ -34,6 +35,7 @@ pub struct ActorPoolBuilder<P = NoSnapshots> {
     name: Option<String>,
     routing: Routing,
     resend: bool,
+    spread: bool,
 }
 
 impl ActorPool<UnspecifiedActor> {
@@ -53,7 +55,8 @@ impl ActorPool<UnspecifiedActor> {
     /// ```
     pub fn builder() -> ActorPoolBuilder {
         let manager = AsyncManager::builder();
-        ActorPoolBuilder { manager, name: None, routing: Routing::default(), resend: false }
+        let (name, routing) = (None, Routing::default());
+        ActorPoolBuilder { manager, name, routing, resend: false, spread: false }
     }
 }
 
@@ -81,6 +84,18 @@ impl<P> ActorPoolBuilder<P> {
         self
     }
 
+    /// Spreads the processes over hosts, as evenly as these have room, so that the end of one host
+    /// leaves most actors.
+    ///
+    /// Where each machine has a host, these are all machines. Else the actors start on as few hosts
+    /// as they need, and on two at least. An actor that restarts goes to the host with the fewest of
+    /// them. Without hosts, the cluster chooses, as ever. The [example](ActorPoolBuilder#examples)
+    /// shows it.
+    pub fn spread(mut self) -> ActorPoolBuilder<P> {
+        self.spread = true;
+        self
+    }
+
     /// Sets the options of each actor: restarts, mailbox, resources, output, snapshots.
     ///
     /// # Examples
@@ -101,8 +116,8 @@ impl<P> ActorPoolBuilder<P> {
         self,
         change: impl FnOnce(ManagerBuilder<P>) -> ManagerBuilder<Q>,
     ) -> ActorPoolBuilder<Q> {
-        let ActorPoolBuilder { manager, name, routing, resend } = self;
-        ActorPoolBuilder { manager: change(manager), name, routing, resend }
+        let ActorPoolBuilder { manager, name, routing, resend, spread } = self;
+        ActorPoolBuilder { manager: change(manager), name, routing, resend, spread }
     }
 
     /// Starts one actor for each item of `args`, all at the same time.
@@ -111,7 +126,8 @@ impl<P> ActorPoolBuilder<P> {
     /// of them cannot start, or the reply is dropped before it is ready, the others stop.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `args` has no items; otherwise as [`ManagerBuilder::start`].
+    /// [`Error::Invalid`] if `args` has no items, or the actors that are to be spread have one host;
+    /// otherwise as [`ManagerBuilder::start`].
     ///
     /// # Examples
     /// ```
@@ -157,11 +173,18 @@ impl<P> ActorPoolBuilder<P> {
     {
         const { assert_captures_nothing::<F>() };
         let name = self.name.unwrap_or_else(|| next_name("actors"));
+        let args: Vec<_> = args.into_iter().collect();
+        let manager = match self.spread {
+            true => match self.manager.spread(Spread::new(args.len())) {
+                Ok(manager) => manager,
+                Err(error) => return Reply::failed(error),
+            },
+            false => self.manager,
+        };
         let mut starting = Vec::new();
         // A closure would hide the caller, whose place names the factory.
         for (number, args) in args.into_iter().enumerate() {
-            starting
-                .push(self.manager.clone().name(format!("{name}-{number}")).start(factory, args));
+            starting.push(manager.clone().name(format!("{name}-{number}")).start(factory, args));
         }
         let (routing, resend) = (self.routing, self.resend);
         Reply::new(async move {
@@ -175,7 +198,8 @@ impl<P> ActorPoolBuilder<P> {
                 false => manager.addr(),
             };
             let addr = ActorPoolAddr::new(managers.iter().map(addr).collect(), routing);
-            Ok(ActorPool { managers, addr })
+            let added = managers.len() as u64;
+            Ok(ActorPool { managers, addr, added, resend })
         })
     }
 }

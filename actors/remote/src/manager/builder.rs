@@ -16,11 +16,12 @@ use super::last_snapshot::LastSnapshot;
 use super::process::{ActorMain, actor_entry};
 use super::snapshot::{NoSnapshots, SnapshotInterval, SnapshotPolicy, Snapshots};
 use super::start::ManagerSpec;
+use crate::names::Registered;
 use crate::remote::RemoteAddr;
 use fiber_runtime::durable::{DurableState, ObjectKind};
-use fiber_runtime::mesh::ProcessRef;
+use fiber_runtime::mesh::{Full, ProcessRef};
 use fiber_runtime::reply::Reply;
-use fiber_runtime::runtime::Runtime;
+use fiber_runtime::runtime::{HostRule, Runtime};
 use fiber_supervisor::options::{ProcessOptions, builder_options};
 use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown};
 
@@ -76,8 +77,12 @@ pub struct ManagerBuilder<P = NoSnapshots> {
     intensity: (u32, Duration),
     backoff: Backoff,
     mailbox: usize,
+    full: Full,
     interval: SnapshotInterval,
     journal: Option<Journal>,
+    registered: Option<String>,
+    /// See `placement`.
+    pub(super) host: HostRule,
     policy: PhantomData<fn() -> P>,
 }
 
@@ -85,7 +90,9 @@ pub struct ManagerBuilder<P = NoSnapshots> {
 impl<P> Clone for ManagerBuilder<P> {
     fn clone(&self) -> ManagerBuilder<P> {
         let (options, backoff) = (self.options.clone(), self.backoff.clone());
-        ManagerBuilder { options, backoff, journal: self.journal.clone(), ..*self }
+        let (journal, registered) = (self.journal.clone(), self.registered.clone());
+        let host = self.host.clone();
+        ManagerBuilder { options, backoff, journal, registered, host, ..*self }
     }
 }
 
@@ -157,7 +164,7 @@ impl ManagerBuilder<Snapshots> {
 }
 
 impl ManagerBuilder {
-    pub(super) fn new() -> ManagerBuilder {
+    pub(crate) fn new() -> ManagerBuilder {
         ManagerBuilder {
             options: ProcessOptions::default(),
             restart: Restart::Transient,
@@ -165,8 +172,11 @@ impl ManagerBuilder {
             intensity: (3, Duration::from_secs(5)),
             backoff: Backoff::default(),
             mailbox: usize::MAX,
+            full: Full::default(),
             interval: SnapshotInterval::default(),
             journal: None,
+            registered: None,
+            host: HostRule::default(),
             policy: PhantomData,
         }
     }
@@ -201,10 +211,44 @@ impl<P> ManagerBuilder<P> {
     /// Sets how many messages can wait in the actor's mailbox, at least 1. [`ManagerBuilder`] has
     /// an example.
     ///
-    /// Further messages fail with [`Error::MailboxFull`]: the actor's process refuses them, so they
-    /// cost a round trip. By default there is no limit.
+    /// [`when_full`](ManagerBuilder::when_full) says what happens to further ones. By default there
+    /// is no limit.
     pub fn mailbox(mut self, capacity: usize) -> ManagerBuilder<P> {
         self.mailbox = capacity;
+        self
+    }
+
+    /// Sets what happens when a message comes to a full [mailbox](ManagerBuilder::mailbox). The
+    /// default is [`Full::Fail`].
+    ///
+    /// But for [`Full::Wait`], the actor's process decides, so a refused call costs a round trip.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// use fiber::AsyncManager;
+    /// use fiber::manager::Full;
+    ///
+    /// let builder = AsyncManager::builder().mailbox(100).when_full(Full::DropOldest);
+    /// let counter = builder.start(Counter, 0).wait()?;
+    /// (0..1000).for_each(|_| counter.do_send(Add(1)));
+    /// // It has added some of the first messages, and the last ones.
+    /// assert!(counter.send(Add(1)).wait()? >= 100);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn when_full(mut self, full: Full) -> ManagerBuilder<P> {
+        self.full = full;
+        self
+    }
+
+    /// Gives the actor a name in the session, by which [`fiber::find`](crate::names::find) finds it
+    /// in any process. [`find`](crate::names::find) has an example.
+    ///
+    /// The actor gets the name before its process starts, and keeps it across restarts. The start
+    /// fails if another actor has the name. See [`RemoteAddr::register`].
+    pub fn registered(mut self, name: impl Into<String>) -> ManagerBuilder<P> {
+        self.registered = Some(name.into());
         self
     }
 
@@ -221,8 +265,11 @@ impl<P> ManagerBuilder<P> {
             intensity: self.intensity,
             backoff: self.backoff,
             mailbox: self.mailbox,
+            full: self.full,
             interval: when.into(),
             journal: self.journal,
+            registered: self.registered,
+            host: self.host,
             policy: PhantomData,
         }
     }
@@ -262,7 +309,7 @@ impl<P> ManagerBuilder<P> {
             let ended =
                 |_| Err(Error::system("starting the manager failed", "fiber's thread ended"));
             let (owner, inner) = started.await.unwrap_or_else(ended)?;
-            let addr = RemoteAddr::owned(runtime, &inner.name, owner, inner.owned.id());
+            let addr = RemoteAddr::owned(runtime, &inner.name, owner, &inner.owned);
             Ok(AsyncManager { addr, inner })
         })
     }
@@ -327,7 +374,7 @@ impl<P> ManagerBuilder<P> {
         let owner = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
         let name = spec.name.clone();
         let (child, owned, _) = spec.child(runtime, name.clone());
-        Ok((child, RemoteAddr::owned(runtime, &name, owner, owned.id())))
+        Ok((child, RemoteAddr::owned(runtime, &name, owner, &owned)))
     }
 
     #[track_caller]
@@ -365,6 +412,7 @@ impl<P> ManagerBuilder<P> {
             snapshot: None,
             interval: self.interval,
             mailbox: self.mailbox as u64,
+            full: self.full,
             intensity: self.intensity,
         };
         let spec = ManagerSpec {
@@ -378,6 +426,8 @@ impl<P> ManagerBuilder<P> {
             shutdown: self.shutdown.unwrap_or(Shutdown::After(config.shutdown_timeout)),
             intensity: self.intensity,
             backoff: self.backoff,
+            host: self.host,
+            registered: self.registered.map(|name| Registered::new::<F::Output>(&name)),
         };
         Ok((runtime, spec))
     }

@@ -4,11 +4,12 @@
 
 use std::any::{Any, type_name};
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context};
-use fiber_core::{Error, ExitReason, shortage};
+use fiber_core::{Error, ExitReason, shortage, wait_for_kill};
 use fiber_transport::Link;
 use fiber_values::codec::EncodedValue;
 use fiber_values::entry::{Entry, EntryRef, MethodFn};
@@ -22,7 +23,7 @@ use super::lifecycle::ManagedLifecycle;
 use super::snapshot::{SnapshotInterval, SnapshotPolicy};
 use super::wire::ActorMessage;
 use crate::remote::Host;
-use fiber_runtime::mesh::Inbox;
+use fiber_runtime::mesh::{Full, Inbox};
 use fiber_runtime::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 use fiber_runtime::tokio_runtime::new_runtime;
 use fiber_supervisor::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef};
@@ -42,14 +43,24 @@ pub(super) struct ActorMain {
     pub(super) snapshot: Option<EncodedValue>,
     pub(super) interval: SnapshotInterval,
     pub(super) mailbox: u64,
+    pub(super) full: Full,
     pub(super) intensity: (u32, Duration),
+}
+
+impl ActorMain {
+    /// Returns how many places the mailbox has for the messages of each process, if these wait for
+    /// one.
+    pub(super) fn places(&self) -> Option<NonZeroU32> {
+        let places = NonZeroU32::new(u32::try_from(self.mailbox).ok()?);
+        places.filter(|_| self.full == Full::Wait)
+    }
 }
 
 impl ChildMain for ActorMain {
     fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
         let (request_stop, stop_request) = watch::channel(false);
         let capacity = usize::try_from(self.mailbox).unwrap_or(usize::MAX);
-        let inbox = Arc::new(Inbox::new(capacity));
+        let inbox = Arc::new(Inbox::new(capacity, self.full));
         runtime.registry().host(Arc::clone(&inbox));
         let receive = move |message| {
             if let ParentMessage::Shutdown = message {
@@ -219,11 +230,5 @@ impl ActorProcess {
     /// Reports to the parent that the process cannot start. The parent then kills it.
     fn report_failure(&self, problem: String) {
         let _ = self.link.send(ControlMessage::Failed(problem).message());
-    }
-}
-
-fn wait_for_kill() -> ! {
-    loop {
-        std::thread::park();
     }
 }

@@ -121,9 +121,9 @@ pub struct NoSnapshots;
 
 /// When snapshots are taken, in the form in which it travels.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct SnapshotInterval {
-    pub(super) messages: Option<u64>,
-    pub(super) time: Option<Duration>,
+pub(crate) struct SnapshotInterval {
+    pub(crate) messages: Option<u64>,
+    pub(crate) time: Option<Duration>,
 }
 
 /// Whether a manager takes snapshots of an actor of type `A`: [`NoSnapshots`] for any actor,

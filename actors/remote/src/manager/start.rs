@@ -16,10 +16,11 @@ use super::ManagerInner;
 use super::last_snapshot::LastSnapshot;
 use super::process::ActorMain;
 use super::wire::ActorMessage;
+use crate::names::Registered;
 use fiber_runtime::mesh::{OwnedActor, ProcessRef};
 use fiber_runtime::runtime::{
-    ChildProcess, ControlMessage, Launch, Owner, Placement, ProcessCommand, ReadyChild, Runtime,
-    StartRequest,
+    ChildProcess, ControlMessage, HostRule, Launch, Owner, Placement, ProcessCommand, ReadyChild,
+    Runtime, StartRequest,
 };
 use fiber_supervisor::process::{ProcessControl, running};
 use fiber_supervisor::supervisor::{
@@ -45,6 +46,8 @@ pub(super) struct ManagerSpec {
     pub(super) shutdown: Shutdown,
     pub(super) intensity: (u32, Duration),
     pub(super) backoff: Backoff,
+    pub(super) host: HostRule,
+    pub(super) registered: Option<Registered>,
 }
 
 impl ManagerSpec {
@@ -69,7 +72,7 @@ impl ManagerSpec {
         runtime: &'static Runtime,
         name: String,
     ) -> (ChildSpec, Arc<OwnedActor>, watch::Receiver<Option<CurrentProcess>>) {
-        let owned = runtime.registry().own();
+        let owned = runtime.registry().own(self.main.places());
         let (process, current) = watch::channel(None);
         let start = ManagerStart {
             runtime,
@@ -77,6 +80,8 @@ impl ManagerSpec {
             meta: self.meta,
             output: self.output,
             main: self.main,
+            host: self.host,
+            registered: self.registered,
             _keep_alive: self.keep_alive,
             incarnations: Arc::new(Incarnations {
                 owned: Arc::clone(&owned),
@@ -97,6 +102,8 @@ struct ManagerStart {
     meta: Meta,
     output: ChildOutput,
     main: ActorMain,
+    host: HostRule,
+    registered: Option<Registered>,
     _keep_alive: KeepAlive,
     incarnations: Arc<Incarnations>,
 }
@@ -117,9 +124,19 @@ impl Start for ManagerStart {
         let (runtime, incarnations) = (self.runtime, Arc::clone(&self.incarnations));
         let (name, main, meta, output) =
             (self.name.clone(), self.main.clone(), self.meta, self.output.clone());
+        let (registered, host) = (self.registered.clone(), self.host.clone());
+        let actor = incarnations.owned.id();
+        context.set_names(move || runtime.directory().names_of(actor));
         Box::pin(async move {
-            let snapshot = incarnations.snapshot.get().await;
-            let snapshot = snapshot.map_err(|error| ExitReason::NotStarted(error.to_string()))?;
+            if let Some(registered) = registered {
+                let entered = registered.enter(runtime, &name, &incarnations.owned).await;
+                entered.map_err(|error| ExitReason::NotStarted(error.to_string()))?;
+            }
+            let snapshot = incarnations.snapshot.get().await.map_err(|error| {
+                // The last process may have ended before the journal failed.
+                incarnations.give_up(&error);
+                ExitReason::NotStarted(error.to_string())
+            })?;
             let launch = Launch {
                 name,
                 role: ProcessRole::Actor,
@@ -129,7 +146,7 @@ impl Start for ManagerStart {
                 output,
                 request: StartRequest::new(&ActorMain { snapshot, ..main }),
                 scheduling: None,
-                placement: Placement::in_group(runtime.common_hosts()),
+                placement: Placement::by_rule(runtime.common_hosts(), host),
             };
             let (commands, inbox) = mpsc::unbounded_channel();
             let control = ProcessControl::new(commands.clone());
@@ -172,7 +189,7 @@ impl Owner for ManagerOwner {
         let current = CurrentProcess { pid, commands: self.commands.clone() };
         self.incarnations.process.send_replace(Some(current));
         let incarnations = Arc::clone(&self.incarnations);
-        let guard = actix::spawn(async move {
+        let guard = fiber_core::spawn_local(async move {
             let error = incarnations.snapshot.failed().await;
             incarnations.give_up(&error);
         });
@@ -223,7 +240,8 @@ impl Incarnations {
             Restart::Transient => !reason.is_normal(),
             Restart::Temporary => false,
         };
-        if !restarts {
+        // After a stop, the supervisor removes the actor, or restarts it with its siblings.
+        if !restarts && reason != ExitReason::Shutdown {
             self.gone(reason);
         }
     }

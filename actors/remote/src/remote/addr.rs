@@ -17,7 +17,7 @@ use super::method::method;
 use super::recipient::RemoteRecipient;
 use super::send_error::SendError;
 use super::untyped::{Target, UntypedAddr};
-use fiber_runtime::mesh::{ActorId, IncarnationEnd, Load, ProcessRef, Query};
+use fiber_runtime::mesh::{IncarnationEnd, Load, OwnedActor, ProcessRef, Query};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
 use fiber_supervisor::supervisor::Down;
@@ -77,7 +77,7 @@ use fiber_supervisor::supervisor::Down;
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub struct RemoteAddr<A> {
-    untyped: UntypedAddr,
+    pub(crate) untyped: UntypedAddr,
     actor: PhantomData<fn() -> A>,
 }
 
@@ -94,8 +94,15 @@ impl<A: Actor> RemoteAddr<A> {
     /// own thread, before this process listens for connections.
     pub fn export(addr: Addr<A>) -> Result<RemoteAddr<A>> {
         let runtime = Runtime::get()?;
-        let home = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
-        Ok(RemoteAddr::new(runtime, std::any::type_name::<A>(), home, export(runtime, addr), false))
+        let target = Target {
+            session: runtime.session(),
+            name: std::any::type_name::<A>().into(),
+            home: ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() },
+            actor: export(runtime, addr),
+            owned: false,
+            places: None,
+        };
+        Ok(RemoteAddr::of(UntypedAddr::new(target)))
     }
 
     /// Returns the address of an actor that this process owns.
@@ -103,20 +110,14 @@ impl<A: Actor> RemoteAddr<A> {
         runtime: &Runtime,
         name: &str,
         home: ProcessRef,
-        actor: ActorId,
+        owned: &OwnedActor,
     ) -> RemoteAddr<A> {
-        RemoteAddr::new(runtime, name, home, actor, true)
+        RemoteAddr::of(UntypedAddr::new(Target::owned(runtime, name, home, owned)))
     }
 
-    fn new(
-        runtime: &Runtime,
-        name: &str,
-        home: ProcessRef,
-        actor: ActorId,
-        owned: bool,
-    ) -> RemoteAddr<A> {
-        let target = Target { session: runtime.session(), name: name.into(), home, actor, owned };
-        RemoteAddr { untyped: UntypedAddr::new(target), actor: PhantomData }
+    /// Returns the address of an actor that is of this type.
+    pub(crate) fn of(untyped: UntypedAddr) -> RemoteAddr<A> {
+        RemoteAddr { untyped, actor: PhantomData }
     }
 
     /// Returns the actor's name: its manager's, or its type.
@@ -135,8 +136,9 @@ impl<A: Actor> RemoteAddr<A> {
     }
 
     /// Returns the same address with a time limit for each call. Calls that are not answered within
-    /// it fail with [`Error::TimedOut`](fiber_core::Error::TimedOut); the actor may still handle
-    /// their messages. By default calls wait until the actor ends.
+    /// it fail with [`Error::TimedOut`](fiber_core::Error::TimedOut); the actor may have handled
+    /// their messages, and handles none that it comes to later. Calls that a handler makes have the
+    /// limit, too: see [`deadline`](super::deadline). By default calls wait until the actor ends.
     ///
     /// # Examples
     /// ```

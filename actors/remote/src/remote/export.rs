@@ -9,12 +9,12 @@ use actix::{Actor, Addr};
 
 use super::inbox_pump::Dispatch;
 use super::method::ended;
-use fiber_runtime::mesh::{ActorId, CallFailure, Inbox};
+use fiber_runtime::mesh::{ActorId, CallFailure, Full, Inbox};
 use fiber_runtime::runtime::Runtime;
 
 /// Makes an inbox for an actor, and passes its messages to the actor until that ends.
 pub(super) fn export<A: Actor>(runtime: &'static Runtime, addr: Addr<A>) -> ActorId {
-    let inbox = Arc::new(Inbox::new(usize::MAX));
+    let inbox = Arc::new(Inbox::new(usize::MAX, Full::Fail));
     inbox.read_by(std::any::type_name::<A>(), runtime.part());
     let watched = addr.clone();
     let actor = runtime.registry().export(Arc::clone(&inbox), move || watched.connected());
@@ -44,7 +44,7 @@ pub(super) fn export<A: Actor>(runtime: &'static Runtime, addr: Addr<A>) -> Acto
     };
     // This is most likely the actor's own thread. Running there saves waking another one.
     match actix::Arbiter::try_current() {
-        Some(arbiter) => drop(arbiter.spawn_fn(move || drop(actix::spawn(pump())))),
+        Some(arbiter) => drop(arbiter.spawn_fn(move || drop(fiber_core::spawn_local(pump())))),
         None => runtime.spawn(pump),
     }
     actor

@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
 use actix::fut::ActorFuture;
-use actix::{Actor, ActorContext, ActorState, Context};
+use actix::{Actor, ActorContext, ActorState, AsyncContext, Context};
 use fiber_core::at_exit::flush_output;
 use fiber_core::{ExitReason, Failure, FailureKind, panics};
 use fiber_transport::BusyPoll;
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use super::method::{CallOutcome, Encoded, MethodCall};
 use fiber_runtime::endpoint::message_limit;
-use fiber_runtime::mesh::{CallFailure, Inbox, IncomingMessage, Responder};
+use fiber_runtime::mesh::{CallFailure, Inbox, IncomingMessage, Responder, enter_request};
 use fiber_runtime::objects::Attachments;
 use fiber_runtime::runtime::Runtime;
 
@@ -76,10 +76,15 @@ impl Dispatch {
         context: &mut dyn Any,
         incoming: IncomingMessage,
     ) -> Result<(), String> {
-        let IncomingMessage { method, message, responder } = incoming;
+        let IncomingMessage { method, message, responder, deadline } = incoming;
         let failed = |kind, problem: &dyn std::fmt::Display| {
             CallFailure::Failed(Failure::new(kind, problem))
         };
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            responder.fail(&CallFailure::Late);
+            return Ok(());
+        }
+        let _in_request = enter_request(deadline);
         let entry = match self
             .methods
             .get(&method)
@@ -210,8 +215,9 @@ where
     ) -> Poll<()> {
         let this = self.get_mut();
         let mut turn = 0;
-        // An actor that is stopping leaves the other messages to its next incarnation.
-        while context.state() == ActorState::Running {
+        // An actor that is stopping leaves the other messages to its next incarnation. One that
+        // waits (`Context::wait`, `AtomicResponse`) gets them afterwards.
+        while context.state() == ActorState::Running && !context.waiting() {
             let Poll::Ready(Some(message)) = this.inbox.poll_next(task) else { break };
             if let Err(panic) = this.dispatch.handle(actor, context, message) {
                 this.inbox.note_turn(turn + 1, true, Instant::now());

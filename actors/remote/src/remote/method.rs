@@ -28,16 +28,16 @@ where
 }
 
 /// An encoded message for a handler, and its outcome.
-pub(super) struct MethodCall {
-    pub(super) message: Received,
+pub(crate) struct MethodCall {
+    pub(crate) message: Received,
     pub(super) expects_answer: bool,
     /// The maximum length of the answer, in bytes.
-    pub(super) limit: usize,
-    pub(super) outcome: CallOutcome,
+    pub(crate) limit: usize,
+    pub(crate) outcome: CallOutcome,
 }
 
 /// The outcome of a handler.
-pub(super) enum CallOutcome {
+pub(crate) enum CallOutcome {
     /// No answer is expected.
     None,
     Now(Encoded),
@@ -45,7 +45,7 @@ pub(super) enum CallOutcome {
 }
 
 /// An answer as a frame without its call id, or the failure.
-pub(super) type Encoded = Result<AnswerFrame, CallFailure>;
+pub(crate) type Encoded = Result<AnswerFrame, CallFailure>;
 
 struct Maker<A, M>(PhantomData<(A, M)>);
 
@@ -90,20 +90,34 @@ where
         if !call.expects_answer {
             return actor.handle(message, context).handle(context, None);
         }
-        let (sender, mut answer) = oneshot::channel();
-        actor.handle(message, context).handle(context, Some(sender));
-        call.outcome = match answer.try_recv() {
-            Ok(value) => CallOutcome::Now(encode(limit, &value)),
-            Err(TryRecvError::Closed) => CallOutcome::Now(Err(no_answer())),
-            Err(TryRecvError::Empty) => CallOutcome::Later(Box::pin(async move {
-                answer.await.map_err(|_| no_answer()).and_then(|value| encode(limit, &value))
-            })),
-        };
+        call.outcome = handle(actor, context, message, limit);
+    }
+}
+
+/// Passes a message to its handler. The answer has at most `limit` bytes.
+pub(crate) fn handle<A, M>(
+    actor: &mut A,
+    context: &mut A::Context,
+    message: M,
+    limit: usize,
+) -> CallOutcome
+where
+    A: Actor + Handler<M>,
+    M: RemoteMessage,
+{
+    let (sender, mut answer) = oneshot::channel();
+    actor.handle(message, context).handle(context, Some(sender));
+    match answer.try_recv() {
+        Ok(value) => CallOutcome::Now(encode(limit, &value)),
+        Err(TryRecvError::Closed) => CallOutcome::Now(Err(no_answer())),
+        Err(TryRecvError::Empty) => CallOutcome::Later(Box::pin(async move {
+            answer.await.map_err(|_| no_answer()).and_then(|value| encode(limit, &value))
+        })),
     }
 }
 
 impl MethodCall {
-    fn fail(&mut self, kind: FailureKind, problem: &dyn std::fmt::Display) {
+    pub(crate) fn fail(&mut self, kind: FailureKind, problem: &dyn std::fmt::Display) {
         self.outcome = CallOutcome::Now(Err(CallFailure::Failed(Failure::new(kind, problem))));
     }
 }

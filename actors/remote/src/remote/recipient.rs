@@ -35,13 +35,13 @@ use fiber_runtime::reply::Reply;
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub struct RemoteRecipient<M> {
-    addr: UntypedAddr,
-    method: EntryRef,
+    pub(crate) addr: UntypedAddr,
+    pub(crate) method: EntryRef,
     message: PhantomData<fn(M)>,
 }
 
 impl<M: RemoteMessage> RemoteRecipient<M> {
-    pub(super) fn new(addr: UntypedAddr, method: EntryRef) -> RemoteRecipient<M> {
+    pub(crate) fn new(addr: UntypedAddr, method: EntryRef) -> RemoteRecipient<M> {
         RemoteRecipient { addr, method, message: PhantomData }
     }
 

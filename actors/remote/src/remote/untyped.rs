@@ -1,9 +1,11 @@
 //! Addresses without the type of their actor.
 
+use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fiber_core::{Error, ExitReason, Result};
+use fiber_transport::Received;
 use fiber_values::codec;
 use fiber_values::entry::EntryRef;
 use fiber_values::transfer::{self, KeepAlive};
@@ -12,7 +14,8 @@ use tokio::sync::oneshot;
 
 use super::message::RemoteMessage;
 use fiber_runtime::mesh::{
-    ActorId, Answer, Load, Payload, Pending, ProcessRef, Route, Unanswered, Waiter,
+    ActorId, Answer, CallFailure, Load, OwnedActor, Payload, Pending, ProcessRef, Route, Terms,
+    Unanswered, Waiter, current_deadline,
 };
 use fiber_runtime::reply::{PendingCall, Reply};
 use fiber_runtime::runtime::Runtime;
@@ -20,32 +23,59 @@ use fiber_supervisor::current_actor;
 
 /// An address of an actor of any type.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct UntypedAddr {
-    pub(super) target: Arc<Target>,
+pub(crate) struct UntypedAddr {
+    pub(crate) target: Arc<Target>,
     /// The route to an owned actor, from the first use of the address.
     #[serde(skip)]
     route: Arc<OnceLock<Arc<Route>>>,
-    pub(super) timeout: Option<Duration>,
-    pub(super) resend: bool,
+    pub(crate) timeout: Option<Duration>,
+    /// When the request ends whose time limit its calls have, too.
+    #[serde(skip)]
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) resend: bool,
+    pub(crate) urgent: bool,
 }
 
 #[derive(PartialEq, Serialize, Deserialize)]
-pub(super) struct Target {
-    pub(super) session: u64,
-    pub(super) name: Arc<str>,
+pub(crate) struct Target {
+    pub(crate) session: u64,
+    pub(crate) name: Arc<str>,
     /// The actor's process. For an owned actor, its owner.
-    pub(super) home: ProcessRef,
-    pub(super) actor: ActorId,
-    pub(super) owned: bool,
+    pub(crate) home: ProcessRef,
+    pub(crate) actor: ActorId,
+    pub(crate) owned: bool,
+    /// How many places the mailbox has for the messages of each process, if these wait for one.
+    pub(crate) places: Option<NonZeroU32>,
+}
+
+impl Target {
+    /// Returns an actor that this process owns.
+    pub(crate) fn owned(
+        runtime: &Runtime,
+        name: &str,
+        home: ProcessRef,
+        owned: &OwnedActor,
+    ) -> Target {
+        Target {
+            session: runtime.session(),
+            name: name.into(),
+            home,
+            actor: owned.id(),
+            owned: true,
+            places: owned.places(),
+        }
+    }
 }
 
 impl UntypedAddr {
-    pub(super) fn new(target: Target) -> UntypedAddr {
+    pub(crate) fn new(target: Target) -> UntypedAddr {
         UntypedAddr {
             target: Arc::new(target),
             route: Arc::default(),
             timeout: None,
+            deadline: None,
             resend: false,
+            urgent: false,
         }
     }
 
@@ -53,15 +83,17 @@ impl UntypedAddr {
     ///
     /// # Errors
     /// As [`Runtime::of_session`].
-    pub(super) fn runtime(&self) -> Result<&'static Runtime> {
+    pub(crate) fn runtime(&self) -> Result<&'static Runtime> {
         Runtime::of_session(self.target.session, &self.target.name)
     }
 
     fn route(&self, runtime: &'static Runtime) -> &Arc<Route> {
-        self.route.get_or_init(|| runtime.mesh().route(&self.target.home, self.target.actor))
+        self.route.get_or_init(|| {
+            runtime.mesh().route(&self.target.home, self.target.actor, &self.target.name)
+        })
     }
 
-    pub(super) fn connected(&self) -> bool {
+    pub(crate) fn connected(&self) -> bool {
         let Ok(runtime) = self.runtime() else { return false };
         let target = &*self.target;
         let is_here = target.home.id == runtime.id();
@@ -78,7 +110,7 @@ impl UntypedAddr {
     }
 
     /// Sends a message. `load` counts it until it is answered.
-    pub(super) fn call<M: RemoteMessage>(
+    pub(crate) fn call<M: RemoteMessage>(
         &self,
         method: EntryRef,
         message: &M,
@@ -86,25 +118,32 @@ impl UntypedAddr {
     ) -> Reply<M::Result> {
         let (sender, answer) = oneshot::channel();
         match self.send(method, message, Some((sender, load))) {
-            Ok(()) => Reply::call(PendingCall::new(
-                answer,
-                &self.target.name,
-                std::any::type_name::<M>(),
-                current_actor(),
-            )),
+            Ok(()) => {
+                let (target, message) = (&*self.target, std::any::type_name::<M>());
+                let call = PendingCall::new(answer, &target.name, message, current_actor());
+                Reply::call(if target.owned { call.by(&target.home, target.actor) } else { call })
+            }
             Err(error) => Reply::failed(error),
         }
     }
 
-    /// Sends a message without an answer. Logs the error.
-    pub(super) fn do_send<M: RemoteMessage>(&self, method: EntryRef, message: &M) {
-        if let Err(error) = self.try_send(method, message) {
-            tracing::debug!("a message without an answer was not sent: {error}");
+    /// Sends a message without an answer. Counts one that is not sent as a dead letter.
+    pub(crate) fn do_send<M: RemoteMessage>(&self, method: EntryRef, message: &M) {
+        let Err(error) = self.try_send(method, message) else { return };
+        match self.runtime() {
+            Ok(runtime) => {
+                let problem = match error {
+                    Error::ActorStopped { reason, .. } => reason.to_string(),
+                    error => error.to_string(),
+                };
+                runtime.dead_letters().note(&self.target.name, 1, problem);
+            }
+            Err(_) => tracing::debug!("a message without an answer was not sent: {error}"),
         }
     }
 
     /// Sends a message without an answer.
-    pub(super) fn try_send<M: RemoteMessage>(&self, method: EntryRef, message: &M) -> Result<()> {
+    pub(crate) fn try_send<M: RemoteMessage>(&self, method: EntryRef, message: &M) -> Result<()> {
         self.send(method, message, None)
     }
 
@@ -115,9 +154,9 @@ impl UntypedAddr {
         answer: Option<(oneshot::Sender<Answer>, Option<Load>)>,
     ) -> Result<()> {
         let runtime = self.runtime()?;
-        let target = &*self.target;
-        let actor = if target.owned { ActorId::HOSTED } else { target.actor };
-        let encode = || Payload::call(actor, method, message);
+        let time_left = if answer.is_some() { self.time_left() } else { None };
+        let terms = Terms { urgent: self.urgent, time_left };
+        let encode = || Payload::call(self.callee(), method, terms, message);
         let (payload, keep_alive) = if answer.is_some() {
             transfer::repeatable(encode)
         } else {
@@ -128,18 +167,51 @@ impl UntypedAddr {
         codec::check_size(payload.size(), limit, || {
             format!("a message of type `{}`", std::any::type_name::<M>())
         })?;
+        self.send_payload(runtime, payload, answer, time_left, keep_alive)
+    }
+
+    /// Returns how long a call may take that is sent now: what the address says, and no longer than
+    /// the request that this thread handles.
+    fn time_left(&self) -> Option<Duration> {
+        let deadline = [self.deadline, current_deadline()].into_iter().flatten().min();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        [self.timeout, left].into_iter().flatten().min()
+    }
+
+    /// Returns the number of the actor in the process to which messages go.
+    fn callee(&self) -> ActorId {
+        if self.target.owned { ActorId::HOSTED } else { self.target.actor }
+    }
+
+    fn send_payload(
+        &self,
+        runtime: &'static Runtime,
+        payload: Payload,
+        answer: Option<(oneshot::Sender<Answer>, Option<Load>)>,
+        time_left: Option<Duration>,
+        keep_alive: KeepAlive,
+    ) -> Result<()> {
+        let target = &*self.target;
         let pending = answer.map(|(sender, load)| Pending {
-            waiter: match self.timeout {
+            waiter: match time_left {
                 Some(limit) => runtime.mesh().deadlines().within(limit, sender),
                 None => Waiter::Sender(sender),
             },
             route: None,
             resend: (self.resend && target.owned).then(|| payload.clone()),
             load,
+            place: None,
             _keep_alive: keep_alive,
         });
         if target.owned {
-            runtime.mesh().send(self.route(runtime), payload, pending);
+            let route = self.route(runtime);
+            match target.places.filter(|_| !self.urgent) {
+                Some(places) => {
+                    let pending = pending.unwrap_or_else(|| Pending::new(self.unheard(runtime)));
+                    runtime.mesh().send_within(places, route, payload, pending);
+                }
+                None => runtime.mesh().send(route, payload, pending),
+            }
             return Ok(());
         }
         let Err(refused) = runtime.mesh().channel(&target.home).send(payload, pending) else {
@@ -154,7 +226,50 @@ impl UntypedAddr {
         }
     }
 
-    fn stopped(&self, reason: ExitReason) -> Error {
+    /// Returns the receiver of an answer that nobody waits for, but that gives the message's place
+    /// back.
+    fn unheard(&self, runtime: &'static Runtime) -> Waiter {
+        let target = Arc::clone(&self.target);
+        Waiter::Callback(Box::new(move |answer| {
+            if let Err(
+                Unanswered::Lost(reason) | Unanswered::Failed(CallFailure::Stopped(reason)),
+            ) = answer
+            {
+                runtime.dead_letters().note(&target.name, 1, reason);
+            }
+        }))
+    }
+
+    /// Sends a message that is encoded already. The caller keeps the handles in it alive.
+    pub(crate) fn call_payload(&self, runtime: &'static Runtime, payload: Payload, waiter: Waiter) {
+        let resend = self.resend.then(|| payload.clone());
+        let pending = Pending { resend, ..Pending::new(waiter) };
+        runtime.mesh().send(self.route(runtime), payload, Some(pending));
+    }
+
+    /// Sends a message that is encoded already. The receiver gets the answer.
+    ///
+    /// # Errors
+    /// As [`Runtime::of_session`].
+    pub(crate) fn call_encoded(
+        &self,
+        method: EntryRef,
+        message: &Received,
+    ) -> Result<oneshot::Receiver<Answer>> {
+        let runtime = self.runtime()?;
+        let (sender, answer) = oneshot::channel();
+        let payload = Payload::call_encoded(self.callee(), method, message);
+        let answer_to = Some((sender, None));
+        self.send_payload(runtime, payload, answer_to, self.timeout, KeepAlive::default())?;
+        Ok(answer)
+    }
+
+    /// Returns whether an actor that has ended may be there again.
+    pub(crate) fn may_restart(&self) -> bool {
+        self.target.owned && self.connected()
+    }
+
+    pub(crate) fn stopped(&self, reason: ExitReason) -> Error {
         Error::ActorStopped { name: self.target.name.to_string(), reason }
     }
 }

@@ -3,11 +3,10 @@
 //! It is a plain data structure without I/O, clock and threads: its methods are events with the
 //! present time, and what has to happen are [`Effect`]s.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fiber_core::{Exit, ExitReason, RankActivity, RingProblem};
+use fiber_core::{Exit, ExitReason, RankActivity, RingProblem, SortedMap};
 use fiber_values::codec::EncodedValue;
 
 use super::super::wire::{CoordinatorMessage, RankAddress, RankMessage, StreamError};
@@ -26,7 +25,7 @@ pub(crate) struct RunState {
     /// The ranks in the current attempt.
     ranks: Vec<Rank>,
     /// The checkpoints of each rank by their number, from the last one that all ranks have taken.
-    checkpoints: Vec<BTreeMap<u64, EncodedValue>>,
+    checkpoints: Vec<SortedMap<u64, EncodedValue>>,
     /// The highest number of a checkpoint that any rank has taken.
     last_taken: u64,
     /// Whether the values of all ranks are there, and are being recorded.
@@ -77,6 +76,11 @@ pub(super) enum Effect {
         checkpoints: Vec<(usize, u64)>,
     },
     Fail(Cause),
+    /// Kills a rank's process, which counts as its death.
+    Kill {
+        rank: usize,
+        reason: ExitReason,
+    },
 }
 
 /// Why a run fails.
@@ -103,7 +107,7 @@ impl RunState {
     pub(crate) fn new(size: usize) -> RunState {
         RunState {
             ranks: (0..size).map(|_| Rank::default()).collect(),
-            checkpoints: vec![BTreeMap::new(); size],
+            checkpoints: (0..size).map(|_| SortedMap::new()).collect(),
             ..RunState::default()
         }
     }
@@ -111,8 +115,9 @@ impl RunState {
     /// Returns the state of a run that continues from a checkpoint.
     pub(crate) fn restored(number: u64, states: Vec<EncodedValue>) -> RunState {
         let mut run = RunState::new(states.len());
-        run.checkpoints =
-            states.into_iter().map(|state| BTreeMap::from([(number, state)])).collect();
+        for (taken, state) in run.checkpoints.iter_mut().zip(states) {
+            taken.insert(number, state);
+        }
         run.last_taken = number;
         run
     }
@@ -123,7 +128,7 @@ impl RunState {
 
     /// Returns the number of the last checkpoint that all ranks have taken.
     pub(super) fn last_checkpoint(&self) -> Option<u64> {
-        let last = |taken: &BTreeMap<_, _>| taken.last_key_value().map(|(number, _)| *number);
+        let last = |taken: &SortedMap<_, _>| taken.iter().next_back().map(|(number, _)| *number);
         self.checkpoints.iter().map(last).min().flatten()
     }
 
@@ -161,7 +166,7 @@ impl RunState {
     /// Sends a rank that has its arguments the checkpoint from which it continues.
     pub(super) fn connected(&self, rank: usize, effects: &mut Vec<Effect>) {
         if let Some(last) = self.last_checkpoint() {
-            let state = self.checkpoints[rank][&last].clone();
+            let state = self.checkpoints[rank].get(&last).expect("all ranks have it").clone();
             effects.push(Effect::Send(rank, CoordinatorMessage::Checkpoint(last, state)));
         }
     }
@@ -239,9 +244,9 @@ impl RunState {
         let Some(last) = self.last_checkpoint() else { return };
         let mut outdated = Vec::new();
         for (rank, taken) in self.checkpoints.iter_mut().enumerate() {
-            let kept = taken.split_off(&last);
-            outdated.extend(taken.keys().map(|number| (rank, *number)));
-            *taken = kept;
+            let before = taken.iter().map(|(number, _)| *number).filter(|number| *number < last);
+            outdated.extend(before.map(|number| (rank, number)));
+            taken.retain(|number, _| *number >= last);
         }
         if is_recorded && !outdated.is_empty() {
             effects.push(Effect::RemoveCheckpoints(outdated));
@@ -261,7 +266,10 @@ impl RunState {
             return false;
         }
         let cause = match exit.reason {
-            ExitReason::NotStarted(_) => Cause::NotStarted { rank, reason: exit.reason },
+            // A later start may fail for the reason for which it is one, such as a machine's end.
+            ExitReason::NotStarted(_) if self.attempt == 1 => {
+                Cause::NotStarted { rank, reason: exit.reason }
+            }
             _ if self.last_taken == 0 => Cause::Died { rank, exit },
             _ => {
                 self.last_death = Some((rank, exit));
@@ -282,7 +290,7 @@ impl RunState {
         effects: &mut Vec<Effect>,
     ) {
         let problem = match error {
-            StreamError::TimedOut { limit } => {
+            StreamError::TimedOut(limit) => {
                 return self.query_activities(rank, limit, now, effects);
             }
             StreamError::Mismatch { other, own, theirs } => {
@@ -292,9 +300,7 @@ impl RunState {
             StreamError::Disconnected { other, problem } => {
                 RingProblem::Disconnected { rank, other, cause: problem }
             }
-            StreamError::NotAccepted { problem } => {
-                RingProblem::NotAccepted { rank, cause: problem }
-            }
+            StreamError::NotAccepted(problem) => RingProblem::NotAccepted { rank, cause: problem },
             StreamError::FunctionReturned { other, own } => {
                 RingProblem::FunctionReturned { rank, call: own, other }
             }
@@ -338,6 +344,12 @@ impl RunState {
         self.due = later;
         for (_, due) in due {
             match due {
+                Due::Problem(RingProblem::Disconnected { rank, other, cause })
+                    if self.last_taken > 0 =>
+                {
+                    let reason = ExitReason::LinkLost(format!("to rank {other}: {cause}"));
+                    effects.push(Effect::Kill { rank, reason });
+                }
                 Due::Problem(problem) => effects.push(Effect::Fail(Cause::Problem(problem))),
                 Due::Activities => self.report_timeout(effects),
             }
@@ -391,6 +403,19 @@ mod tests {
     }
 
     #[test]
+    fn a_lost_link_between_two_ranks_is_a_death_once_there_is_a_checkpoint() {
+        let (mut run, now) = (RunState::restored(3, vec![value(1), value(2)]), Instant::now());
+        start(&mut run);
+        receive(&mut run, 0, disconnected(), now);
+        let mut effects = Vec::new();
+        run.time_passed(now + CAUSE_DELAY, &mut effects);
+        assert!(
+            matches!(&effects[..], [Effect::Kill { rank: 0, reason: ExitReason::LinkLost(_) }]),
+            "{effects:?}"
+        );
+    }
+
+    #[test]
     fn a_death_is_a_better_cause_and_a_new_attempt_forgets_the_error() {
         let (mut run, now) = (RunState::restored(3, vec![value(1), value(2)]), Instant::now());
         start(&mut run);
@@ -418,11 +443,31 @@ mod tests {
     }
 
     #[test]
+    fn a_start_that_fails_ends_the_run_unless_it_is_a_restart() {
+        let fail = |run: &mut RunState| {
+            let (attempt, mut effects) = (run.attempt(), Vec::new());
+            let exit = Exit::new(ExitReason::NotStarted("killed".into()), Vec::new());
+            (run.died(1, attempt, exit, &mut effects), effects)
+        };
+        let mut run = RunState::restored(1, vec![value(1), value(2)]);
+        start(&mut run);
+        let (restarts, effects) = fail(&mut run);
+        assert!(!restarts);
+        assert!(matches!(&effects[..], [Effect::Fail(Cause::NotStarted { rank: 1, .. })]));
+        let mut run = RunState::restored(1, vec![value(1), value(2)]);
+        start(&mut run);
+        assert!(died(&mut run, 0).0, "there is a checkpoint");
+        start(&mut run);
+        let (restarts, effects) = fail(&mut run);
+        assert!(restarts && effects.is_empty());
+    }
+
+    #[test]
     fn a_timeout_is_reported_with_the_activities_that_come_in_time() {
         let (mut run, now) = (RunState::new(2), Instant::now());
         start(&mut run);
         let limit = Duration::from_secs(60);
-        let timeout = || RankMessage::Error(StreamError::TimedOut { limit });
+        let timeout = || RankMessage::Error(StreamError::TimedOut(limit));
         let effects = receive(&mut run, 1, timeout(), now);
         let [Effect::SendToAll(query), Effect::Wait(pause)] = &effects[..] else {
             panic!("{effects:?}")

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::{Buf, Bytes};
+use fiber_core::block_on;
 use fiber_transport::{Connection, Link, Message, Peer, Role};
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use super::super::wire::RankAddress;
 use super::wakeup::Wakeup;
@@ -46,9 +48,7 @@ impl LinkWriter {
         to: &RankAddress,
         wakeup: Arc<Wakeup>,
     ) -> Result<LinkWriter, String> {
-        // The rank's function may be async: then a tokio runtime is on this thread's stack, which
-        // refuses to block on tokio's own channel.
-        let (done, opened) = std::sync::mpsc::channel();
+        let (done, opened) = oneshot::channel();
         let to = to.process.clone();
         runtime.spawn(move || async move {
             match runtime.mesh().connect(&to, Role::Ring).await {
@@ -72,7 +72,8 @@ impl LinkWriter {
                 Err(problem) => drop(done.send(Err(problem))),
             }
         });
-        opened.recv().unwrap_or_else(|_| Err("fiber's thread ended".into()))
+        let opened = block_on(async { Ok(opened.await) }).map_err(|error| error.to_string())?;
+        opened.unwrap_or_else(|_| Err("fiber's thread ended".into()))
     }
 
     /// Returns how many bytes may be written now.

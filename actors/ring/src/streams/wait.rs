@@ -3,13 +3,14 @@
 //! Polling for a while before the thread sleeps avoids most wake-ups.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::incoming::{IncomingStream, StreamReader};
 use super::outgoing::{OutgoingStream, StreamWriter};
-use super::{RankStreams, StreamError};
+use super::{RankStreams, StreamError, Wakeup};
 
 /// How a waiting rank polls before its thread sleeps.
 #[derive(Clone, Copy, Debug)]
@@ -88,9 +89,10 @@ impl RankStreams {
         }
         let now = Instant::now();
         let waited = now.duration_since(*spin.since.get_or_insert(now));
-        let Some(remaining) = self.timeout.checked_sub(waited) else {
-            return Err(StreamError::TimedOut { limit: self.timeout });
-        };
+        let remaining = self.timeout.saturating_sub(waited);
+        if remaining.is_zero() {
+            return Err(StreamError::TimedOut(self.timeout));
+        }
         self.check_open(interest)?;
         let readable: Vec<usize> = self
             .incoming
@@ -136,7 +138,12 @@ impl RankStreams {
 
     /// Sleeps until one of these streams has bytes or room, or another thread notifies this one.
     fn sleep(&mut self, readable: &[usize], writable: Option<usize>, limit: Duration) {
-        let mut files = vec![PollFd::new(self.shared.wakeup.file(), PollFlags::IN)];
+        let shared = Arc::clone(&self.shared);
+        let file = match &*shared.wakeup {
+            Wakeup::Flag(is_set, changed) => return Wakeup::wait(is_set, changed, limit),
+            Wakeup::File(file) => file,
+        };
+        let mut files = vec![PollFd::new(file, PollFlags::IN)];
         for rank in readable {
             if let Some(IncomingStream { reader: StreamReader::Shared { reader, .. }, .. }) =
                 &self.incoming[*rank]
@@ -157,7 +164,7 @@ impl RankStreams {
         drop(files);
         let mut ready = ready.into_iter();
         if ready.next() == Some(true) {
-            self.shared.wakeup.clear();
+            Wakeup::clear(file);
         }
         for rank in readable {
             if let Some(IncomingStream { reader: StreamReader::Shared { reader, closed }, .. }) =

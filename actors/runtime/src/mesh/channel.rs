@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 use super::inbox::ReplyTo;
 use super::pending::{Calls, Pending};
 use super::registry::Registry;
-use super::wire::{CallFailure, CallId, Frame, NO_ANSWER, Payload};
+use super::wire::{self, CallFailure, CallId, Frame, NO_ANSWER, Payload};
 
 /// The connection to one process, and the calls that wait for its answers. It is used until it
 /// closes, and not opened again.
 pub struct Channel {
-    to: ProcessId,
+    pub(super) to: ProcessId,
     state: Mutex<ChannelState>,
     calls: Arc<Calls>,
 }
@@ -129,6 +129,16 @@ impl Channel {
         let is_same =
             |used: &Arc<dyn Link>| std::ptr::addr_eq(Arc::as_ptr(used), Arc::as_ptr(link));
         matches!(&self.state.lock().stage, Stage::Linked(used) if is_same(used))
+    }
+
+    /// Returns how many messages without an answer wait for the connection.
+    pub(crate) fn waiting_letters(&self) -> u64 {
+        match &self.state.lock().stage {
+            Stage::Opening(waiting) => {
+                waiting.iter().filter(|message| wire::is_letter(message)).count() as u64
+            }
+            _ => 0,
+        }
     }
 
     /// Completes a call with its answer.

@@ -50,14 +50,25 @@ pub struct TimedWaiter {
 type Deadline = (Instant, u64);
 
 impl Waiter {
+    /// Returns whether it has got an answer already: that its time has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Waiter::Timed(timed) if timed.sender.lock().is_none())
+    }
+
     /// Passes the answer on. A receiver that is gone ignores it.
     pub(crate) fn complete(self, answer: Answer) {
         match self {
             Waiter::Sender(sender) => drop(sender.send(answer)),
             Waiter::Callback(then) => then(answer),
             Waiter::Timed(timed) => {
-                timed.deadlines.queue.lock().times.remove(&timed.deadline);
-                timed.complete(answer);
+                let limit = timed.deadlines.queue.lock().times.remove(&timed.deadline);
+                // The callee may see the end of the time first.
+                timed.complete(match (answer, limit) {
+                    (Err(Unanswered::Failed(CallFailure::Late)), Some((limit, _))) => {
+                        Err(Unanswered::TimedOut(limit))
+                    }
+                    (answer, _) => answer,
+                });
             }
         }
     }

@@ -10,23 +10,52 @@ use fiber_core::{ExitReason, Failure, FailureKind, ProcessId};
 use fiber_transport::{Link, Received};
 use fiber_values::entry::EntryRef;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
+use super::dead_letters::DeadLetters;
 use super::pending::Calls;
 use super::wire::{self, AnswerFrame, CallFailure, CallId, NO_ANSWER};
 use crate::sources::{Registration, Source, Sources};
+
+/// What happens when a message comes to a full mailbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Full {
+    /// The message fails: its call with
+    /// [`Error::MailboxFull`](fiber_core::Error::MailboxFull). A message without an answer is
+    /// dropped, and counts as a [dead letter](fiber_core::stats::EventKind::DeadLetters).
+    #[default]
+    Fail,
+    /// The message that has waited longest fails in this way, and makes room. It suits messages of
+    /// which the latest counts, such as positions or prices.
+    DropOldest,
+    /// The message waits in its sender's process until there is room, behind earlier ones to the
+    /// actor, also while the actor restarts.
+    ///
+    /// The mailbox has as many places for each process as its capacity says. A message has one
+    /// until it is answered, so an actor that awaits the answer of a message to itself needs a
+    /// second one. Urgent messages need none. The time limit of a call counts while it waits. No
+    /// sender is blocked: one that goes on without awaiting answers holds its messages in its own
+    /// memory.
+    Wait,
+}
 
 /// The messages for one actor, in the order of their arrival. The inbox outlives the incarnations
 /// of the actor.
 pub struct Inbox {
     state: Mutex<InboxState>,
     capacity: usize,
+    full: Full,
     /// The actor's type.
     reader: OnceLock<&'static str>,
+    dead_letters: OnceLock<Arc<DeadLetters>>,
     registration: Registration,
 }
 
 #[derive(Default)]
 struct InboxState {
+    /// They come before those that wait.
+    urgent: VecDeque<IncomingMessage>,
     waiting: VecDeque<IncomingMessage>,
     reader: Option<Waker>,
     closed: Option<ExitReason>,
@@ -46,46 +75,104 @@ pub struct IncomingMessage {
     pub message: Received,
     /// Answers the sender, if it expects an answer.
     pub responder: Responder,
+    /// When nobody waits for the answer any more.
+    pub deadline: Option<Instant>,
+}
+
+/// The place of a message among those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    Usual,
+    /// Before all that are not urgent.
+    Urgent,
+}
+
+impl From<bool> for Urgency {
+    fn from(urgent: bool) -> Urgency {
+        if urgent { Urgency::Urgent } else { Urgency::Usual }
+    }
+}
+
+impl InboxState {
+    fn len(&self) -> usize {
+        self.urgent.len() + self.waiting.len()
+    }
+
+    fn pop(&mut self) -> Option<IncomingMessage> {
+        self.urgent.pop_front().or_else(|| self.waiting.pop_front())
+    }
 }
 
 impl Inbox {
     /// Returns an inbox for at most `capacity` messages.
-    pub fn new(capacity: usize) -> Inbox {
+    pub fn new(capacity: usize, full: Full) -> Inbox {
         Inbox {
             state: Mutex::default(),
             capacity,
+            full,
             reader: OnceLock::new(),
+            dead_letters: OnceLock::new(),
             registration: Registration::default(),
         }
     }
 
+    /// Counts messages that are not delivered among these, once the inbox can be reached.
+    pub(crate) fn set_dead_letters(&self, dead_letters: &Arc<DeadLetters>) {
+        let _ = self.dead_letters.set(Arc::clone(dead_letters));
+    }
+
     /// Adds a message that arrives at the time `now`, or fails it if the inbox is full or closed.
-    pub(crate) fn push(&self, message: IncomingMessage, now: Instant) {
-        let refusal = {
+    pub(crate) fn push(&self, message: IncomingMessage, urgency: Urgency, now: Instant) {
+        let (refused, refusal) = {
             let mut state = self.state.lock();
-            match &state.closed {
-                Some(reason) => CallFailure::Stopped(reason.clone()),
-                None if state.waiting.len() >= self.capacity => {
-                    CallFailure::Full { capacity: self.capacity }
+            // Senders that wait for room have counted their messages.
+            let is_full = self.full != Full::Wait && state.len() >= self.capacity;
+            if let Some(reason) = &state.closed {
+                (message, CallFailure::Stopped(reason.clone()))
+            } else if is_full && self.full == Full::Fail {
+                (message, CallFailure::Full { capacity: self.capacity })
+            } else {
+                let oldest = if is_full {
+                    state.waiting.pop_front().or_else(|| state.urgent.pop_front())
+                } else {
+                    None
+                };
+                state.since.get_or_insert(now);
+                match urgency {
+                    Urgency::Usual => state.waiting.push_back(message),
+                    Urgency::Urgent => state.urgent.push_back(message),
                 }
-                None => {
-                    state.since.get_or_insert(now);
-                    state.waiting.push_back(message);
-                    if let Some(reader) = state.reader.take() {
-                        drop(state);
-                        reader.wake();
-                    }
-                    return;
-                }
+                let reader = state.reader.take();
+                drop(state);
+                reader.into_iter().for_each(Waker::wake);
+                let Some(oldest) = oldest else { return };
+                (oldest, CallFailure::Full { capacity: self.capacity })
             }
         };
-        message.responder.fail(&refusal);
+        self.refuse(refused, &refusal);
+    }
+
+    /// Fails a message that the actor does not get.
+    fn refuse(&self, message: IncomingMessage, refusal: &CallFailure) {
+        if message.responder.expects_answer() {
+            return message.responder.fail(refusal);
+        }
+        let Some(dead_letters) = self.dead_letters.get() else { return };
+        let name = self.reader.get().copied().unwrap_or("an actor that has not started");
+        match refusal {
+            CallFailure::Stopped(reason) => dead_letters.note(name, 1, reason),
+            _ => dead_letters.note(
+                name,
+                1,
+                format_args!("its mailbox is full: {} messages wait", self.capacity),
+            ),
+        }
     }
 
     /// Returns the next message, or `None` when the inbox is closed.
     pub fn poll_next(&self, task: &mut Context<'_>) -> Poll<Option<IncomingMessage>> {
         let mut state = self.state.lock();
-        match state.waiting.pop_front() {
+        match state.pop() {
             Some(message) => Poll::Ready(Some(message)),
             None if state.closed.is_some() => Poll::Ready(None),
             None => {
@@ -101,7 +188,7 @@ impl Inbox {
     /// of the last one panicked.
     pub fn note_turn(&self, handled: u64, failed: bool, now: Instant) {
         let mut state = self.state.lock();
-        let more = (!state.waiting.is_empty()).then_some(now);
+        let more = (state.len() > 0).then_some(now);
         if let Some(since) = std::mem::replace(&mut state.since, more) {
             let nanos = now.saturating_duration_since(since).as_nanos() as u64;
             state.latency.record(nanos, handled);
@@ -125,12 +212,12 @@ impl Inbox {
     pub fn close(&self, reason: &ExitReason) {
         let mut state = self.state.lock();
         state.closed.get_or_insert_with(|| reason.clone());
-        let waiting = std::mem::take(&mut state.waiting);
+        let mut waiting = std::mem::take(&mut state.urgent);
+        waiting.append(&mut state.waiting);
         let reader = state.reader.take();
         drop(state);
-        waiting
-            .into_iter()
-            .for_each(|message| message.responder.fail(&CallFailure::Stopped(reason.clone())));
+        let refusal = CallFailure::Stopped(reason.clone());
+        waiting.into_iter().for_each(|message| self.refuse(message, &refusal));
         reader.into_iter().for_each(Waker::wake);
     }
 }
@@ -142,9 +229,13 @@ impl Source for Inbox {
 
     fn report(&self, process: ProcessId, report: &mut Report) {
         let state = self.state.lock();
+        if state.closed.is_some() {
+            // It is kept for late callers alone.
+            return;
+        }
         let name = self.reader.get().copied().unwrap_or_default();
         let mut stats = ActorStats::new(process, name.to_string());
-        (stats.waiting, stats.failed) = (state.waiting.len() as u64, state.failed);
+        (stats.waiting, stats.failed) = (state.len() as u64, state.failed);
         (stats.handled, stats.latency) = (state.latency.count(), state.latency.clone());
         report.actors.push(stats);
     }
@@ -165,6 +256,11 @@ pub(crate) enum ReplyTo {
 impl Responder {
     pub(crate) fn new(to: ReplyTo, call: CallId) -> Responder {
         Responder { to: (call != NO_ANSWER).then_some((to, call)) }
+    }
+
+    /// Returns the responder of a message that wants no answer.
+    pub(crate) fn none() -> Responder {
+        Responder { to: None }
     }
 
     /// Returns whether the caller expects an answer.

@@ -1,5 +1,6 @@
 //! The state of an actor in another process, for its owner.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use fiber_core::ExitReason;
@@ -10,6 +11,7 @@ use super::wire::{ActorId, ProcessRef};
 /// An actor that this process has started in a process of its own, and restarts.
 pub struct OwnedActor {
     id: ActorId,
+    places: Option<NonZeroU32>,
     status: watch::Sender<ActorStatus>,
 }
 
@@ -27,8 +29,14 @@ pub(crate) struct ActorStatus {
 
 impl OwnedActor {
     /// Returns the state of an actor that was not started yet.
-    pub(crate) fn new(id: ActorId) -> Arc<OwnedActor> {
-        Arc::new(OwnedActor { id, status: watch::Sender::default() })
+    pub(crate) fn new(id: ActorId, places: Option<NonZeroU32>) -> Arc<OwnedActor> {
+        Arc::new(OwnedActor { id, places, status: watch::Sender::default() })
+    }
+
+    /// Returns how many places the mailbox has for the messages of each process, if these wait for
+    /// one.
+    pub fn places(&self) -> Option<NonZeroU32> {
+        self.places
     }
 
     /// Returns the number of the actor in this process, by which queries name it.

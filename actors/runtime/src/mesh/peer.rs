@@ -1,49 +1,99 @@
 //! Reading the links to other processes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fiber_core::{ExitReason, ProcessId};
 use fiber_transport::{Connection, Link, Received};
+use parking_lot::Mutex;
 
 use super::Mesh;
 use super::channel::Channel;
 use super::inbox::{ReplyTo, Responder};
 use super::port::{PeerId, Request, Requester};
-use super::wire::{self, Frame};
+use super::wire::{self, Frame, Query};
 use crate::endpoint::{HeartbeatMonitor, MESH, message_limit, send_heartbeats};
 
 /// A process at the other end of a link that is being read. Dropping it reports the link as lost.
 pub(crate) struct MeshPeer {
     mesh: &'static Mesh,
     channel: Arc<Channel>,
-    link: Arc<dyn Link>,
+    reading: Arc<Reading>,
     id: PeerId,
+}
+
+/// A link that is being read.
+struct Reading {
+    link: Arc<dyn Link>,
+    /// Whether the process at the other end has given up this link for a later one.
+    is_over: AtomicBool,
+}
+
+/// The links to each process that are being read.
+#[derive(Default)]
+pub(super) struct Readings(Mutex<HashMap<ProcessId, Vec<Arc<Reading>>>>);
+
+impl Readings {
+    fn add(&self, process: ProcessId, reading: &Arc<Reading>) {
+        self.0.lock().entry(process).or_default().push(Arc::clone(reading));
+    }
+
+    fn remove(&self, process: ProcessId, reading: &Arc<Reading>) {
+        let mut all = self.0.lock();
+        if let Some(readings) = all.get_mut(&process) {
+            readings.retain(|other| !Arc::ptr_eq(other, reading));
+            if readings.is_empty() {
+                all.remove(&process);
+            }
+        }
+    }
+
+    /// Closes the other links to a process. What has come over them and was not read is dropped.
+    fn end_others(&self, process: ProcessId, reading: &Arc<Reading>) {
+        let readings = self.0.lock().get(&process).cloned().unwrap_or_default();
+        for other in readings.iter().filter(|other| !Arc::ptr_eq(other, reading)) {
+            other.is_over.store(true, Ordering::Relaxed);
+            other.link.close();
+        }
+    }
 }
 
 impl MeshPeer {
     pub(super) fn new(mesh: &'static Mesh, channel: Arc<Channel>, link: Arc<dyn Link>) -> MeshPeer {
-        MeshPeer { mesh, channel, link, id: mesh.registry().ports().next_peer() }
+        let reading = Arc::new(Reading { link, is_over: AtomicBool::new(false) });
+        mesh.readings.add(channel.to(), &reading);
+        MeshPeer { mesh, channel, reading, id: mesh.registry().ports().next_peer() }
     }
 
     /// Handles a message that begins with [`MESH`].
     pub(crate) fn receive(&mut self, message: Received) {
+        let link = &self.reading.link;
+        if self.reading.is_over.load(Ordering::Relaxed) {
+            return;
+        }
         match Frame::read(message) {
             Some(Frame::Answer { call, value }) => self.channel.complete(call, Ok(value)),
             Some(Frame::Failed { call, failure }) => self.channel.complete(call, Err(failure)),
             Some(Frame::Port { call, port, body }) => {
-                let link = Arc::clone(&self.link);
+                let link = Arc::clone(link);
                 let requester =
                     Requester::new(self.id, Responder::new(ReplyTo::Link(Arc::clone(&link)), call));
                 let request = Request { body, requester, link: Some(link) };
                 self.mesh.registry().ports().deliver(port, request);
             }
-            frame => self.mesh.registry().accept(frame, ReplyTo::Link(Arc::clone(&self.link))),
+            frame => {
+                if let Some(Frame::Query { query: Query::Resume, .. }) = &frame {
+                    self.mesh.readings.end_others(self.channel.to(), &self.reading);
+                }
+                self.mesh.registry().accept(frame, ReplyTo::Link(Arc::clone(link)));
+            }
         }
     }
 
     /// Handles the end of the link.
     pub(crate) fn lost(&mut self, reason: &ExitReason) {
-        if self.channel.uses(&self.link) {
+        if self.channel.uses(&self.reading.link) {
             self.mesh.close(&self.channel, reason);
         }
         self.mesh.registry().lost(self.id);
@@ -52,6 +102,7 @@ impl MeshPeer {
 
 impl Drop for MeshPeer {
     fn drop(&mut self) {
+        self.mesh.readings.remove(self.channel.to(), &self.reading);
         self.lost(&ExitReason::LinkLost("it is not read any more".into()));
     }
 }

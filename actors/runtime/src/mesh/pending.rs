@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use super::deadlines::{Answer, Unanswered, Waiter};
 use super::route::Route;
+use super::window::Place;
 use super::wire::{CallFailure, CallId, NO_ANSWER, Payload};
 
 /// A call that waits for its answer.
@@ -22,20 +23,23 @@ pub struct Pending {
     pub resend: Option<Payload>,
     /// Counts the call until it is completed.
     pub load: Option<Load>,
+    /// The call's place in the mailbox, if its actor lets callers wait for one.
+    pub place: Option<Place>,
     /// Keeps the handles in the message alive.
     pub _keep_alive: KeepAlive,
 }
 
 impl Pending {
     /// Returns a call that is neither sent again nor counted.
-    pub(crate) fn new(waiter: Waiter) -> Pending {
-        Pending { waiter, route: None, resend: None, load: None, _keep_alive: KeepAlive::default() }
+    pub fn new(waiter: Waiter) -> Pending {
+        let (resend, load, place) = (None, None, None);
+        Pending { waiter, route: None, resend, load, place, _keep_alive: KeepAlive::default() }
     }
 
     /// Passes the answer on.
     pub fn complete(self, answer: Answer) {
         // This comes first: the caller that gets the answer may look at the count.
-        drop(self.load);
+        drop((self.load, self.place));
         self.waiter.complete(answer);
     }
 }

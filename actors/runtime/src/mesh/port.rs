@@ -5,7 +5,6 @@
 //! never decodes the user's values, and runs no code of the user.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -125,10 +124,28 @@ pub struct Ports {
 impl Ports {
     /// Opens the port that `make` makes, until it is dropped.
     pub fn open<P: Port + 'static>(&self, make: impl FnOnce(PortId) -> P) -> Arc<P> {
+        self.open_cyclic(|id, _| make(id))
+    }
+
+    /// As [`open`](Ports::open). `make` gets the port itself, too.
+    pub fn open_cyclic<P: Port + 'static>(
+        &self,
+        make: impl FnOnce(PortId, Weak<P>) -> P,
+    ) -> Arc<P> {
         let id = PortId(self.last_port.fetch_add(1, Ordering::Relaxed) + 1);
-        let port = Arc::new(make(id));
+        let port = Arc::new_cyclic(|this| make(id, Weak::clone(this)));
         let weak: Weak<P> = Arc::downgrade(&port);
         self.open.insert(id, weak);
+        port
+    }
+
+    /// Opens a port of this number, which stays open as long as the session.
+    pub(crate) fn open_for_good<P: Port + 'static>(&self, id: PortId, port: P) -> Arc<P> {
+        let port = Arc::new(port);
+        let weak: Weak<P> = Arc::downgrade(&port);
+        self.open.insert(id, weak);
+        // As the parts of a session, it is never freed.
+        std::mem::forget(Arc::clone(&port));
         port
     }
 
@@ -189,8 +206,9 @@ impl Ports {
     /// [`forget_lost`](Ports::forget_lost).
     pub(crate) fn lost(&self, peer: PeerId) -> Vec<PortId> {
         let open = self.open.iter().filter_map(|entry| Some((*entry.key(), entry.upgrade()?)));
-        let open: BTreeMap<_, _> = open.collect();
-        open.into_values().for_each(|port| port.lost(peer));
+        let mut open: Vec<_> = open.collect();
+        open.sort_unstable_by_key(|(id, _)| *id);
+        open.iter().for_each(|(_, port)| port.lost(peer));
         let held = self.held.iter().filter(|held| held.holders.is_attached(peer));
         let mut held: Vec<_> = held.map(|held| *held.key()).collect();
         held.sort_unstable();

@@ -1,6 +1,6 @@
 //! When this process connects again to processes that it has lost.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use fiber_core::ProcessId;
@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// clock nor random numbers: both are parameters.
 #[derive(Debug, Default)]
 pub(super) struct Reconnecting {
-    lost: BTreeMap<ProcessId, Instant>,
+    lost: HashMap<ProcessId, Instant>,
 }
 
 impl Reconnecting {

@@ -1,19 +1,23 @@
 //! The actors and ports of this process that others can reach, and answers to queries about the
 //! actors that it owns.
 
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
-use fiber_core::{ExitReason, Failure, FailureKind, Result};
+use fiber_core::{ExitReason, Failure, FailureKind, Result, deadline_after};
 use fiber_values::codec;
 use parking_lot::Mutex;
 
+use super::dead_letters::DeadLetters;
 use super::inbox::{Inbox, IncomingMessage, ReplyTo, Responder};
 use super::owned::{ActorStatus, OwnedActor};
 use super::port::{PeerId, Ports, Request, Requester};
 use super::recent::Recent;
+use super::waits::Waits;
 use super::wire::{self, ActorId, ActorLocation, CallFailure, Frame, IncarnationEnd, Query};
 use crate::endpoint::Endpoint;
 
@@ -44,16 +48,17 @@ pub struct Registry {
     inboxes: DashMap<ActorId, Arc<Inbox>>,
     owned: DashMap<ActorId, Arc<OwnedActor>>,
     /// Exported actors that have not ended.
-    exported: Mutex<Vec<Exported>>,
+    exported: Mutex<BTreeMap<ActorId, Exported>>,
     /// Ended actors, exported and owned, in the order of their ends.
     ended: Mutex<Recent<ActorId>>,
     ports: Ports,
+    dead_letters: Arc<DeadLetters>,
+    waits: Waits,
     last: AtomicU64,
 }
 
 /// An exported actor, and whether it is alive.
 struct Exported {
-    id: ActorId,
     inbox: Arc<Inbox>,
     is_alive: Box<dyn Fn() -> bool + Send + Sync>,
 }
@@ -67,6 +72,8 @@ impl Registry {
             exported: Mutex::default(),
             ended: Mutex::new(Recent::new(ENDED_ACTORS)),
             ports: Ports::default(),
+            dead_letters: DeadLetters::new(endpoint),
+            waits: Waits::default(),
             last: AtomicU64::new(ActorId::HOSTED.0),
         }
     }
@@ -74,6 +81,16 @@ impl Registry {
     /// Returns the ports of this process.
     pub fn ports(&self) -> &Ports {
         &self.ports
+    }
+
+    /// Returns the messages that this process could not deliver.
+    pub fn dead_letters(&self) -> &Arc<DeadLetters> {
+        &self.dead_letters
+    }
+
+    /// Returns the wait of this process's managed actor.
+    pub(super) fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     /// Handles the loss of a peer.
@@ -98,9 +115,10 @@ impl Registry {
         is_alive: impl Fn() -> bool + Send + Sync + 'static,
     ) -> ActorId {
         let id = self.next_id();
+        inbox.set_dead_letters(&self.dead_letters);
         self.inboxes.insert(id, Arc::clone(&inbox));
         let mut exported = self.exported.lock();
-        exported.push(Exported { id, inbox, is_alive: Box::new(is_alive) });
+        exported.insert(id, Exported { inbox, is_alive: Box::new(is_alive) });
         if exported.len() == 1 {
             self.endpoint.spawn(move || self.sweep());
         }
@@ -112,11 +130,13 @@ impl Registry {
         loop {
             tokio::time::sleep(SWEEP_INTERVAL).await;
             let mut exported = self.exported.lock();
+            let ended = exported.iter().filter(|(_, exported)| !(exported.is_alive)());
+            let ended: Vec<_> = ended.map(|(id, _)| *id).collect();
             let ended: Vec<_> =
-                exported.extract_if(.., |exported| !(exported.is_alive)()).collect();
+                ended.into_iter().filter_map(|id| exported.remove_entry(&id)).collect();
             let is_last = exported.is_empty();
             drop(exported);
-            for Exported { id, inbox, .. } in ended {
+            for (id, Exported { inbox, .. }) in ended {
                 inbox.close(&ExitReason::Normal);
                 self.retire(id);
             }
@@ -137,6 +157,7 @@ impl Registry {
 
     /// Makes the actor reachable that this process was started for.
     pub fn host(&self, inbox: Arc<Inbox>) {
+        inbox.set_dead_letters(&self.dead_letters);
         self.inboxes.insert(ActorId::HOSTED, inbox);
     }
 
@@ -145,8 +166,8 @@ impl Registry {
     }
 
     /// Adds an actor that this process is going to start in another one.
-    pub fn own(&self) -> Arc<OwnedActor> {
-        let owned = OwnedActor::new(self.next_id());
+    pub fn own(&self, places: Option<NonZeroU32>) -> Arc<OwnedActor> {
+        let owned = OwnedActor::new(self.next_id(), places);
         self.owned.insert(owned.id(), Arc::clone(&owned));
         owned
     }
@@ -158,13 +179,22 @@ impl Registry {
     /// Handles a frame.
     pub(crate) fn accept(&'static self, frame: Option<Frame>, from: ReplyTo) {
         match frame {
-            Some(Frame::Call { call, actor, method, message }) => {
+            Some(Frame::Call { call, actor, method, terms, message }) => {
                 let responder = Responder::new(from, call);
                 match self.inboxes.get(&actor) {
                     Some(inbox) => {
-                        inbox.push(IncomingMessage { method, message, responder }, Instant::now());
+                        let now = Instant::now();
+                        let deadline = terms.time_left.map(deadline_after);
+                        let message = IncomingMessage { method, message, responder, deadline };
+                        inbox.push(message, terms.urgent.into(), now);
                     }
-                    None => responder.fail(&CallFailure::Stopped(wire::unknown())),
+                    None if responder.expects_answer() => {
+                        responder.fail(&CallFailure::Stopped(wire::unknown()));
+                    }
+                    None => {
+                        let name = format!("actor {}", actor.0);
+                        self.dead_letters.note(&name, 1, wire::unknown());
+                    }
                 }
             }
             Some(Frame::Port { call, port, body }) => {
@@ -203,11 +233,14 @@ impl Registry {
                 codec::encode(&self.incarnation_end(actor, incarnation).await)
             }
             Query::ActorEnd { actor } => codec::encode(&self.actor_end(actor).await),
-            Query::Flush => codec::encode(&()),
+            Query::Wait => codec::encode(&self.waits.current()),
+            Query::Flush | Query::Resume => codec::encode(&()),
         }
     }
 
-    async fn locate(&self, actor: ActorId, after: u64) -> ActorLocation {
+    /// Returns where an actor runs that this process owns, once it is a later incarnation than
+    /// `after`.
+    pub(crate) async fn locate(&self, actor: ActorId, after: u64) -> ActorLocation {
         let Some(owned) = self.owned(actor) else { return ActorLocation::Gone(wire::unknown()) };
         let is_known = |status: &ActorStatus| {
             status.gone.is_some() || (status.incarnation > after && status.process.is_some())
@@ -241,15 +274,29 @@ impl Registry {
         }
     }
 
-    async fn actor_end(&self, actor: ActorId) -> ExitReason {
+    /// Waits until an actor that this process owns or has exported has ended for good.
+    pub(crate) async fn actor_end(&self, actor: ActorId) -> ExitReason {
         if let Some(owned) = self.owned(actor) {
             let status = owned.when(|status| status.gone.is_some()).await;
             return status.gone.unwrap_or_else(wire::unknown);
         }
-        let Some(inbox) = self.inbox(actor) else { return wire::unknown() };
-        while inbox.is_open() {
+        if self.inbox(actor).is_none() {
+            return wire::unknown();
+        }
+        while self.is_there(actor) {
             tokio::time::sleep(END_CHECK).await;
         }
         ExitReason::Normal
+    }
+
+    /// Returns whether an actor that this process owns or has exported has not ended for good.
+    pub(crate) fn is_there(&self, actor: ActorId) -> bool {
+        if let Some(owned) = self.owned(actor) {
+            return !owned.is_gone();
+        }
+        let is_alive = |exported: &Exported| (exported.is_alive)();
+        // The actor that this process was started for is not exported.
+        self.inbox(actor).is_some_and(|inbox| inbox.is_open())
+            && self.exported.lock().get(&actor).is_none_or(is_alive)
     }
 }

@@ -1,14 +1,17 @@
 //! The way of calls to an actor that restarts in other processes.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
 
 use fiber_core::ExitReason;
 use parking_lot::Mutex;
 
 use super::channel::Channel;
+use super::dead_letters::DeadLetters;
 use super::deadlines::Unanswered;
 use super::pending::Pending;
+use super::window::Window;
 use super::wire::{ActorId, Payload, ProcessRef};
 
 /// The way to a managed actor. All calls of this process to the actor share it, which keeps their
@@ -16,12 +19,20 @@ use super::wire::{ActorId, Payload, ProcessRef};
 pub struct Route {
     owner: ProcessRef,
     actor: ActorId,
+    /// The actor's name.
+    name: Arc<str>,
+    dead_letters: Arc<DeadLetters>,
     state: Mutex<RouteState>,
+    /// If the actor lets callers wait while its mailbox is full.
+    window: OnceLock<Window>,
 }
 
 enum RouteState {
-    /// The actor was not used yet.
-    Unknown,
+    /// The actor was not used yet, or its owner could not be reached: the next call looks for the
+    /// incarnation after `after`.
+    Unknown {
+        after: u64,
+    },
     /// The owner was asked for the incarnation after `after`. Calls wait.
     Locating {
         after: u64,
@@ -54,8 +65,24 @@ pub(crate) struct LostCalls {
 
 impl Route {
     /// Returns a route that asks `owner` for the actor's process at the first call.
-    pub(crate) fn new(owner: ProcessRef, actor: ActorId) -> Arc<Route> {
-        Arc::new(Route { owner, actor, state: Mutex::new(RouteState::Unknown) })
+    pub(crate) fn new(
+        owner: ProcessRef,
+        actor: ActorId,
+        name: Arc<str>,
+        dead_letters: Arc<DeadLetters>,
+    ) -> Arc<Route> {
+        let state = Mutex::new(RouteState::Unknown { after: 0 });
+        Arc::new(Route { owner, actor, name, dead_letters, state, window: OnceLock::new() })
+    }
+
+    /// Returns the places in the actor's mailbox for calls of this process.
+    pub(super) fn window(&self, places: NonZeroU32) -> &Window {
+        self.window.get_or_init(|| Window::new(places))
+    }
+
+    /// Returns the places in the actor's mailbox, from the first call that has taken one.
+    pub(super) fn known_window(&self) -> Option<&Window> {
+        self.window.get()
     }
 
     /// Returns the process that knows where the actor is.
@@ -80,7 +107,7 @@ impl Route {
         }
         let mut state = self.state.lock();
         let (call, after) = match &mut *state {
-            RouteState::Unknown => ((payload, pending), 0),
+            RouteState::Unknown { after } => ((payload, pending), *after),
             RouteState::Locating { waiting, .. } => {
                 waiting.push_back((payload, pending));
                 return None;
@@ -93,7 +120,7 @@ impl Route {
             RouteState::Gone(reason) => {
                 let reason = reason.clone();
                 drop(state);
-                fail(pending, &reason);
+                self.fail(pending, &reason);
                 return None;
             }
         };
@@ -136,7 +163,18 @@ impl Route {
         let waiting = std::mem::take(waiting);
         *state = RouteState::Gone(reason.clone());
         drop(state);
-        waiting.into_iter().for_each(|(_, pending)| fail(pending, reason));
+        waiting.into_iter().for_each(|(_, pending)| self.fail(pending, reason));
+    }
+
+    /// Fails the calls that wait: the owner can't be reached. It may live, so that the next call
+    /// asks it again.
+    pub(crate) fn unreachable(&self, reason: &ExitReason) {
+        let mut state = self.state.lock();
+        let RouteState::Locating { after, waiting } = &mut *state else { return };
+        let (after, waiting) = (*after, std::mem::take(waiting));
+        *state = RouteState::Unknown { after };
+        drop(state);
+        waiting.into_iter().for_each(|(_, pending)| self.fail(pending, reason));
     }
 
     /// Handles the loss of a channel with these pending calls.
@@ -152,7 +190,7 @@ impl Route {
             }
             RouteState::Locating { after, .. } => (*after, None),
             RouteState::At { incarnation, .. } => (incarnation.saturating_sub(1), None),
-            RouteState::Unknown | RouteState::Gone(_) => (0, None),
+            RouteState::Unknown { .. } | RouteState::Gone(_) => (0, None),
         };
         let mut resend = Vec::new();
         for call in resent.into_iter().rev() {
@@ -166,10 +204,12 @@ impl Route {
         resend.reverse();
         LostCalls { incarnation, lookup, resend, failed }
     }
-}
 
-fn fail(pending: Option<Pending>, reason: &ExitReason) {
-    if let Some(pending) = pending {
-        pending.complete(Err(Unanswered::Lost(reason.clone())));
+    /// Fails a call. A message without an answer is a dead letter.
+    fn fail(&self, pending: Option<Pending>, reason: &ExitReason) {
+        match pending {
+            Some(pending) => pending.complete(Err(Unanswered::Lost(reason.clone()))),
+            None => self.dead_letters.note(&self.name, 1, reason),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Calls to managed actors, which restart in other processes.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fiber_core::{Error, ExitReason, ProcessId, random_fraction};
 use fiber_values::codec;
@@ -15,6 +15,9 @@ use super::registry::transit_time;
 use super::route::{Lookup, LostCalls, Route};
 use super::wire::{ActorLocation, IncarnationEnd, Payload, ProcessRef, Query};
 
+/// The pause between two attempts to connect to a process again whose owner takes it for alive.
+const RETRY: Duration = Duration::from_millis(250);
+
 impl Mesh {
     /// Sends a call to an owned actor, when the actor is found.
     pub fn send(&'static self, route: &Arc<Route>, payload: Payload, pending: Option<Pending>) {
@@ -27,9 +30,16 @@ impl Mesh {
     fn locate(&'static self, route: &Arc<Route>, Lookup { after }: Lookup) {
         let route = Arc::clone(route);
         self.endpoint.spawn(move || async move {
-            let query = Query::Locate { actor: route.actor(), after };
-            let location =
-                self.query(route.owner(), query).await.unwrap_or_else(ActorLocation::Gone);
+            let mut found = self.location(&route, after).await;
+            if found.is_err() {
+                // The link to the owner may have broken together with the one to the actor. The
+                // second question goes over a new one.
+                found = self.location(&route, after).await;
+            }
+            let location = match found {
+                Ok(location) => location,
+                Err(reason) => return route.unreachable(&reason),
+            };
             let lookup = match location {
                 ActorLocation::At { process, incarnation } => {
                     route.found(self.channel(&process), incarnation)
@@ -42,11 +52,61 @@ impl Mesh {
         });
     }
 
+    /// Asks the owner for the incarnation after this one, or for this one if it lives.
+    ///
+    /// # Errors
+    /// The reason why the owner does not answer.
+    async fn location(
+        &'static self,
+        route: &Route,
+        after: u64,
+    ) -> Result<ActorLocation, ExitReason> {
+        match self.survivor(route, after).await? {
+            Some(process) => Ok(ActorLocation::At { process, incarnation: after }),
+            None => {
+                let query = Query::Locate { actor: route.actor(), after };
+                self.query(route.owner(), query).await
+            }
+        }
+    }
+
+    /// Returns the process of an incarnation to which the link was lost, once there is another;
+    /// `None` if it has ended. What this process has sent over the lost link is not handled later.
+    ///
+    /// # Errors
+    /// The reason why the owner, which knows that, does not answer.
+    async fn survivor(
+        &'static self,
+        route: &Route,
+        lost: u64,
+    ) -> Result<Option<ProcessRef>, ExitReason> {
+        // A child that has lost its parent ends.
+        if lost == 0 || route.owner().id == self.endpoint.id {
+            return Ok(None);
+        }
+        let query = Query::Locate { actor: route.actor(), after: lost - 1 };
+        loop {
+            match self.query(route.owner(), query.clone()).await? {
+                ActorLocation::At { process, incarnation } if incarnation == lost => {
+                    if self.query::<()>(&process, Query::Resume).await.is_ok() {
+                        return Ok(Some(process));
+                    }
+                }
+                _ => return Ok(None),
+            }
+            // It may be dead, and its owner will learn that.
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
     /// Handles the loss of a process, or a failure to connect to it. Calls that may be sent again
     /// are, the others fail.
     pub(super) fn close(&'static self, channel: &Arc<Channel>, reason: &ExitReason) {
         let was_connected = channel.is_connected();
+        let letters = channel.waiting_letters();
         let Some(pending) = channel.close(reason) else { return };
+        let name = format!("actors of process {}", channel.to());
+        self.registry.dead_letters().note(&name, letters, reason);
         self.channels.remove_if(&channel.to(), |_, current| Arc::ptr_eq(current, channel));
         let mut routed: Vec<(Arc<Route>, Vec<Pending>)> = Vec::new();
         for pending in pending {
@@ -79,10 +139,10 @@ impl Mesh {
 
     /// Has lost messages sent again to a process that may still be alive.
     fn reconnect(&'static self, process: ProcessId, lost_at: Instant) {
-        let Some(after_loss) = self.after_loss.get() else { return };
         // Noted first, because the attempt may fail at once.
         self.reconnecting.lock().begin(process, lost_at);
-        if !after_loss(process) {
+        let sent = self.after_loss.read().iter().filter(|send_again| send_again(process)).count();
+        if sent == 0 {
             self.reconnecting.lock().end(process);
         }
     }
@@ -105,11 +165,14 @@ impl Mesh {
         }
         let (route, reason) = (Arc::clone(route), reason.clone());
         self.endpoint.spawn(move || async move {
-            // This process knows only that a link broke. The owner knows how the actor ended.
-            let query = Query::IncarnationEnd { actor: route.actor(), incarnation };
-            let reason = match self.query::<IncarnationEnd>(route.owner(), query).await {
-                Ok(end) => end.reason,
-                Err(_) => reason,
+            // If more than the link has ended, the owner knows why.
+            let reason = match self.survivor(&route, incarnation).await {
+                Ok(Some(_)) | Err(_) => reason,
+                Ok(None) => {
+                    let query = Query::IncarnationEnd { actor: route.actor(), incarnation };
+                    let end = self.query::<IncarnationEnd>(route.owner(), query).await;
+                    end.map_or(reason, |end| end.reason)
+                }
             };
             failed
                 .into_iter()

@@ -63,10 +63,11 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
         }
 
         // A message that its receiver can't handle.
-        let inbox = Arc::new(Inbox::new(1));
+        let inbox = Arc::new(Inbox::new(1, Full::Fail));
         let actor = runtime.registry().export(Arc::clone(&inbox), || true);
         let unknown = fiber_values::entry::EntryRef { offset: 8, name: 7 };
-        link.send(Payload::call(actor, unknown, &()).unwrap().into_message(6)).unwrap();
+        link.send(Payload::call(actor, unknown, Terms::default(), &()).unwrap().into_message(6))
+            .unwrap();
         let message = std::future::poll_fn(|task| inbox.poll_next(task)).await.expect("it is open");
         assert_eq!(message.method, unknown);
         let failure = Failure::new(FailureKind::Unknown, "another build");

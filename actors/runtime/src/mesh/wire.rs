@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! MESH  CALL       call u64  actor u64  method: offset u64, name u64  message…  call 0: no answer
+//! MESH  TERMS      call u64  actor u64  method  urgent u8  time left in ns u64  message…
 //! MESH  QUERY      call u64  query…
 //! MESH  ANSWER     call u64  value…
 //! MESH  FAILED     call u64  failure…
@@ -12,6 +13,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use fiber_core::{Error, ExitReason, Failure, ProcessId, Result};
@@ -29,17 +31,36 @@ const ANSWER: u8 = 2;
 const FAILED: u8 = 3;
 const HEARTBEAT: u8 = 4;
 const PORT: u8 = 5;
+/// A call with terms.
+const TERMS: u8 = 6;
 
 /// The position of the call's id in a frame.
 const CALL_ID: std::ops::Range<usize> = 2..10;
 /// Bytes before the body of a message to a port.
 pub(crate) const PORT_HEAD: usize = 18;
+/// Bytes before the message of a call.
+const CALL_HEAD: usize = 34;
 /// The length, in bytes, from which frames are passed to the link as they are. Shorter ones are
 /// copied together.
 const LONG: usize = 16 << 10;
 
 /// The number of a call between two processes.
 pub(super) type CallId = u64;
+
+/// The terms of a call, which few calls have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// Whether the actor gets the message before those that are not urgent.
+    pub urgent: bool,
+    /// How much time is left until nobody waits for the answer.
+    pub time_left: Option<Duration>,
+}
+
+impl Terms {
+    fn is_default(&self) -> bool {
+        *self == Terms::default()
+    }
+}
 
 /// The id of a message that wants no answer.
 pub(crate) const NO_ANSWER: CallId = 0;
@@ -60,6 +81,10 @@ pub struct PortId(pub u64);
 impl PortId {
     /// Messages to this port change the holders of other ports.
     pub(crate) const HOLDERS: PortId = PortId(0);
+    /// The directory of names and groups, which each process has.
+    pub(crate) const DIRECTORY: PortId = PortId(u64::MAX);
+    /// The topics with names, which are in the head.
+    pub(crate) const TOPICS: PortId = PortId(u64::MAX - 1);
 }
 
 /// A process and its address.
@@ -99,8 +124,13 @@ pub enum Query {
         /// The actor, which the queried process owns.
         actor: ActorId,
     },
+    /// For which actor the managed actor of the process blocks its thread. Answered with an
+    /// `Option<Wait>`.
+    Wait,
     /// Answered when all earlier messages have arrived.
     Flush,
+    /// Answered when nothing is handled any more that the caller has sent over earlier links.
+    Resume,
 }
 
 /// The location of an owned actor.
@@ -134,14 +164,36 @@ pub struct Payload {
 
 impl Payload {
     /// Returns a call of `method` at `actor`. The caller checks its length.
-    pub fn call<M: Serialize>(actor: ActorId, method: EntryRef, message: &M) -> Result<Payload> {
+    pub fn call<M: Serialize>(
+        actor: ActorId,
+        method: EntryRef,
+        terms: Terms,
+        message: &M,
+    ) -> Result<Payload> {
         let mut frame = Vec::with_capacity(96);
+        frame.extend_from_slice(&[MESH, if terms.is_default() { CALL } else { TERMS }]);
+        for number in [NO_ANSWER, actor.0, method.offset, method.name] {
+            frame.extend_from_slice(&number.to_le_bytes());
+        }
+        if !terms.is_default() {
+            // 0 stands for no limit, so a time that is over is 1 ns.
+            let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
+            frame.push(terms.urgent.into());
+            frame.extend_from_slice(&terms.time_left.map_or(0, nanos).to_le_bytes());
+        }
+        let blobs = codec::append_apart(&mut frame, message)?;
+        Ok(Payload { frame, blobs })
+    }
+
+    /// Returns a call of `method` at `actor` with a message that is encoded already.
+    pub fn call_encoded(actor: ActorId, method: EntryRef, message: &Received) -> Payload {
+        let mut frame = Vec::with_capacity(CALL_HEAD + message.len());
         frame.extend_from_slice(&[MESH, CALL]);
         for number in [NO_ANSWER, actor.0, method.offset, method.name] {
             frame.extend_from_slice(&number.to_le_bytes());
         }
-        let blobs = codec::append_apart(&mut frame, message)?;
-        Ok(Payload { frame, blobs })
+        frame.extend_from_slice(message);
+        Payload { frame, blobs: message.blobs.clone() }
     }
 
     /// Returns a query.
@@ -251,6 +303,13 @@ pub(crate) fn is_heartbeat(message: &[u8]) -> bool {
     message.starts_with(&[MESH, HEARTBEAT])
 }
 
+/// Returns whether a message is for an actor, and wants no answer.
+pub(super) fn is_letter(message: &Message) -> bool {
+    let frame: &[u8] = if message.head.is_empty() { &message.body } else { &message.head };
+    let is_call = frame.starts_with(&[MESH, CALL]) || frame.starts_with(&[MESH, TERMS]);
+    is_call && frame.get(CALL_ID) == Some(&NO_ANSWER.to_le_bytes()[..])
+}
+
 /// The reason why a call was not answered, as its callee sends it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum CallFailure {
@@ -270,24 +329,28 @@ pub enum CallFailure {
         /// The error, in words.
         cause: String,
     },
+    /// The message is for an actor by key, whose key is another process's.
+    Moved,
+    /// The call's time limit had passed before the actor came to it.
+    Late,
 }
 
 impl CallFailure {
     /// Returns the error of a journal that was sent.
-    pub(crate) fn journal_error(journal: PathBuf, cause: String) -> Error {
+    pub fn journal_error(journal: PathBuf, cause: String) -> Error {
         let cause: Box<dyn std::error::Error + Send + Sync> = cause.into();
         Error::Journal { journal, cause: cause.into() }
     }
 }
 
-/// Returns the exit reason of an unknown actor.
-pub(super) fn unknown() -> ExitReason {
+/// Returns the exit reason of an unknown actor or object.
+pub(crate) fn unknown() -> ExitReason {
     ExitReason::NotStarted("there is no such actor in its process, or it has ended".into())
 }
 
 /// A received frame.
 pub(crate) enum Frame {
-    Call { call: CallId, actor: ActorId, method: EntryRef, message: Received },
+    Call { call: CallId, actor: ActorId, method: EntryRef, terms: Terms, message: Received },
     Query { call: CallId, query: Query },
     Port { call: CallId, port: PortId, body: Received },
     Answer { call: CallId, value: Received },
@@ -309,7 +372,16 @@ impl Frame {
                 let actor = ActorId(frame.get_u64_le());
                 let method = EntryRef { offset: frame.get_u64_le(), name: frame.get_u64_le() };
                 let message = Received { bytes: frame, blobs };
-                Some(Frame::Call { call, actor, method, message })
+                Some(Frame::Call { call, actor, method, terms: Terms::default(), message })
+            }
+            TERMS if frame.len() >= 33 => {
+                let actor = ActorId(frame.get_u64_le());
+                let method = EntryRef { offset: frame.get_u64_le(), name: frame.get_u64_le() };
+                let (urgent, nanos) = (frame.get_u8() != 0, frame.get_u64_le());
+                let time_left = (nanos > 0).then(|| Duration::from_nanos(nanos));
+                let terms = Terms { urgent, time_left };
+                let message = Received { bytes: frame, blobs };
+                Some(Frame::Call { call, actor, method, terms, message })
             }
             PORT if frame.len() >= 8 => {
                 let port = PortId(frame.get_u64_le());

@@ -81,6 +81,7 @@ pub(super) enum Source {
     Pool(ProcessId, String),
     Queue(ProcessId, u64),
     Actor(ProcessId, String),
+    DeadLetters(ProcessId, String),
 }
 
 /// Returns the values of all gauges and infos. `queues` have their labels.
@@ -107,6 +108,8 @@ pub(super) fn gauges(stats: &SessionStats, queues: &[(&QueueStats, &str)]) -> Sa
             samples.count(Id::ValuesStored, &[role], usage.stored);
             samples.count(Id::ValuesShared, &[role], usage.shared);
             samples.count(Id::ValuesSpilled, &[role], usage.spilled);
+            samples.count(Id::ValuesElsewhere, &[role], usage.elsewhere);
+            samples.count(Id::ValuesOutputs, &[role], usage.outputs);
             samples.count(Id::ValuesLimit, &[role], usage.value_limit);
         }
     }
@@ -132,6 +135,7 @@ pub(super) fn gauges(stats: &SessionStats, queues: &[(&QueueStats, &str)]) -> Sa
 fn add_pool(samples: &mut Samples, pool: &PoolStats) {
     let name = pool.name.as_str();
     samples.count(Id::TasksWaiting, &[name], pool.tasks.waiting);
+    samples.count(Id::TasksHeld, &[name], pool.tasks.held);
     samples.count(Id::TasksPending, &[name], pool.tasks.pending);
     samples.count(Id::Calls, &[name], pool.calls.len() as u64);
     samples.count(Id::WorkersWanted, &[name], pool.wanted as u64);
@@ -183,6 +187,11 @@ pub(super) fn counters(
         samples.count(Id::ActorMessagesHandled, &labels, actor.handled);
         samples.count(Id::ActorMessagesFailed, &labels, actor.failed);
         samples.add(Id::ActorLatency, &labels, &Value::Times(actor.latency.clone()));
+    }
+    for dead in &report.dead_letters {
+        let source = Source::DeadLetters(dead.process, dead.actor.clone());
+        let samples = sources.entry(source).or_default();
+        samples.count(Id::DeadLetters, &[&dead.actor], dead.count);
     }
     sources
 }
@@ -240,6 +249,8 @@ impl EventCounts {
             EventKind::TaskAbandoned { .. } => "task-abandoned",
             EventKind::Straggler { .. } => "straggler",
             EventKind::ChildRestarted { .. } => "child-restarted",
+            EventKind::DeadLetters { .. } => "dead-letters",
+            EventKind::WaitCycle { .. } => "wait-cycle",
             _ => "other",
         };
         *self.0.entry(name).or_default() += 1;

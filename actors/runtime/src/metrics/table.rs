@@ -69,6 +69,8 @@ metrics! {
 
     TasksWaiting: Gauge fiber_pool_tasks_waiting [pool]
         "Tasks that were submitted and are assigned to no worker.";
+    TasksHeld: Gauge fiber_pool_tasks_held [pool]
+        "Tasks that wait for the values of other tasks.";
     TasksPending: Gauge fiber_pool_tasks_pending [pool]
         "Tasks that are assigned to a worker and have no outcome.";
     TasksDone: Counter fiber_tasks_done [pool, function]
@@ -121,7 +123,12 @@ metrics! {
     ValuesShared: Gauge fiber_values_shared_bytes [role]
         "Values of processes in shared memory.";
     ValuesSpilled: Gauge fiber_values_spilled_bytes [role]
-        "Elements of queues in files, because their processes have no room for more values.";
+        "Elements of queues and outputs of tasks in files, because their processes have no room for \
+         more values.";
+    ValuesElsewhere: Gauge fiber_values_elsewhere_bytes [role]
+        "Outputs of tasks on other machines alone, as the processes see them that made the calls.";
+    ValuesOutputs: Gauge fiber_values_outputs [role]
+        "Outputs of tasks whose values processes have, wherever their bytes are.";
     ValuesLimit: Gauge fiber_values_limit_bytes [role]
         "Limits of the values that processes store, with those in shared memory.";
     Restarts: Counter fiber_supervisor_restarts []
@@ -150,6 +157,10 @@ metrics! {
         "Messages from other processes whose handler panicked.";
     ActorLatency: Histogram fiber_actor_latency_seconds [actor]
         "The times from a message's arrival to the return of its handler.";
+
+    DeadLetters: Counter fiber_dead_letters [actor]
+        "Messages without an answer that were not delivered: their actor has ended, or its mailbox \
+         is full.";
 
     Events: Counter fiber_events [event]
         "Events of the head's pools and supervisors.";

@@ -18,6 +18,7 @@ fn process(id: u64, role: ProcessRole, cpu: u64) -> ProcessStats {
     usage.cpu = Duration::from_secs(cpu);
     usage.memory = 1 << 20;
     (usage.spilled, usage.value_limit) = (4096, 1_000_000);
+    (usage.elsewhere, usage.outputs) = (500, 7);
     process.usage = Some(usage);
     process
 }
@@ -89,6 +90,8 @@ fn figures_become_series() {
     assert_eq!(of("fiber_queues"), 2.0);
     assert_eq!(of("fiber_values_spilled_bytes{role=\"head\"}"), 4096.0);
     assert_eq!(of("fiber_values_limit_bytes{role=\"worker\"}"), 2_000_000.0);
+    assert_eq!(of("fiber_values_elsewhere_bytes{role=\"worker\"}"), 1000.0);
+    assert_eq!(of("fiber_values_outputs{role=\"worker\"}"), 14.0);
     assert_eq!(of("fiber_ring_nodes{state=\"missing\"}"), 1.0);
     assert_eq!(of("fiber_actor_latency_seconds_count{actor=\"Counter\"}"), 3.0);
     // Texts of the program are escaped.

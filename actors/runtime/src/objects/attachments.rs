@@ -53,6 +53,8 @@ struct State {
     last_turn: u64,
     /// Whether a task detaches idle attachments.
     watched: bool,
+    /// Whether the mesh tells the losses of processes: from the first attachment on.
+    hears_of_losses: bool,
 }
 
 struct Attached {
@@ -72,10 +74,13 @@ impl Attachment {
     pub(super) fn new(runtime: &'static Runtime, port: &PortRef) -> Attachment {
         let key = (port.owner(), port.id);
         let attachments: &'static Attachments = runtime.part();
-        match attachments.state.lock().objects.entry(key) {
+        let mut state = attachments.state.lock();
+        if !std::mem::replace(&mut state.hears_of_losses, true) {
+            runtime.mesh().after_loss(|owner| attachments.attach_again(owner));
+        }
+        match state.objects.entry(key) {
             Entry::Occupied(mut attached) => attached.get_mut().handles += 1,
             Entry::Vacant(place) => {
-                runtime.mesh().after_loss(|owner| attachments.attach_again(owner));
                 attachments.attach(port);
                 place.insert(Attached { port: port.clone(), handles: 1, turn: 0 });
             }

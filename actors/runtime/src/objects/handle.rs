@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use fiber_values::transfer::{self, Mode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -21,6 +21,16 @@ const NO_TOKEN: Token = 0;
 /// still be used.
 #[derive(Clone)]
 pub struct Handle(Arc<HandleInner>);
+
+/// A handle that does not keep its object alive.
+#[derive(Default)]
+pub(super) struct WeakHandle(Weak<HandleInner>);
+
+impl WeakHandle {
+    pub(super) fn upgrade(&self) -> Option<Handle> {
+        self.0.upgrade().map(Handle)
+    }
+}
 
 struct HandleInner {
     port: PortRef,
@@ -54,6 +64,10 @@ impl Handle {
             Object::Local(object) => Some(object),
             Object::Remote { .. } | Object::Gone => None,
         }
+    }
+
+    pub(super) fn downgrade(&self) -> WeakHandle {
+        WeakHandle(Arc::downgrade(&self.0))
     }
 
     /// Returns a handle that was decoded in this process.

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use fiber_core::{Error, ExitReason, ProcessId, Result};
 use fiber_transport::Received;
@@ -49,6 +50,19 @@ impl PortRef {
         let owner = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
         let (session, name) = (runtime.session(), name.into());
         Ok(PortRef { runtime: Some(runtime), session, name, owner, id })
+    }
+
+    /// Returns a reference to the topics with names, which errors call `name`.
+    ///
+    /// # Errors
+    /// As [`Runtime::address_now`].
+    pub fn topics(runtime: &'static Runtime, name: &str) -> Result<PortRef> {
+        let Some(head) = runtime.directory().head() else {
+            return PortRef::local(runtime, name, PortId::TOPICS);
+        };
+        let (session, owner) = (runtime.session(), head.clone());
+        let id = PortId::TOPICS;
+        Ok(PortRef { runtime: Some(runtime), session, name: name.into(), owner, id })
     }
 
     /// Returns a reference that has come to this process.
@@ -252,6 +266,12 @@ fn conclude(name: &Arc<str>, answer: Answer) -> Result<Received> {
         }
         Unanswered::Failed(CallFailure::Journal { journal, cause }) => {
             CallFailure::journal_error(journal, cause)
+        }
+        Unanswered::Failed(CallFailure::Late) => {
+            Error::TimedOut { what: what(), limit: Duration::ZERO }
+        }
+        Unanswered::Failed(CallFailure::Moved) => {
+            Error::OwnerEnded { what: what(), reason: ExitReason::Shutdown }
         }
         Unanswered::TimedOut(limit) => Error::TimedOut { what: what(), limit },
         Unanswered::Refused(error) => error,

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use fiber_core::{Error, ExitReason, Result};
 use fiber_transport::Received;
@@ -10,7 +11,8 @@ use fiber_values::codec;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use crate::mesh::{Answer, CallFailure, Unanswered};
+use crate::mesh::{ActorId, Answer, CallFailure, ProcessRef, Unanswered, Waiting};
+use crate::runtime::Runtime;
 
 /// A call of an actor in another process.
 pub struct PendingCall<R> {
@@ -19,6 +21,8 @@ pub struct PendingCall<R> {
     actor: Arc<str>,
     message: &'static str,
     caller: Option<Arc<str>>,
+    /// The owner of the managed actor that is to answer an actor, and its number there.
+    target: Option<(ProcessRef, ActorId)>,
 }
 
 impl<R> PendingCall<R> {
@@ -33,7 +37,20 @@ impl<R> PendingCall<R> {
         R: DeserializeOwned,
     {
         let decode = |value: &Received| codec::decode_with(value, &value.blobs);
-        PendingCall { answer, decode, actor: Arc::clone(actor), message, caller }
+        PendingCall { answer, decode, actor: Arc::clone(actor), message, caller, target: None }
+    }
+
+    /// Says which managed actor is to answer.
+    pub fn by(mut self, owner: &ProcessRef, actor: ActorId) -> PendingCall<R> {
+        // Only actors wait in circles.
+        self.target = self.caller.is_some().then(|| (owner.clone(), actor));
+        self
+    }
+
+    /// Notes that the actor of this thread blocks until the answer is there.
+    pub(super) fn begin_wait(&self) -> Option<Waiting<'static>> {
+        let (caller, target) = self.caller.as_ref().zip(self.target.clone())?;
+        Some(Runtime::get().ok()?.mesh().begin_wait(caller, target))
     }
 
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
@@ -65,6 +82,12 @@ impl<R> PendingCall<R> {
             }
             Err(Unanswered::Failed(CallFailure::Journal { journal, cause })) => {
                 CallFailure::journal_error(journal, cause)
+            }
+            Err(Unanswered::Failed(CallFailure::Moved)) => {
+                Error::ActorStopped { name: actor(), reason: ExitReason::Shutdown }
+            }
+            Err(Unanswered::Failed(CallFailure::Late)) => {
+                Error::TimedOut { what: self.what(), limit: Duration::ZERO }
             }
             Err(Unanswered::Refused(error)) => error,
             Err(Unanswered::TimedOut(limit)) => Error::TimedOut { what: self.what(), limit },

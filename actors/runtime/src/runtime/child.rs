@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use bytes::Buf;
 use fiber_backends::{ListenAddress, Locality, backend, configured_interface};
-use fiber_core::{Address, Config, LinkKind, ProcessId, SessionKey, local_ip_towards, variables};
+use fiber_core::{
+    Address, Config, LinkKind, ProcessId, SessionKey, block_on, local_ip_towards, variables,
+};
 use fiber_transport::{Connection, Role};
 use fiber_values::entry;
 use rustix::process::Signal;
+use tokio::sync::oneshot;
 
 use super::child_exit::ChildExit;
 use super::child_main::{ParentMessage, StartRequest, StartedMain};
@@ -18,7 +21,7 @@ use super::parent_info::{ChildPlace, ParentInfo};
 use super::protocol::ControlMessage;
 use super::{Runtime, Started, bridge, names, telemetry, thread};
 use crate::endpoint::{Endpoint, MAIN, MESH, connect_to, message_limit, send_heartbeats};
-use crate::mesh::MeshPeer;
+use crate::mesh::{MeshPeer, ProcessRef};
 use crate::parts::Parts;
 
 /// The interval of heartbeats until the child has its parent's configuration.
@@ -26,25 +29,7 @@ const EARLY_HEARTBEAT: Duration = Duration::from_secs(1);
 /// Time for which the parent's host may leave data unconfirmed until then.
 const EARLY_LINK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Lets fiber start this program again as its child processes. It must be the first line of `main`.
-///
-/// In a process that a user started it returns at once and starts nothing: fiber's thread starts
-/// with the first pool, process or other object. In a process that fiber started it does not
-/// return: the process works for its parent, and then exits, also when the parent dies. Further
-/// calls do nothing. `#[fiber::main]` calls it, and so does `fiber::test_harness!()`.
-///
-/// `#[tokio::main]` and `#[actix::main]` start their runtime before the first line of `main`: use
-/// `#[fiber::main]` in their place, which runs an `async fn main` in an actix system.
-///
-/// # Examples
-/// ```
-/// fn main() -> fiber::Result<()> {
-///     fiber::init();
-///     let pool = fiber::Pool::new(2)?;
-///     assert_eq!(pool.apply(|x: u32| x + 1, 1).wait()?, 2);
-///     Ok(())
-/// }
-/// ```
+/// Works for the parent, if fiber has started this process: see [`init`](crate::init).
 pub fn init() {
     let started: &Started = Parts::current().get();
     if started.may_start.load(Ordering::Acquire) {
@@ -86,7 +71,7 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
     entry::prepare().unwrap_or_else(|error| fail(&error.to_string()));
     let parts = Parts::current();
     let arbiter = thread::start(parts).unwrap_or_else(|error| fail(&error.to_string()));
-    let (sender, main) = std::sync::mpsc::channel();
+    let (sender, main) = oneshot::channel();
     let own_arbiter = arbiter.clone();
     arbiter.spawn_fn(move || {
         fiber_core::spawn_local(async move {
@@ -102,19 +87,20 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
             let configured = configured.unwrap_or_else(|error| fail(&error.to_string()));
             let (listen_on, interface) = listen_address(&info, configured);
             let endpoint = Endpoint::new(parts, info.id, (**config).clone(), key, own_arbiter);
-            let runtime = Runtime::new(endpoint, backend, listen_on, info.place, interface, false);
+            let head = Some(joined.head.clone());
+            let runtime = Runtime::new(endpoint, backend, listen_on, info.place, interface, head);
             let work = joined.begin(runtime, info.parent).unwrap_or_else(|problem| fail(&problem));
             let _ = sender.send(work.run);
             quit(receive(runtime, work.connection, work.receive, work.parent).await)
         });
     });
-    match main.recv() {
-        Ok(main) => {
+    match block_on(async { Ok(main.await) }) {
+        Ok(Ok(main)) => {
             let code = main();
             fiber_core::at_exit::flush_output();
             std::process::exit(code)
         }
-        Err(_) => fail("fiber's thread ended"),
+        _ => fail("fiber's thread ended"),
     }
 }
 
@@ -122,6 +108,7 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
 pub(super) struct Joined {
     connection: Connection,
     pub(super) config: Box<Config>,
+    pub(super) head: ProcessRef,
     request: StartRequest,
 }
 
@@ -153,10 +140,10 @@ pub(super) async fn join(info: &ParentInfo, key: &SessionKey) -> Result<Joined, 
     }));
     let first = first_message(&mut connection).await;
     early.abort();
-    let Some(ControlMessage::Start { config, request }) = first else { return Err(None) };
+    let Some(ControlMessage::Start { config, head, request }) = first else { return Err(None) };
     connection.incoming.set_limit(message_limit(&config));
     connection.link.set_peer_timeout(config.heartbeat_timeout);
-    Ok(Joined { connection, config, request })
+    Ok(Joined { connection, config, head, request })
 }
 
 impl Joined {
@@ -169,7 +156,7 @@ impl Joined {
         runtime: &'static Runtime,
         parent: ProcessId,
     ) -> Result<Work, String> {
-        let Joined { connection, config, request } = self;
+        let Joined { connection, config, request, .. } = self;
         // Before the work starts: from now on, the parent kills a silent child.
         let link = Arc::clone(&connection.link);
         fiber_core::spawn_local(send_heartbeats(link, config.heartbeat, || {
@@ -196,10 +183,14 @@ fn listen_address(
             let bind = interface_towards(&info.address).unwrap_or(Ipv4Addr::LOCALHOST.into());
             (Some(on(LinkKind::remote(), bind, Locality::Remote)), None)
         }
-        // Only the processes in it connect to a host.
+        // The processes in it connect to a host, and hosts that want its values.
         ChildPlace::Host => {
-            let own = on(LinkKind::Unix, Ipv4Addr::LOCALHOST.into(), Locality::Child);
-            (Some(own), configured.or_else(|| interface_towards(&info.address)))
+            let interface = configured.or_else(|| interface_towards(&info.address));
+            let own = match interface {
+                Some(interface) => on(LinkKind::remote(), interface, Locality::Child),
+                None => on(LinkKind::Unix, Ipv4Addr::LOCALHOST.into(), Locality::Child),
+            };
+            (Some(own), interface)
         }
         ChildPlace::InHost(interface) => {
             (Some(on(LinkKind::remote(), interface, Locality::Child)), Some(interface))

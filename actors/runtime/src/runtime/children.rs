@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use dashmap::DashMap;
 use fiber_backends::{Job, JobState, WaitReason};
-use fiber_core::ProcessId;
 use fiber_core::inspect::Request;
-use fiber_core::stats::{Event, ProcessRole, ProcessState, ProcessStats, ProcessUsage, Report};
+use fiber_core::stats::{Event, ProcessRole, ProcessState, ProcessStats, Report};
+use fiber_core::{ProcessId, read_json};
 use fiber_transport::{Link, PeerInfo};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -39,9 +39,10 @@ struct ChildRecord {
     job: Arc<dyn Job>,
     /// Its pid, host and link, once it has connected.
     connected: Option<(u32, String, Arc<dyn Link>)>,
-    usage: Option<ProcessUsage>,
-    /// Its last report about its own objects and children.
-    below: Option<Box<Report>>,
+    /// Its last usage, in JSON: it is read when someone asks, and not at each heartbeat.
+    usage: Option<String>,
+    /// Its last report about its own objects and children, in JSON.
+    below: Option<String>,
 }
 
 impl Children {
@@ -75,6 +76,17 @@ impl Children {
         records.find(|record| record.name == name).map(|record| Arc::clone(&record.job))
     }
 
+    /// Returns the job of the child that is the process `process`, or that is above it as far as
+    /// its reports say.
+    pub(super) fn above(&self, process: ProcessId) -> Option<Arc<dyn Job>> {
+        let own = self.records.get(&process).map(|record| Arc::clone(&record.job));
+        own.or_else(|| {
+            let mut records = self.records.iter();
+            let above = records.find(|record| record.is_above(process));
+            above.map(|record| Arc::clone(&record.job))
+        })
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -89,7 +101,7 @@ impl Children {
                 let Some(new) = new else { return };
                 let name = record.name.clone();
                 drop(record);
-                for mut event in serde_json::from_str::<Vec<Event>>(&new).unwrap_or_default() {
+                for mut event in read_json::<Vec<Event>>(&new).unwrap_or_default() {
                     event.kind.add_process(&name);
                     events.publish(event);
                 }
@@ -111,7 +123,7 @@ impl Children {
         for (_, id) in ids {
             let Some(record) = self.records.get(&id) else { continue };
             report.processes.push(record.stats(id, parent));
-            if let Some(mut below) = record.below.as_deref().cloned() {
+            if let Some(mut below) = record.below() {
                 // A managed actor has one name: that of its process.
                 let mut own = below.actors.iter_mut().filter(|actor| actor.process == id);
                 if let (ProcessRole::Actor, Some(actor), None) =
@@ -135,16 +147,14 @@ impl Children {
         request: Request,
         limit: Duration,
     ) -> Result<String, String> {
-        let is_above = |record: &ChildRecord| {
-            record.below.as_deref().is_some_and(|below| below.process(process).is_some())
-        };
-        let found =
-            self.records.iter().find(|record| *record.key() == process || is_above(record)).map(
-                |record| {
-                    let (name, place) = (record.name.clone(), record.job.place());
-                    (name, place, record.connected.clone(), record.pid_here(process))
-                },
-            );
+        let mut records = self.records.iter();
+        let found = records
+            .find(|record| *record.key() == process || record.is_above(process))
+            .map(|record| {
+                let (name, place) = (record.name.clone(), record.job.place());
+                (name, place, record.connected.clone(), record.pid_here(process))
+            });
+        drop(records);
         let Some((name, place, connected, pid_here)) = found else {
             return Err("the process has ended meanwhile".into());
         };
@@ -211,10 +221,19 @@ impl Children {
 }
 
 impl ChildRecord {
+    fn below(&self) -> Option<Report> {
+        read_json(self.below.as_deref()?).ok()
+    }
+
+    /// Returns whether its last report has this process.
+    fn is_above(&self, process: ProcessId) -> bool {
+        self.below().is_some_and(|below| below.process(process).is_some())
+    }
+
     /// Returns the pid of this child, or of a process below it, if `/proc` has it under this pid.
     fn pid_here(&self, process: ProcessId) -> Option<u32> {
-        let below = self.below.as_deref().and_then(|below| below.process(process));
-        let pid = match (below, &self.connected) {
+        let below = self.below();
+        let pid = match (below.as_ref().and_then(|below| below.process(process)), &self.connected) {
             (Some(below), _) => below.pid?,
             (None, Some((pid, ..))) => *pid,
             (None, None) => return None,
@@ -240,7 +259,7 @@ impl ChildRecord {
         if let Some((pid, host, _)) = &self.connected {
             (stats.pid, stats.host) = (Some(*pid), host.clone());
         }
-        stats.usage = self.usage.clone();
+        stats.usage = self.usage.as_deref().and_then(|usage| read_json(usage).ok());
         stats.tail = self.job.tail();
         stats
     }

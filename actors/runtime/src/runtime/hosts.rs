@@ -6,15 +6,18 @@
 //!
 //! - `host`: a host from its start to its end, in the parent. `host_main`: the host itself. `wire`:
 //!   the messages between both.
-//! - `placement`: which host gets which process.
-//! - `shared`: messages that go to several processes of a host.
+//! - `placement`: which host gets which process. `rule`: the rules that processes have for that.
+//!   `neighbors`: the hosts of actors beside which they are to run.
+//! - `shared`: messages that go to several processes of a host. `kept_blobs`: blobs that cross the
+//!   wire once. `stays`: those that do not cross it until they are wanted.
 //! - `room`: what processes take of a machine. `placed`: those of one host; `waiting`: those that
 //!   wait for room.
 //!
 //! There are two ways to choose. Where an engine finds a place for each job, a host is for a fixed
 //! number of processes of one [group], and the fullest host that has a place is chosen, so that
 //! others may become empty and end. Where there are machines, each has one host for all groups, and
-//! the machine with the largest free share is chosen.
+//! the machine with the largest free share is chosen. A process whose [rule](HostRule) names a host
+//! goes there, whichever group has that host, or waits for a place in it.
 //!
 //! [group]: HostGroup
 
@@ -22,18 +25,22 @@ mod host;
 mod host_main;
 mod hosted_job;
 mod hosted_link;
+mod kept_blobs;
 mod machines;
+mod neighbors;
 mod placed;
 mod placement;
 mod room;
+mod rule;
 mod shared;
 #[cfg(feature = "simulation")]
 mod simulated;
 mod source;
+mod stays;
 mod waiting;
 mod wire;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -44,10 +51,14 @@ use parking_lot::Mutex;
 use self::host::Host;
 use self::hosted_job::HostedJob;
 use self::machines::Machines;
+use self::stays::TravelTime;
 use self::waiting::WaitingProcesses;
 use super::Runtime;
 use super::launch::not_started;
 use super::parent_info::ChildPlace;
+
+pub use self::rule::{HostRule, Neighbor, Spread};
+pub use self::stays::MIN_STAY;
 
 /// Processes that share hosts with each other, where an engine finds a place for each job.
 #[derive(Debug)]
@@ -82,6 +93,9 @@ impl HostGroup {
     }
 }
 
+/// How many hosts are remembered that have ended, for processes that are to start there.
+const ENDED_HOSTS: usize = 64;
+
 /// The number of a host, for its parent.
 pub type HostNumber = u64;
 
@@ -92,6 +106,7 @@ pub(super) struct Hosts {
     machines: Machines,
     last: AtomicU64,
     last_host: AtomicU64,
+    travel_time: Arc<TravelTime>,
     /// The group of processes that belong to none.
     others: OnceLock<Arc<HostGroup>>,
 }
@@ -99,6 +114,8 @@ pub(super) struct Hosts {
 #[derive(Default)]
 struct State {
     hosts: Vec<Arc<Host>>,
+    /// The hosts without machines that ended last, and why.
+    ended: VecDeque<(String, String)>,
     /// The machines that have a host.
     taken: HashSet<String>,
     /// Processes that wait for room.
@@ -122,6 +139,11 @@ impl Runtime {
         Ok(machines || group.per_job > 1)
     }
 
+    /// Returns whether this process is in a host, with others of its parent.
+    pub fn is_hosted(&self) -> bool {
+        matches!(self.place, ChildPlace::InHost(_))
+    }
+
     /// Returns the group of processes that belong to no pool or ring.
     pub fn common_hosts(&self) -> Arc<HostGroup> {
         let others = || HostGroup::new("processes", self.config().processes_per_job.max(1));
@@ -135,13 +157,29 @@ impl Hosts {
         self.machines.exist()
     }
 
-    /// Ends hosts of closed groups that have no processes.
+    /// Returns whether there are or were any.
+    fn have_been(&self) -> bool {
+        self.last_host.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns whether the host of this name may get more processes.
+    fn is_open(&self, name: &str) -> bool {
+        self.state.lock().hosts.iter().any(|host| host.name == name && host.is_open())
+    }
+
+    /// Returns the names of those that have not ended: they start, work or end.
+    #[cfg(feature = "simulation")]
+    pub(super) fn names(&self) -> Vec<String> {
+        self.state.lock().hosts.iter().map(|host| host.name.clone()).collect()
+    }
+
     /// Asks the hosts that work to end. Returns their names.
     pub(super) fn end_all(&self) -> Vec<String> {
         let hosts = self.state.lock().hosts.clone();
         hosts.iter().filter(|host| host.end()).map(|host| host.name.clone()).collect()
     }
 
+    /// Ends hosts of closed groups that have no processes.
     fn end_idle(&self) {
         let hosts = self.state.lock().hosts.clone();
         for host in hosts {

@@ -33,6 +33,7 @@ use super::listen::{ExpectedChild, expect_child};
 use super::parent_info::ParentInfo;
 use super::protocol::ControlMessage;
 use super::time_limit;
+use crate::mesh::ProcessRef;
 use crate::random::Random;
 
 /// Time by which the ends of a process and of its link may differ, before the parent forces the
@@ -155,6 +156,8 @@ async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, 
         Locality::Child => Some(std::process::id().cast_signed()),
         Locality::Remote => None,
     };
+    let own = || ProcessRef { id: parent, address: address.url.as_str().into() };
+    let head = runtime.head().cloned().unwrap_or_else(own);
     let url = address.link.clone();
     let info =
         ParentInfo { id, parent, parent_pid, listener: parent, place: plan.place, address: url };
@@ -180,7 +183,11 @@ async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, 
         host,
         max_lag,
         expected,
-        start: ControlMessage::Start { config: Box::new(child_config), request: launch.request },
+        start: ControlMessage::Start {
+            config: Box::new(child_config),
+            head,
+            request: launch.request,
+        },
         scheduling: launch.scheduling,
     })
 }

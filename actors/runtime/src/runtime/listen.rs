@@ -45,7 +45,7 @@ pub(super) struct Listening {
 pub(super) struct Address {
     pub(super) link: fiber_core::Address,
     /// `link` as text, as it travels.
-    url: String,
+    pub(super) url: String,
     /// Where the children run.
     pub(super) locality: Locality,
 }
@@ -141,6 +141,7 @@ impl Runtime {
             // Its neighbours in the host are on this machine, others are not.
             let listener = match self.place {
                 ChildPlace::InHost(_) => listen_near_and_far(key, &at),
+                ChildPlace::Host if self.interface.is_some() => listen_near_and_far(key, &at),
                 ChildPlace::Alone | ChildPlace::Host => listen(link, key, &at),
             };
             let listener = listener.map_err(|error| {

@@ -15,8 +15,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use fiber_core::stacks::{ProgramNames, Unnamed};
-use fiber_core::{at_exit, shortage};
+use fiber_core::stacks::{Frame, ProgramNames, Unnamed};
+use fiber_core::{at_exit, read_json, shortage};
 use fiber_stacks::program_names;
 use parking_lot::Mutex;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -40,7 +40,7 @@ const GROUPS: &str = "/sys/fs/cgroup";
 ///
 /// # Errors
 /// A message for the user. Then the stacks have offsets in place of names.
-pub fn set_names(stacks: &mut impl Unnamed, limit: Duration) -> Result<(), String> {
+pub fn set_names(stacks: &mut dyn Unnamed, limit: Duration) -> Result<(), String> {
     // The names are those of the executable.
     static KNOWN: Mutex<ProgramNames> = Mutex::new(ProgramNames::new());
     let offsets = stacks.unnamed();
@@ -72,8 +72,8 @@ pub fn set_names(stacks: &mut impl Unnamed, limit: Duration) -> Result<(), Strin
 fn read(answer: &str) -> Result<ProgramNames, String> {
     let answer = answer.split_once(GREETING).map(|(_, answer)| answer);
     let unknown = "the program, started again to read them, did not call `fiber::init()`";
-    let names = serde_json::from_str::<Result<ProgramNames, String>>(answer.ok_or(unknown)?);
-    names.map_err(|error| error.to_string())?
+    let names = read_json::<Result<Vec<(u64, Vec<Frame>)>, String>>(answer.ok_or(unknown)?);
+    Ok(names.map_err(|error| error.to_string())??.into_iter().collect())
 }
 
 /// Starts a process that names functions, and returns its output.
@@ -114,8 +114,8 @@ pub(super) fn run_if_asked() {
         let mut offsets = String::new();
         let read = io::stdin().read_to_string(&mut offsets);
         let names = read.map_err(|error| error.to_string()).and_then(|_| {
-            let offsets = serde_json::from_str(&offsets).map_err(|error| error.to_string())?;
-            program_names(&offsets).map_err(|error| error.to_string())
+            let offsets = read_json(&offsets).map_err(|error| error.to_string())?;
+            program_names(&offsets).map(Vec::from_iter).map_err(|error| error.to_string())
         });
         let names = serde_json::to_string(&names).unwrap_or_default();
         let mut output = io::stdout();

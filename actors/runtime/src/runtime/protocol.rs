@@ -2,7 +2,6 @@
 
 use fiber_core::Config;
 use fiber_core::inspect::Request;
-use fiber_core::stats::{ProcessUsage, Report};
 use fiber_transport::{Message, Received};
 use fiber_values::codec;
 use serde::{Deserialize, Serialize};
@@ -10,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::child_main::StartRequest;
 use crate::endpoint::CONTROL;
 use crate::json;
+use crate::mesh::ProcessRef;
 
 /// A message between a parent and its child that the runtime handles itself.
 #[derive(Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub enum ControlMessage {
         /// The configuration of the child.
         #[serde(with = "json")]
         config: Box<Config>,
+        /// The session's first process.
+        head: ProcessRef,
         /// The work.
         request: StartRequest,
     },
@@ -31,13 +33,10 @@ pub enum ControlMessage {
     Failed(String),
     /// Child to parent: the process is alive.
     Heartbeat {
-        /// The CPU time, memory and traffic of the child, or `None` before its work starts.
-        #[serde(with = "json")]
-        usage: Option<ProcessUsage>,
-        /// The statistics of the child's objects and of its own children, or `None` before its work
-        /// starts.
-        #[serde(with = "json")]
-        below: Option<Box<Report>>,
+        /// The child's `ProcessUsage` in JSON, or `None` before its work starts.
+        usage: Option<String>,
+        /// The `Report` about the child's objects and its own children, in JSON, if it has any.
+        below: Option<String>,
         /// The events since the last heartbeat, in JSON, if there are any.
         events: Option<String>,
     },

@@ -41,6 +41,10 @@ impl Runtime {
     /// Ends the children, and then this process in the way of a signal.
     pub async fn end_as_by_signal(&self, number: i32) {
         self.finish(std::future::pending()).await;
+        #[cfg(feature = "simulation")]
+        if let Some(world) = fiber_core::simulation::world() {
+            return world.exit();
+        }
         let _ = signal_hook::low_level::emulate_default_handler(number);
     }
 

@@ -7,8 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
-use fiber_core::{Config, Result};
+use fiber_core::{Config, Result, simulation};
 use fiber_journal::Journals;
 use fiber_values::entry;
 use parking_lot::Mutex;
@@ -35,20 +36,43 @@ impl Session {
     /// # Errors
     /// [`Error::System`](fiber_core::Error::System) if the system has no room for a thread.
     pub fn start(seed: u64) -> Result<Session> {
+        Session::start_with(seed, Config::default())
+    }
+
+    /// Works as [`start`](Session::start), for a session whose engine would end it after this time.
+    ///
+    /// # Errors
+    /// As [`start`](Session::start).
+    pub fn start_within(seed: u64, limit: Duration) -> Result<Session> {
+        let mut backend = ThreadBackend::default();
+        backend.ends_at = Some(SystemTime::now() + limit);
+        Session::start_on(seed, Config::default(), backend)
+    }
+
+    /// Works as [`start`](Session::start), with a configuration.
+    ///
+    /// # Errors
+    /// As [`start`](Session::start).
+    pub fn start_with(seed: u64, config: Config) -> Result<Session> {
+        Session::start_on(seed, config, ThreadBackend::default())
+    }
+
+    fn start_on(seed: u64, mut config: Config, backend: ThreadBackend) -> Result<Session> {
         entry::prepare()?;
         let parts = Parts::of_another_session();
         let random: &Random = parts.get();
         random.seed(seed);
         parts.get::<Trace>().is_on.store(true, Ordering::Relaxed);
-        let mut config = Config::default();
-        // Both belong to the process.
-        (config.signals, config.shared_memory) = (false, false);
+        // It belongs to the process.
+        config.shared_memory = false;
+        // Signals of the process are for its own session.
+        config.signals = simulation::world().is_some();
         let (stop, stopped) = oneshot::channel();
         let (arbiter, thread) = thread::start_until(parts, stopped)?;
         let (id, key) = (random.process_id(), random.session_key());
         let endpoint = Endpoint::new(parts, id, config, key, arbiter);
-        let backend = Arc::new(ThreadBackend);
-        let runtime = Runtime::new(endpoint, backend, None, ChildPlace::Alone, None, true);
+        let backend = Arc::new(backend);
+        let runtime = Runtime::new(endpoint, backend, None, ChildPlace::Alone, None, None);
         Ok(Session { runtime, stop, thread })
     }
 
@@ -82,19 +106,54 @@ impl Session {
         });
         let _ = ended.recv();
         runtime.part::<Journals>().close();
+        if simulation::world().is_some() {
+            // A journal may be writing its last entries, and the threads and links of a dead head
+            // may hold one for ever.
+            runtime.part::<Journals>().abandon();
+        }
         let _ = stop.send(());
         let _ = thread.join();
-        let mut left: Vec<String> =
-            runtime.jobs.iter().map(|job| format!("job: {}", job.place())).collect();
-        let report = runtime.report_below();
-        if !report.is_empty() {
-            left.push(format!("statistics: {report:?}"));
-        }
-        if !runtime.drain_hooks().is_empty() {
-            left.push("drain hooks".into());
-        }
+        remains(runtime)
+    }
+
+    /// Returns what of the session is there: hosts, jobs, objects with statistics, hooks.
+    pub fn remains(&self) -> Vec<String> {
+        // A host may have no job yet. It is looked for before the jobs, which are there for longer.
+        let hosts = self.runtime.hosts.names().into_iter().map(|host| format!("host: {host}"));
+        let mut left: Vec<_> = hosts.collect();
+        left.extend(remains(self.runtime));
         left
     }
+}
+
+/// Lets `work` be done in this thread's session, on whichever thread does it.
+pub fn in_this_session<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let parts = Parts::current();
+    move || {
+        let _entered = parts.enter();
+        work()
+    }
+}
+
+fn remains(runtime: &'static Runtime) -> Vec<String> {
+    let mut left: Vec<String> =
+        runtime.jobs.iter().map(|job| format!("job: {}", job.place())).collect();
+    let mut report = runtime.report_below();
+    // The counts of a process last as long as it.
+    report.dead_letters.clear();
+    // That of single processes stays for the next one.
+    report
+        .supervisors
+        .iter_mut()
+        .for_each(|all| all.roots.retain(|root| !root.children.is_empty()));
+    report.supervisors.retain(|all| !all.roots.is_empty());
+    if !report.is_empty() {
+        left.push(format!("statistics: {report:?}"));
+    }
+    if !runtime.drain_hooks().is_empty() {
+        left.push("drain hooks".into());
+    }
+    left
 }
 
 impl fmt::Debug for Session {

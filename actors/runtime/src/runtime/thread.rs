@@ -5,7 +5,8 @@ use std::io;
 use std::thread::JoinHandle;
 
 use actix_rt::{Arbiter, ArbiterHandle, System};
-use fiber_core::{Error, Result, forbid_waiting, shortage, start_thread};
+use fiber_core::{Error, Result, block_on, forbid_waiting, shortage, start_thread};
+use tokio::sync::oneshot;
 
 use crate::parts::Parts;
 use crate::tokio_runtime::new_runtime;
@@ -24,7 +25,8 @@ pub(super) fn start_until(
     parts: &'static Parts,
     end: impl Future + Send + 'static,
 ) -> Result<(ArbiterHandle, JoinHandle<()>)> {
-    let (started, arbiter) = std::sync::mpsc::channel();
+    // Not by a channel of the standard library: it has 5,000 lines of LLVM IR for each type.
+    let (started, arbiter) = oneshot::channel();
     let run = move || {
         let _entered = parts.enter();
         forbid_waiting();
@@ -41,13 +43,13 @@ pub(super) fn start_until(
         // Until its other arbiters have ended.
         let _ = system.run();
     };
-    let refused = |problem: String| Error::system("fiber's thread could not be started", problem);
-    let spawned = start_thread("fiber-runtime", run);
-    let started = spawned.and_then(|thread| {
-        let arbiter = arbiter.recv().unwrap_or_else(|ended| Err(io::Error::other(ended)))?;
-        Ok((arbiter, thread))
-    });
-    started.map_err(|error| refused(shortage::explain(&error)))
+    let refused = |error: io::Error| {
+        Error::system("fiber's thread could not be started", shortage::explain(&error))
+    };
+    let thread = start_thread("fiber-runtime", run).map_err(refused)?;
+    let arbiter = block_on(async { Ok(arbiter.await) })?;
+    let arbiter = arbiter.unwrap_or_else(|ended| Err(io::Error::other(ended)));
+    Ok((arbiter.map_err(refused)?, thread))
 }
 
 /// Raises the limit of open files to the maximum: each child takes a few descriptors, and the usual

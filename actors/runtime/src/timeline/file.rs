@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use fiber_core::stats::{EventKind, Slice, SliceKind};
 use serde_json::{Value, json};
 
-use super::tracks::{Item, MIN_WINDOW};
+use super::tracks::{End, Item, MIN_WINDOW};
 
 /// Slices of tasks that take this long are written as long as there is room.
 const SLOW: Duration = Duration::from_secs(1);
@@ -33,6 +33,8 @@ pub(super) struct TimelineFile {
     pools: HashMap<String, PoolTracks>,
     /// The pool and the track of each call.
     calls: HashMap<u64, (u64, u64)>,
+    /// The number of the last arrow.
+    last_arrow: u64,
 }
 
 /// The tracks of one pool, which is a process in the file's terms.
@@ -55,6 +57,7 @@ impl TimelineFile {
             buffer: "[".into(),
             pools: HashMap::new(),
             calls: HashMap::new(),
+            last_arrow: 0,
         };
         timeline.write()?;
         Ok(timeline)
@@ -88,6 +91,7 @@ impl TimelineFile {
             }
             Item::CallEnded { at, call } => self.call_ended(*at, *call),
             Item::Event { at, event } => self.event(*at, event),
+            Item::Arrow { from, to } => self.arrow(from, to),
         }
     }
 
@@ -205,6 +209,31 @@ impl TimelineFile {
                 self.instant(at, pool, Some(worker), "straggler", arguments);
             }
             _ => {}
+        }
+    }
+
+    fn arrow(&mut self, from: &End, to: &End) {
+        if !self.has_room() {
+            return;
+        }
+        self.last_arrow += 1;
+        for (phase, end) in [("s", from), ("f", to)] {
+            let (pool, worker, thread) = &*end.thread;
+            let (number, track) = self.worker(pool, worker, *thread);
+            let mut event = json!({
+                "ph": phase,
+                "name": "input",
+                "cat": "input",
+                "id": self.last_arrow,
+                "pid": number,
+                "tid": track,
+                "ts": self.micros(end.at),
+            });
+            if phase == "f" {
+                // It ends at the slice around it, not at the next one.
+                event["bp"] = "e".into();
+            }
+            self.push(&event);
         }
     }
 

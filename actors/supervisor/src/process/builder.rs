@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fiber_core::{Exit, ExitReason, Result};
 use fiber_values::codec::EncodedValue;
 use fiber_values::{
-    Function, Output, Portable, Termination, TryOutput, TypedEntry, assert_captures_nothing, codec,
-    transfer,
+    Function, Portable, TaskOutput, Termination, TryOutput, TypedEntry, assert_captures_nothing,
+    codec, transfer,
 };
 use tokio::sync::OnceCell;
 
@@ -63,9 +63,13 @@ impl ProcessBuilder {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     #[track_caller]
-    pub fn spawn<F, A, M, N>(self, function: F, args: A) -> Process<<F::Output as Output<N>>::Value>
+    pub fn spawn<F, A, M, N>(
+        self,
+        function: F,
+        args: A,
+    ) -> Process<<F::Output as TaskOutput<N>>::Value>
     where
-        F: Function<A, M, Output: Output<N>>,
+        F: Function<A, M, Output: TaskOutput<N>>,
         A: Portable,
         N: 'static,
     {

@@ -110,7 +110,7 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
                 if inbox.is_closed() {
                     return;
                 }
-                actix::spawn(async move {
+                fiber_core::spawn_local(async move {
                     let mut context = Context::<A>::new();
                     let guard =
                         IncarnationGuard::new(current, context.address(), own_arbiter, exit);

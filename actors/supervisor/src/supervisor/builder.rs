@@ -222,7 +222,7 @@ impl SupervisorBuilder {
         let (started, done) = oneshot::channel();
         let top_level = TopLevel::new(start, identity);
         arbiter.spawn_fn(move || {
-            actix::spawn(top_level.run(started));
+            fiber_core::spawn_local(top_level.run(started));
         });
         Reply::new(async move {
             match done.await {

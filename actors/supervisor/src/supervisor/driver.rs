@@ -7,14 +7,13 @@ mod child;
 mod effects;
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler, Message, StreamHandler};
-use fiber_core::{ExitReason, Result, random_fraction};
+use fiber_core::{ExitReason, Result, SortedMap, random_fraction};
 use futures_util::stream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -52,8 +51,8 @@ pub struct Supervisor {
     identity: Arc<Identity>,
     options: Options,
     supervision: Supervision,
-    children: BTreeMap<Key, HeldChild>,
-    callers: HashMap<Request, oneshot::Sender<Result<()>>>,
+    children: SortedMap<Key, HeldChild>,
+    callers: SortedMap<Request, oneshot::Sender<Result<()>>>,
     last_request: u64,
     /// The children, as references find them.
     directory: Arc<Directory>,
@@ -108,7 +107,7 @@ struct Task(JoinHandle<()>);
 
 impl Task {
     fn spawn(future: impl Future<Output = ()> + 'static) -> Task {
-        Task(actix::spawn(future))
+        Task(fiber_core::spawn_local(future))
     }
 }
 
@@ -137,8 +136,8 @@ impl Supervisor {
             identity: child.identity.clone(),
             supervision: Supervision::new(child.path(), options.clone()),
             options,
-            children: BTreeMap::new(),
-            callers: HashMap::new(),
+            children: SortedMap::new(),
+            callers: SortedMap::new(),
             last_request: 0,
             directory,
             entry: child.entry,
@@ -304,7 +303,7 @@ impl Drop for Supervisor {
     /// Drops the children that are left, the last one first. After an end in order there are none.
     fn drop(&mut self) {
         let reason = self.exit.get().cloned().unwrap_or(ExitReason::Shutdown);
-        while let Some((key, child)) = self.children.pop_last() {
+        for (key, child) in std::mem::take(&mut self.children).into_entries().rev() {
             let spec = child.release();
             if self.supervision.is_added(key) {
                 self.directory.remove(spec.name());

@@ -66,7 +66,7 @@ impl Start for SupervisorStart {
         let addr = context.address();
         let name = child.path().into();
         let guard = IncarnationGuard::new(current, addr.clone(), Arbiter::current(), exit);
-        actix::spawn(async move {
+        fiber_core::spawn_local(async move {
             let exit = move || exit_cell.get().cloned().unwrap_or(ExitReason::Normal);
             let on_started = || guard.started();
             let reason = run_actor(name, context, supervisor, inbox, on_started, exit).await;

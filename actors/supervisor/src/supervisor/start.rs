@@ -194,6 +194,13 @@ impl ChildContext {
         self.has_worked.store(true, Ordering::Relaxed);
     }
 
+    /// Has the tree and events show the registered names of the child, a managed actor. `names` must
+    /// not read the tree.
+    #[doc(hidden)]
+    pub fn set_names(&self, names: impl Fn() -> Vec<String> + Send + Sync + 'static) {
+        self.entry.update(|data| data.names = Some(Arc::new(names)));
+    }
+
     /// Sets the place that the tree shows. Does nothing if a later incarnation has begun.
     ///
     /// A place that is known when the child has started goes into [`Running::place`], as in the

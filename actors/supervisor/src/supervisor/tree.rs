@@ -13,8 +13,10 @@ use fiber_core::{ExitReason, ProcessId, value_memory};
 use fiber_runtime::parts::Parts;
 use fiber_runtime::sources::{Registration, Source, Sources};
 
+/// Returns the registered names of an actor.
+pub(super) type Names = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
 /// A branch, without the branches below.
-#[derive(Clone, Debug)]
 pub(super) struct EntryData {
     parent: Option<u64>,
     name: String,
@@ -23,6 +25,7 @@ pub(super) struct EntryData {
     pub(super) place: Option<String>,
     pub(super) incarnation: u64,
     pub(super) last_exit: Option<ExitReason>,
+    pub(super) names: Option<Names>,
     since: SystemTime,
 }
 
@@ -102,6 +105,7 @@ impl Entry {
             place: None,
             incarnation: 0,
             last_exit: None,
+            names: None,
             since: SystemTime::now(),
         };
         supervised.entries.insert(number, data);
@@ -114,6 +118,13 @@ impl Entry {
 
     pub(super) fn update(&self, change: impl FnOnce(&mut EntryData)) {
         self.0.update(change);
+    }
+
+    /// Returns the registered names of the actor.
+    pub(super) fn names(&self) -> Vec<String> {
+        let EntryId { supervised, number } = self.0;
+        let names = supervised.entries.get(&number).and_then(|data| data.names.clone());
+        names.map(|names| names()).unwrap_or_default()
     }
 
     pub(super) fn last_exit(&self) -> Option<ExitReason> {
@@ -163,11 +174,14 @@ impl Supervised {
 
     /// Returns the supervisors that are no children of others, oldest first.
     fn roots(&self) -> Vec<Branch> {
-        let mut all: Vec<(u64, EntryData)> =
-            self.entries.iter().map(|entry| (*entry.key(), entry.value().clone())).collect();
-        all.sort_by_key(|(id, _)| *id);
-        let mut branches: Vec<(u64, Option<u64>, Branch)> =
-            all.into_iter().map(|(id, data)| (id, data.parent, data.branch())).collect();
+        let mut numbers: Vec<u64> = self.entries.iter().map(|entry| *entry.key()).collect();
+        numbers.sort_unstable();
+        let mut branches: Vec<(u64, Option<u64>, Branch)> = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            if let Some(data) = self.entries.get(&number) {
+                branches.push((number, data.parent, data.branch()));
+            }
+        }
         let mut roots = Vec::new();
         // From the back, so that a branch has all its children when it is moved to its parent.
         while let Some((_, parent, mut branch)) = branches.pop() {
@@ -187,11 +201,12 @@ impl Supervised {
 }
 
 impl EntryData {
-    fn branch(self) -> Branch {
-        let mut branch = Branch::new(self.name, self.kind, self.state, self.since);
-        branch.place = self.place;
+    fn branch(&self) -> Branch {
+        let mut branch = Branch::new(self.name.clone(), self.kind.clone(), self.state, self.since);
+        branch.place.clone_from(&self.place);
+        branch.names = self.names.as_ref().map(|names| names()).unwrap_or_default();
         branch.restarts = self.incarnation.saturating_sub(1);
-        branch.last_exit = self.last_exit;
+        branch.last_exit.clone_from(&self.last_exit);
         branch
     }
 }

@@ -121,7 +121,7 @@ impl Client {
         });
         drop(place.insert(Arc::downgrade(&client)));
         let weak = Arc::downgrade(&client);
-        let attach = client.payload(&Operation::Attach { port: client.port });
+        let attach = client.payload(&Operation::Attach(client.port));
         client.owner.request_then(attach, move |answer| {
             if let (Some(client), Err(error)) = (weak.upgrade(), answer) {
                 client.fail(error);

@@ -46,7 +46,7 @@ impl<T> Delivery<T> {
 
     fn acknowledge_number(&mut self) -> Reply<()> {
         let delivery = self.number.take().expect("a delivery is acknowledged once");
-        self.queue.call("acknowledging an element of", &Operation::Acknowledge { delivery })
+        self.queue.call("acknowledging an element of", &Operation::Acknowledge(delivery))
     }
 
     /// Acknowledges the element and returns it: the queue does not deliver it again. This counts as
@@ -107,7 +107,7 @@ impl<T> DerefMut for Delivery<T> {
 impl<T> Drop for Delivery<T> {
     fn drop(&mut self) {
         if let Some(delivery) = self.number.take() {
-            self.queue.send(&Operation::Requeue { delivery });
+            self.queue.send(&Operation::Requeue(delivery));
         }
     }
 }

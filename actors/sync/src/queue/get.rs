@@ -34,11 +34,13 @@ pub(super) enum NextElement {
     Later(oneshot::Receiver<EncodedValue>),
 }
 
-impl<T: DeserializeOwned> Get<T> {
+impl<T> Get<T> {
     pub(crate) fn new(queue: &QueueHandle) -> Get<T> {
         Get { queue: queue.clone(), promise: None, element: PhantomData }
     }
+}
 
+impl<T: DeserializeOwned> Get<T> {
     /// Blocks this thread until there is an element.
     ///
     /// # Errors
@@ -79,7 +81,7 @@ impl<T: DeserializeOwned> Get<T> {
         Reply::named(format!("an element of {}", self.queue.name()), self).timeout(limit)
     }
 
-    fn poll_element(&mut self, context: &mut Context<'_>) -> Poll<Result<EncodedValue>> {
+    pub(crate) fn poll_element(&mut self, context: &mut Context<'_>) -> Poll<Result<EncodedValue>> {
         if self.promise.is_none() {
             self.queue.check_taking("Queue::get")?;
             let next = match self.queue.location()? {
@@ -103,6 +105,11 @@ impl<T: DeserializeOwned> Get<T> {
         let promise = self.promise.as_mut().expect("it was set above");
         let Poll::Ready(element) = Pin::new(promise).poll(context) else { return Poll::Pending };
         self.promise = None;
+        if let (Ok(element), Ok(Location::Remote(client))) = (&element, self.queue.location())
+            && !element.blobs.is_empty()
+        {
+            client.took_blobs();
+        }
         Poll::Ready(element.or_else(|_| match self.queue.location()? {
             Location::Local(store) => {
                 let reason = store.lock().closing().unwrap_or(Closing::Closed);

@@ -1,12 +1,14 @@
 //! Handles of queues and pipes, without the type of their elements.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll};
 
 use fiber_core::{Error, Result};
 use fiber_values::codec::{self, EncodedValue};
 use fiber_values::transfer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 use super::client::Client;
 use super::encoded::Encoded;
@@ -24,6 +26,9 @@ use fiber_runtime::sources::Sources;
 pub(crate) struct QueueHandle {
     inner: Arc<QueueHandleInner>,
 }
+
+/// How many bytes travel with a stream.
+const TOGETHER: usize = 16 << 10;
 
 /// The kind of a queue, which each process that uses it has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +64,18 @@ impl QueueHandle {
         let QueueName { text, label } = name;
         let store = ports.open(|port| Store::new(runtime, port, label, capacity));
         QueueHandle::of_store(runtime, &text, kind, store)
+    }
+
+    /// Returns the handle of a queue that holds this many bytes, for a stream.
+    pub(super) fn stream(name: QueueName, bytes: usize) -> Result<QueueHandle> {
+        let runtime = Runtime::get()?;
+        let QueueName { text, label } = name;
+        let capacity = Capacity::Bytes(bytes);
+        let store = runtime
+            .registry()
+            .ports()
+            .open(|port| Store::new(runtime, port, label, capacity).read_in_turn());
+        QueueHandle::of_store(runtime, &text, QueueKind::Unbounded, store)
     }
 
     /// Returns the handle of a durable queue.
@@ -133,8 +150,49 @@ impl QueueHandle {
         }
     }
 
+    /// Waits until the queue, which this process owns, takes no more elements.
+    pub(crate) fn poll_closed(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.store().map_or(Poll::Ready(()), |store| store.lock().poll_closed(context))
+    }
+
+    /// Takes the first elements that are ready, if this process owns the queue, to send them
+    /// elsewhere together.
+    pub(crate) fn take_ready(&self) -> Vec<EncodedValue> {
+        self.store().map_or_else(Vec::new, |store| store.lock().take_ready(TOGETHER))
+    }
+
+    /// Fails if what this process puts in can't arrive.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.location()? {
+            Location::Local(store) => match store.lock().closing() {
+                Some(reason) => Err(self.closed(reason)),
+                None => Ok(()),
+            },
+            Location::Remote(client) => client.check(),
+        }
+    }
+
+    /// Sends what this process has put in. Returns a promise that it has arrived, unless it has.
+    pub(crate) fn flush(&self) -> Option<oneshot::Receiver<()>> {
+        match self.location() {
+            Ok(Location::Remote(client)) => client.flush(),
+            Ok(Location::Local(_)) | Err(_) => None,
+        }
+    }
+
+    /// Returns a handle that does not keep the queue, which this process owns.
+    pub(crate) fn downgrade(&self) -> WeakQueue {
+        WeakQueue(self.store().map(Arc::downgrade).unwrap_or_default())
+    }
+
     pub(super) fn closed(&self, closing: Closing) -> Error {
         Error::Closed { what: self.name().to_string(), reason: closing.reason() }
+    }
+
+    /// Encodes an item of a stream.
+    pub(super) fn encode_item<T: Serialize + ?Sized>(&self, item: &T) -> Result<Encoded> {
+        let limit = self.inner.handle.runtime()?.config().max_message.as_u64();
+        transfer::once(|| Encoded::item(item, limit))
     }
 
     pub(super) fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<Encoded> {
@@ -155,7 +213,7 @@ impl QueueHandle {
 
     /// Decodes an element that was got. Until the owner knows that this process has used the
     /// element, it may deliver the element, with the handles in it, to another process.
-    pub(super) fn decode<T: DeserializeOwned>(&self, element: &EncodedValue) -> Result<T> {
+    pub(crate) fn decode<T: DeserializeOwned>(&self, element: &EncodedValue) -> Result<T> {
         let (value, uncommitted) = transfer::uncommitted(|| element.decode());
         if !uncommitted.is_empty() {
             match self.location() {
@@ -168,6 +226,16 @@ impl QueueHandle {
 
     fn payload(&self, operation: &Operation) -> Payload {
         operation_payload(&self.inner.handle, operation)
+    }
+}
+
+/// A queue of this process that ends without this.
+pub(crate) struct WeakQueue(Weak<Store>);
+
+impl WeakQueue {
+    /// Returns whether any elements were ever put in.
+    pub(crate) fn has_items(&self) -> bool {
+        self.0.upgrade().is_some_and(|store| store.lock().pushed() > 0)
     }
 }
 

@@ -1,5 +1,6 @@
 //! One end of a pipe: a queue that closes when its other end is gone.
 
+use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -27,6 +28,12 @@ pub(crate) struct PipeEnd {
     counted: Arc<CountedEnd>,
 }
 
+impl fmt::Debug for PipeEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.queue.name())
+    }
+}
+
 struct CountedEnd {
     queue: QueueHandle,
     role: PipeRole,
@@ -49,10 +56,18 @@ impl PipeEnd {
         Ok((writer, PipeEnd::counted(&queue, PipeRole::Reader, None)))
     }
 
+    /// Makes the pipe of a stream, which holds this many bytes.
+    #[track_caller]
+    pub(crate) fn stream_pair(bytes: usize) -> Result<(PipeEnd, PipeEnd)> {
+        let queue = QueueHandle::stream(QueueName::made_at("stream", Location::caller()), bytes)?;
+        let writer = PipeEnd::counted(&queue, PipeRole::Writer, None);
+        Ok((writer, PipeEnd::counted(&queue, PipeRole::Reader, None)))
+    }
+
     fn counted(queue: &QueueHandle, role: PipeRole, token: Option<u64>) -> PipeEnd {
         match (queue.store(), token) {
             (Some(store), token) => store.lock().end_arrived_here(role, token),
-            (None, Some(token)) => queue.send(&Operation::EndArrived { role, token }),
+            (None, Some(token)) => queue.send(&Operation::EndArrived(role, token)),
             (None, None) => {}
         }
         let counted = Arc::new(CountedEnd { queue: queue.clone(), role });
@@ -64,7 +79,7 @@ impl PipeEnd {
         let role = self.counted.role;
         match self.queue.store() {
             Some(store) => store.lock().end_sent(role, token),
-            None => self.queue.send(&Operation::EndSent { role, token }),
+            None => self.queue.send(&Operation::EndSent(role, token)),
         }
         if transfer::mode() == Mode::Repeatable {
             transfer::keep_alive(Arc::new(SentEnd { queue: self.queue.clone(), role, token }));
@@ -92,7 +107,7 @@ impl Drop for SentEnd {
     fn drop(&mut self) {
         match self.queue.store() {
             Some(store) => store.lock().end_lost(self.role, self.token),
-            None => self.queue.send(&Operation::EndLost { role: self.role, token: self.token }),
+            None => self.queue.send(&Operation::EndLost(self.role, self.token)),
         }
     }
 }
@@ -101,7 +116,7 @@ impl Drop for CountedEnd {
     fn drop(&mut self) {
         match self.queue.store() {
             Some(store) => store.lock().end_dropped_here(self.role),
-            None => self.queue.send(&Operation::EndDropped { role: self.role }),
+            None => self.queue.send(&Operation::EndDropped(self.role)),
         }
     }
 }

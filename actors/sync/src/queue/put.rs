@@ -31,10 +31,19 @@ pub struct Put {
     state: PutState,
 }
 
+/// After how many items of a stream its producer yields: the first of them travel with the answer
+/// of a handler, which should not wait for many.
+const YIELD: u64 = 16;
+
 enum PutState {
     Done(Option<Result<()>>),
     /// The element is in this process's next frame, which is too long for more elements.
     WaitingForRoom(oneshot::Receiver<()>),
+    /// The item of a stream is in. Its producer lets other futures of its thread go first.
+    Yielding,
+    /// The element of a stream waits for room at its owner. It is not withdrawn, because later ones
+    /// may follow.
+    Following(Response),
     /// The owner has the element, and answers when it is in the queue.
     Sent {
         response: Response,
@@ -49,6 +58,27 @@ impl Put {
             .and_then(|element| put(queue, element))
             .unwrap_or_else(|error| PutState::Done(Some(Err(error))));
         Put { queue: queue.clone(), state }
+    }
+
+    /// Sends an item of a stream with its number.
+    pub(crate) fn item<T: Serialize>(queue: &QueueHandle, item: &T, number: u64) -> Put {
+        let state = queue.encode_item(item).and_then(|mut item| {
+            item.set_number(number);
+            put(queue, item)
+        });
+        let state = match state {
+            Ok(PutState::Sent { response, .. }) => PutState::Following(response),
+            // A producer that never waits would keep its thread.
+            Ok(PutState::Done(_)) if number % YIELD == YIELD - 1 => PutState::Yielding,
+            Ok(state) => state,
+            Err(error) => PutState::Done(Some(Err(error))),
+        };
+        Put { queue: queue.clone(), state }
+    }
+
+    /// Returns whether the element was refused at once.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self.state, PutState::Done(Some(Err(_))))
     }
 
     /// Blocks this thread until the element is on its way, or in the queue if that is bounded.
@@ -96,7 +126,7 @@ impl Put {
                 Either::Right(((), put)) => put,
             };
             if let PutState::Sent { ticket, .. } = put.state {
-                let withdrawn = put.queue.request(&Operation::WithdrawPut { ticket });
+                let withdrawn = put.queue.request(&Operation::WithdrawPut(ticket));
                 if !codec::decode::<bool>(&withdrawn.await?)? {
                     // The element got in, or was refused, just before.
                     return put.await;
@@ -129,7 +159,7 @@ fn put(queue: &QueueHandle, element: Encoded) -> Result<PutState> {
     };
     let ticket = queue.ticket();
     let element = element.into_element();
-    Ok(PutState::Sent { response: queue.request(&Operation::Put { ticket, element }), ticket })
+    Ok(PutState::Sent { response: queue.request(&Operation::Put(ticket, element)), ticket })
 }
 
 impl Future for Put {
@@ -138,6 +168,11 @@ impl Future for Put {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
         let outcome = match &mut this.state {
+            PutState::Yielding => {
+                this.state = PutState::Done(Some(Ok(())));
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             PutState::Done(outcome) => {
                 outcome.take().expect("a future is not polled after its end")
             }
@@ -149,13 +184,15 @@ impl Future for Put {
                     _ => Ok(()),
                 },
             },
-            PutState::Sent { response, .. } => match Pin::new(response).poll(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(answer) => answer.and_then(|answer| match answer.first() {
-                    Some(&ADMITTED) | None => Ok(()),
-                    Some(&reason) => Err(this.queue.closed(Closing::from_byte(reason))),
-                }),
-            },
+            PutState::Following(response) | PutState::Sent { response, .. } => {
+                match Pin::new(response).poll(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(answer) => answer.and_then(|answer| match answer.first() {
+                        Some(&ADMITTED) | None => Ok(()),
+                        Some(&reason) => Err(this.queue.closed(Closing::from_byte(reason))),
+                    }),
+                }
+            }
         };
         this.state = PutState::Done(None);
         Poll::Ready(outcome)
@@ -166,7 +203,7 @@ impl Drop for Put {
     fn drop(&mut self) {
         if let PutState::Sent { ticket, .. } = self.state {
             // The answer, whether the element was still outside, is of no use here.
-            drop(self.queue.request(&Operation::WithdrawPut { ticket }));
+            drop(self.queue.request(&Operation::WithdrawPut(ticket)));
         }
     }
 }

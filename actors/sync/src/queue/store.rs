@@ -23,6 +23,7 @@ mod unfinished;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Buf;
@@ -85,7 +86,20 @@ pub(super) struct QueueState {
     unfinished: Unfinished,
     closing: Option<Closing>,
     pipe_ends: PipeEnds,
+    readers: Readers,
+    /// Waits for the end of the other end of a stream.
+    closed_waker: Option<Waker>,
     durable: Option<DurableElements>,
+}
+
+/// The consumers that may take elements at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readers {
+    /// Any number of processes.
+    Many,
+    /// One process: others have to return the elements that they have not used before the next one
+    /// gets any. So elements keep their order when a stream is passed on.
+    InTurn,
 }
 
 /// Elements that wait for room, and the process that put them.
@@ -114,6 +128,8 @@ impl Store {
             unfinished: Unfinished::default(),
             closing: None,
             pipe_ends: PipeEnds::default(),
+            readers: Readers::Many,
+            closed_waker: None,
             durable: None,
         };
         let registration = Registration::default();
@@ -130,6 +146,12 @@ impl Store {
         state.durable = Some(DurableElements::new(durable, self.runtime, self.port));
         state.restore(elements);
         drop(state);
+        self
+    }
+
+    /// Lets one process read at a time.
+    pub(super) fn read_in_turn(self) -> Store {
+        self.lock().readers = Readers::InTurn;
         self
     }
 
@@ -255,10 +277,36 @@ impl QueueState {
         Ok(())
     }
 
+    /// Takes elements of at most this many bytes that are ready, but at least one.
+    pub(super) fn take_ready(&mut self, bytes: usize) -> Vec<EncodedValue> {
+        if self.is_anothers_turn(None) {
+            return Vec::new();
+        }
+        let blocks = self.ready.take(usize::MAX, bytes);
+        self.distribute();
+        blocks.into_iter().flat_map(Block::into_elements).collect()
+    }
+
+    /// Returns how many elements were ever put in.
+    pub(super) fn pushed(&self) -> u64 {
+        self.ready.pushed()
+    }
+
+    /// Waits until the queue takes no more elements.
+    pub(super) fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.closing.is_some() {
+            return Poll::Ready(());
+        }
+        self.closed_waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
     /// Returns the next element, or a promise of one, or `None` when no more elements will come.
     pub(super) fn get_here(&mut self) -> Option<NextElement> {
         // Consumers that wait have been given all elements that were there.
-        if let Some(element) = self.ready.pop() {
+        if !self.is_anothers_turn(None)
+            && let Some(element) = self.ready.pop()
+        {
             if !self.blocked.is_empty() {
                 self.distribute();
             }

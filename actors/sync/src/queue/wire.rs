@@ -68,73 +68,49 @@ impl Closing {
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Operation {
     /// Registers a client. Answered when the queue has ended.
-    Attach {
-        port: PortId,
-    },
+    Attach(PortId),
     /// Returns all elements but the first `used` that the client was ever sent. Answered.
     ReturnUnused {
         used: u64,
         demand: usize,
     },
-    /// Returns one element that was counted as used.
-    ReturnElement(EncodedValue),
+    /// As `ReturnUnused`, and returns one element that was counted as used, too: the one before
+    /// those that it returns. Not answered.
+    ReturnElement {
+        element: EncodedValue,
+        used: u64,
+        demand: usize,
+    },
     /// Answered with the number of a delivery and its element, or the close reason.
-    GetDelivery {
-        ticket: Ticket,
-    },
-    WithdrawGet {
-        ticket: Ticket,
-    },
-    /// Answered.
-    Acknowledge {
-        delivery: u64,
-    },
-    Requeue {
-        delivery: u64,
-    },
+    GetDelivery(Ticket),
+    WithdrawGet(Ticket),
+    /// Names a delivery. Answered.
+    Acknowledge(u64),
+    /// Names a delivery.
+    Requeue(u64),
     /// Answered with the element, if any.
     TryGet,
     /// Answered with whether there was room.
     TryPut(EncodedValue),
     /// Answered as a PUT.
-    Put {
-        ticket: Ticket,
-        element: EncodedValue,
-    },
+    Put(Ticket, EncodedValue),
     /// Answered with whether the element was not in the queue yet.
-    WithdrawPut {
-        ticket: Ticket,
-    },
+    WithdrawPut(Ticket),
     Len,
     TaskDone(u64),
     /// Answered when no work is left.
-    Join {
-        ticket: Ticket,
-    },
-    WithdrawJoin {
-        ticket: Ticket,
-    },
+    Join(Ticket),
+    WithdrawJoin(Ticket),
     /// Answered.
     Close,
-    /// A pipe's end has arrived in the client's process.
-    EndArrived {
-        role: PipeRole,
-        token: u64,
-    },
+    /// A pipe's end has arrived in the client's process, with the token of its way.
+    EndArrived(PipeRole, u64),
     /// The client's process has dropped an end.
-    EndDropped {
-        role: PipeRole,
-    },
+    EndDropped(PipeRole),
     /// The client's process has sent an end to another process.
-    EndSent {
-        role: PipeRole,
-        token: u64,
-    },
+    EndSent(PipeRole, u64),
     /// An end that was sent will not arrive, unless it has arrived.
-    EndLost {
-        role: PipeRole,
-        token: u64,
-    },
+    EndLost(PipeRole, u64),
 }
 
 impl Operation {
@@ -142,11 +118,11 @@ impl Operation {
     pub(super) fn needs_journal(&self) -> bool {
         matches!(
             self,
-            Operation::Put { .. }
+            Operation::Put(..)
                 | Operation::TryPut(_)
-                | Operation::GetDelivery { .. }
-                | Operation::Acknowledge { .. }
-                | Operation::Join { .. }
+                | Operation::GetDelivery(_)
+                | Operation::Acknowledge(_)
+                | Operation::Join(_)
         )
     }
 }

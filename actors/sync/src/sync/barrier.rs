@@ -41,9 +41,9 @@ struct BarrierState {
 #[derive(Serialize, Deserialize)]
 enum Operation {
     /// Answered with the order of arrival, when all parties have arrived.
-    Arrive { ticket: Ticket },
+    Arrive(Ticket),
     /// Not answered.
-    Withdraw { ticket: Ticket },
+    Withdraw(Ticket),
     /// Answered with the number of parties that wait.
     Waiting,
 }
@@ -53,7 +53,7 @@ impl ObjectState for BarrierState {
 
     fn apply(&mut self, operation: Operation, requester: Requester) {
         match operation {
-            Operation::Arrive { ticket } => {
+            Operation::Arrive(ticket) => {
                 self.waiting.push((ticket, requester));
                 if self.waiting.len() >= self.parties {
                     for (position, (_, waiting)) in self.waiting.drain(..).enumerate() {
@@ -61,7 +61,7 @@ impl ObjectState for BarrierState {
                     }
                 }
             }
-            Operation::Withdraw { ticket } => {
+            Operation::Withdraw(ticket) => {
                 self.waiting
                     .retain(|(other, waiting)| (waiting.peer, *other) != (requester.peer, ticket));
             }
@@ -105,8 +105,8 @@ impl Barrier {
     /// ```
     pub fn wait_all(&self) -> Reply<usize> {
         let ticket = self.handle.ticket();
-        let response = self.handle.request(&Operation::Arrive { ticket });
-        let arrival = self.handle.send_on_drop(Operation::Withdraw { ticket });
+        let response = self.handle.request(&Operation::Arrive(ticket));
+        let arrival = self.handle.send_on_drop(Operation::Withdraw(ticket));
         Reply::named(format!("the meeting at {}", self.handle.name()), async move {
             let position = codec::decode(&response.await?)?;
             arrival.disarm();

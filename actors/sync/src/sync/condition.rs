@@ -57,17 +57,11 @@ enum Operation {
     Lock(permits::Operation),
     /// Releases the lock and sleeps. When it is woken, this becomes a request for the lock and is
     /// answered as one.
-    Sleep {
-        ticket: Ticket,
-    },
+    Sleep(Ticket),
     /// Wakes the request with this ticket. Not answered.
-    Wake {
-        ticket: Ticket,
-    },
+    Wake(Ticket),
     /// Wakes this many requests. Not answered.
-    Notify {
-        count: u64,
-    },
+    Notify(u64),
 }
 
 impl ConditionState {
@@ -83,18 +77,18 @@ impl ObjectState for ConditionState {
 
     fn apply(&mut self, operation: Operation, requester: Requester) {
         match operation {
-            Operation::Lock(permits::Operation::Release { ticket }) => {
+            Operation::Lock(permits::Operation::Release(ticket)) => {
                 let id = (requester.peer, ticket);
                 if !self.lock.release(id) {
                     self.asleep.retain(|(ticket, requester)| (requester.peer, *ticket) != id);
                 }
             }
             Operation::Lock(operation) => self.lock.apply(operation, requester),
-            Operation::Sleep { ticket } => {
+            Operation::Sleep(ticket) => {
                 self.lock.release((requester.peer, ticket));
                 self.asleep.push_back((ticket, requester));
             }
-            Operation::Wake { ticket } => {
+            Operation::Wake(ticket) => {
                 let id = (requester.peer, ticket);
                 if let Some(index) = self
                     .asleep
@@ -104,7 +98,7 @@ impl ObjectState for ConditionState {
                     self.wake(index);
                 }
             }
-            Operation::Notify { count } => {
+            Operation::Notify(count) => {
                 for _ in 0..count.min(self.asleep.len() as u64) {
                     self.wake(0);
                 }
@@ -137,9 +131,9 @@ impl Condition {
     /// example.
     pub fn lock(&self) -> Reply<ConditionGuard> {
         let ticket = self.handle.ticket();
-        let acquire = permits::Operation::Acquire { ticket, access: Access::Exclusive };
+        let acquire = permits::Operation::Acquire(ticket, Access::Exclusive);
         let response = self.handle.request(&Operation::Lock(acquire));
-        let release = Operation::Lock(permits::Operation::Release { ticket });
+        let release = Operation::Lock(permits::Operation::Release(ticket));
         let lock = self.handle.send_on_drop(release);
         Reply::named(format!("taking the lock of {}", self.handle.name()), async move {
             Ok(ConditionGuard { abandoned: abandoned(&response.await?)?, ticket, lock })
@@ -159,7 +153,7 @@ impl Condition {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn notify_one(&self) {
-        self.handle.send(&Operation::Notify { count: 1 });
+        self.handle.send(&Operation::Notify(1));
     }
 
     /// Wakes all requests that sleep. They take the lock one after the other. It sends one message
@@ -177,14 +171,14 @@ impl Condition {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn notify_all(&self) {
-        self.handle.send(&Operation::Notify { count: u64::MAX });
+        self.handle.send(&Operation::Notify(u64::MAX));
     }
 }
 
 fn abandoned(answer: &[u8]) -> Result<bool> {
     Ok(match codec::decode(answer)? {
-        Acquired::Granted { abandoned } => abandoned,
-        Acquired::TooMany { .. } => false,
+        Acquired::Granted(abandoned) => abandoned,
+        Acquired::TooMany(_) => false,
     })
 }
 
@@ -221,7 +215,7 @@ impl ConditionGuard {
     /// ```
     pub fn wait_notified(self) -> Reply<ConditionGuard> {
         let what = format!("a notification of {}", self.condition().name());
-        let response = self.condition().request(&Operation::Sleep { ticket: self.ticket });
+        let response = self.condition().request(&Operation::Sleep(self.ticket));
         Reply::named(what, async move {
             Ok(ConditionGuard { abandoned: abandoned(&response.await?)?, ..self })
         })
@@ -244,13 +238,13 @@ impl ConditionGuard {
     /// ```
     pub fn wait_notified_for(self, limit: Duration) -> Reply<(ConditionGuard, bool)> {
         let what = format!("a notification of {}", self.condition().name());
-        let mut response = self.condition().request(&Operation::Sleep { ticket: self.ticket });
+        let mut response = self.condition().request(&Operation::Sleep(self.ticket));
         let alarm = Runtime::get().map(|runtime| Alarm::after(runtime.mesh(), limit));
         Reply::named(what, async move {
             let (answer, notified) = match select(&mut response, alarm?).await {
                 Either::Left((answer, _)) => (answer?, true),
                 Either::Right(_) => {
-                    self.condition().send(&Operation::Wake { ticket: self.ticket });
+                    self.condition().send(&Operation::Wake(self.ticket));
                     (response.await?, false)
                 }
             };
@@ -261,13 +255,13 @@ impl ConditionGuard {
     /// Wakes the request that sleeps longest, as [`Condition::notify_one`]. It gets the lock after
     /// this guard is dropped. [`wait_notified`](ConditionGuard::wait_notified) has an example.
     pub fn notify_one(&self) {
-        self.condition().send(&Operation::Notify { count: 1 });
+        self.condition().send(&Operation::Notify(1));
     }
 
     /// Wakes all requests that sleep, as [`Condition::notify_all`]. They get the lock after this
     /// guard is dropped. [`Condition`] has an example.
     pub fn notify_all(&self) {
-        self.condition().send(&Operation::Notify { count: u64::MAX });
+        self.condition().send(&Operation::Notify(u64::MAX));
     }
 
     fn condition(&self) -> &StateHandle<ConditionState> {

@@ -40,13 +40,9 @@ enum Operation {
     Clear,
     IsSet,
     /// Answered when the event is set.
-    Wait {
-        ticket: Ticket,
-    },
+    Wait(Ticket),
     /// Not answered.
-    Withdraw {
-        ticket: Ticket,
-    },
+    Withdraw(Ticket),
 }
 
 impl ObjectState for EventState {
@@ -66,9 +62,9 @@ impl ObjectState for EventState {
                 requester.answer(&());
             }
             Operation::IsSet => requester.answer(&self.set),
-            Operation::Wait { .. } if self.set => requester.answer(&()),
-            Operation::Wait { ticket } => self.waiting.push((ticket, requester)),
-            Operation::Withdraw { ticket } => {
+            Operation::Wait(_) if self.set => requester.answer(&()),
+            Operation::Wait(ticket) => self.waiting.push((ticket, requester)),
+            Operation::Withdraw(ticket) => {
                 self.waiting
                     .retain(|(other, waiting)| (waiting.peer, *other) != (requester.peer, ticket));
             }
@@ -134,8 +130,8 @@ impl Event {
     /// [`set`](Event::set) has an example.
     pub fn wait_set(&self) -> Reply<()> {
         let ticket = self.handle.ticket();
-        let response = self.handle.request(&Operation::Wait { ticket });
-        let withdraw = self.handle.send_on_drop(Operation::Withdraw { ticket });
+        let response = self.handle.request(&Operation::Wait(ticket));
+        let withdraw = self.handle.send_on_drop(Operation::Withdraw(ticket));
         Reply::named(self.handle.name().to_string(), async move {
             codec::decode::<()>(&response.await?)?;
             withdraw.disarm();

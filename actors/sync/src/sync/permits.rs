@@ -25,11 +25,11 @@ pub(super) enum Access {
 #[derive(Serialize, Deserialize)]
 pub(super) enum Operation {
     /// Answered with an [`Acquired`] when the permits are granted.
-    Acquire { ticket: Ticket, access: Access },
+    Acquire(Ticket, Access),
     /// Answered at once, with `None` if the permits are not free.
-    TryAcquire { ticket: Ticket, access: Access },
+    TryAcquire(Ticket, Access),
     /// Releases the permits, or withdraws their request. Not answered.
-    Release { ticket: Ticket },
+    Release(Ticket),
     /// Answered with the number of free permits.
     Available,
     /// Adds permits. Not answered.
@@ -39,12 +39,10 @@ pub(super) enum Operation {
 /// The answer to a request for permits.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) enum Acquired {
-    Granted {
-        /// Whether a holder has died since the last grant.
-        abandoned: bool,
-    },
-    /// More permits were requested than exist.
-    TooMany { total: u32 },
+    /// The permits, and whether a holder has died since the last grant.
+    Granted(bool),
+    /// More permits were requested than exist, which are this many.
+    TooMany(u32),
 }
 
 pub(super) struct Permits {
@@ -83,7 +81,7 @@ impl Permits {
     /// Queues a request behind the others, and grants requests while permits are free.
     pub(super) fn acquire(&mut self, ticket: Ticket, access: Access, requester: Requester) {
         if self.count(access) > self.total {
-            return requester.answer(&Acquired::TooMany { total: self.total });
+            return requester.answer(&Acquired::TooMany(self.total));
         }
         self.waiting.push_back(WaitingRequest { ticket, access, requester });
         self.grant();
@@ -112,7 +110,7 @@ impl Permits {
             // A reader can't repair the value, so the next writer learns of the death, too.
             let abandoned = self.abandoned;
             self.abandoned &= request.access == Access::Read;
-            request.requester.answer(&Acquired::Granted { abandoned });
+            request.requester.answer(&Acquired::Granted(abandoned));
         }
     }
 }
@@ -128,15 +126,15 @@ impl ObjectState for Permits {
 
     fn apply(&mut self, operation: Operation, requester: Requester) {
         match operation {
-            Operation::Acquire { ticket, access } => self.acquire(ticket, access, requester),
-            Operation::TryAcquire { ticket, access } => {
+            Operation::Acquire(ticket, access) => self.acquire(ticket, access, requester),
+            Operation::TryAcquire(ticket, access) => {
                 let count = self.count(access);
                 if count <= self.total && (!self.waiting.is_empty() || count > self.free) {
                     return requester.answer(&None::<Acquired>);
                 }
                 self.acquire(ticket, access, requester);
             }
-            Operation::Release { ticket } => drop(self.release((requester.peer, ticket))),
+            Operation::Release(ticket) => drop(self.release((requester.peer, ticket))),
             Operation::Available => requester.answer(&self.free),
             Operation::Add(count) => {
                 self.total = self.total.saturating_add(count);
@@ -160,12 +158,12 @@ impl ObjectState for Permits {
 /// Requests permits. The guard releases them.
 pub(super) fn acquire(handle: &StateHandle<Permits>, doing: &str, access: Access) -> Reply<Guard> {
     let ticket = handle.ticket();
-    let response = handle.request(&Operation::Acquire { ticket, access });
-    let permits = handle.send_on_drop(Operation::Release { ticket });
+    let response = handle.request(&Operation::Acquire(ticket, access));
+    let permits = handle.send_on_drop(Operation::Release(ticket));
     Reply::named(format!("{doing} {}", handle.name()), async move {
         match codec::decode(&response.await?)? {
-            Acquired::Granted { abandoned } => Ok(Guard { permits: Some(permits), abandoned }),
-            Acquired::TooMany { total } => {
+            Acquired::Granted(abandoned) => Ok(Guard { permits: Some(permits), abandoned }),
+            Acquired::TooMany(total) => {
                 permits.disarm();
                 let problem = format!("more permits were requested than exist: {total}");
                 Err(Error::invalid("Semaphore::acquire_many", problem))
@@ -181,14 +179,12 @@ pub(super) fn try_acquire(
     access: Access,
 ) -> Reply<Option<Guard>> {
     let ticket = handle.ticket();
-    let response = handle.request(&Operation::TryAcquire { ticket, access });
-    let permits = handle.send_on_drop(Operation::Release { ticket });
+    let response = handle.request(&Operation::TryAcquire(ticket, access));
+    let permits = handle.send_on_drop(Operation::Release(ticket));
     Reply::named(format!("{doing} {}", handle.name()), async move {
         Ok(match codec::decode::<Option<Acquired>>(&response.await?)? {
-            Some(Acquired::Granted { abandoned }) => {
-                Some(Guard { permits: Some(permits), abandoned })
-            }
-            Some(Acquired::TooMany { .. }) | None => {
+            Some(Acquired::Granted(abandoned)) => Some(Guard { permits: Some(permits), abandoned }),
+            Some(Acquired::TooMany(_)) | None => {
                 permits.disarm();
                 None
             }

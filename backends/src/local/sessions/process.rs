@@ -1,6 +1,6 @@
 //! A process of this host, which another one has started.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -48,8 +48,19 @@ fn open(pid: u32) -> Result<Option<OwnedFd>, Errno> {
 
 /// Waits for the end of a process, and returns whether it has come within `limit`.
 fn ended(process: &OwnedFd, limit: Option<Duration>) -> Result<bool, Errno> {
-    let limit = limit.map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 });
-    Ok(poll(&mut [PollFd::new(process, PollFlags::IN)], limit.as_ref())? > 0)
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref()) {
+            // A signal of this process: it goes on waiting.
+            Err(Errno::INTR) => {}
+            ready => return ready.map(|ready| ready > 0),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -163,6 +163,8 @@ function renderHead() {
 // The memory of values, and whether there is no room for more.
 const hasNoRoom = (one) => one.spilled > 0 || (one.value_limit > 0 && one.stored + one.shared >= one.value_limit);
 const values = (one) => bytes(one.stored + one.shared) + (one.value_limit ? ` of ${bytes(one.value_limit)}` : "") +
+  (one.outputs ? `, ${plural(one.outputs, "output")}` : "") +
+  (one.elsewhere ? `, ${bytes(one.elsewhere)} on other machines` : "") +
   (one.spilled ? `, ${bytes(one.spilled)} in a file` : hasNoRoom(one) ? ", full" : "");
 
 const figure = (label, value, bad) =>
@@ -205,7 +207,7 @@ function opener(id, text) {
 
 function overview(now) {
   const pools = now.pools.map((pool) => {
-    const { waiting, pending, done, failed, retried, redelivered, abandoned } = pool.tasks;
+    const { waiting, held, pending, done, failed, retried, redelivered, abandoned } = pool.tasks;
     const chips = [
       h("span", { class: "chip" }, pool.phase),
       h("span", { class: "chip" }, `${pool.ready} of ${pool.wanted} workers, ${pool.idle} idle`),
@@ -215,8 +217,11 @@ function overview(now) {
       abandoned ? h("span", { class: "chip bad" }, `${count(abandoned)} abandoned`) : null,
     ];
     const calls = pool.calls.map((call) => [
-      call.function, call.total === null ? "?" : count(call.total), count(call.done),
-      count(call.pending), count(call.waiting), time(now.taken_at - call.since),
+      [call.function, call.held ? h("div", { class: "faint" },
+        `${count(call.held)} ${call.held === 1 ? "waits" : "wait"} for ` +
+        (call.waits_for?.length ? call.waits_for.join(", ") : "inputs")) : null],
+      call.total === null ? "?" : count(call.total), count(call.done),
+      count(call.pending), count(call.waiting + (call.held || 0)), time(now.taken_at - call.since),
       call.total === null ? bar(`${count(call.done)} tasks, the end is not known`)
         : bar(`${count(call.done)} of ${count(call.total)} tasks`, [
           ["done", call.done], ["pending", call.pending],
@@ -231,6 +236,7 @@ function overview(now) {
       h("div", { class: "figures" },
         figure("tasks/s", rate(pool.rate)), figure("done", count(done)),
         figure("pending", count(pending)), figure("waiting", count(waiting)),
+        held ? figure("for inputs", count(held)) : null,
         figure("failed", count(failed), failed > 0),
         figure("to workers", bytes(pool.bytes_out)), figure("from workers", bytes(pool.bytes_in))),
       spark(pool),
@@ -278,6 +284,11 @@ function overview(now) {
         now.rings.map((one) => [one.name, one.function,
           `${one.ranks.filter((pid) => pid !== null).length} of ${one.ranks.length}`,
           String(one.attempt), one.checkpoint === null ? "none" : String(one.checkpoint)]))));
+  if (now.names.length)
+    others.push(h("section", { class: "card" }, h("h2", {}, "Names and groups"),
+      table("Names and groups", [["name"], ["actor, or messages"], ["members", 1]],
+        now.names.slice(0, 40).map((one) => [one.kind === "group" ? `group ${one.name}` : one.name, one.of,
+          count(one.members)]))));
   if (others.length) parts.push(h("div", { class: "columns" }, others));
   $("view").replaceChildren(...parts);
 }
@@ -289,7 +300,7 @@ const STATES = [["idle", "idle"], ["busy", "runs tasks"], ["slow", "runs a strag
 
 function stateOf(worker) {
   if (worker.running.some((task) => task.straggler)) return "slow";
-  if (worker.draining) return "drain";
+  if (worker.retiring) return "drain";
   return worker.pending > 0 ? "busy" : "idle";
 }
 

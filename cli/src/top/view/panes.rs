@@ -7,7 +7,7 @@ use ratatui::style::Style;
 use ratatui::text::Line;
 
 use super::super::app::{App, Pane};
-use super::super::format::{age, bytes, count, percent, span, whole};
+use super::super::format::{age, bytes, count, percent, span, waiting, whole};
 use super::super::rows;
 use super::columns::{Cell, Column, Columns};
 use super::table::Table;
@@ -70,7 +70,7 @@ pub(super) fn pools(frame: &mut Frame, area: Rect, app: &App, stats: &SessionSta
             Cell::new(format!("{}/{}", pool.ready, pool.wanted)),
             Cell::new(pool.idle.to_string()),
             Cell::new(count(pool.rate)),
-            Cell::new(whole(tasks.waiting)),
+            Cell::new(waiting(tasks)),
             Cell::new(whole(tasks.pending)),
             Cell::new(whole(tasks.done)),
             Cell::new(whole(failed)).style(bad(failed)),

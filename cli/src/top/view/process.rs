@@ -50,6 +50,13 @@ pub(super) fn draw(
                 bytes(usage.spilled)
             ),
         );
+        if usage.outputs > 0 {
+            let elsewhere = match usage.elsewhere {
+                0 => String::new(),
+                elsewhere => format!(", {} on other machines", bytes(elsewhere)),
+            };
+            figure("outputs", whole(usage.outputs) + &elsewhere);
+        }
         if usage.value_limit > 0 {
             let full = if usage.has_full_values() { ": full" } else { "" };
             figure("limit", format!("{} for values{full}", bytes(usage.value_limit)));

@@ -153,6 +153,28 @@ fn a_process_without_room_for_values_shows_in_a_line_of_its_own() {
 }
 
 #[test]
+fn what_tasks_wait_for_shows_in_a_line_of_its_own() {
+    let mut stats = stats("simulate", 8);
+    let call = &mut stats.report.pools[0].calls[0];
+    (call.held, call.waits_for) = (12, vec!["simulate::load".into()]);
+    let mut app = App::new(PLAIN, Some(format!("{:016x}", 4001)));
+    app.update(vec![observed(4001, stats.clone())]);
+    for size in [SMALLEST, (80, 24)] {
+        shows(&mut app, size, &["step: 12 wait for load", "8/8 ", "!41.0s ", "1m30s "]);
+    }
+    // A warning goes first where there is room for one line alone.
+    let usage = stats.report.processes[0].usage.as_mut().unwrap();
+    (usage.spilled, usage.elsewhere, usage.outputs) = (300 << 20, 5 << 20, 340);
+    app.update(vec![observed(4001, stats)]);
+    let wanted = ["values of simulate: ", "step: 12 wait for load", "8/8 ", "!41.0s ", "1m30s "];
+    shows(&mut app, (80, 24), &wanted);
+    shows(&mut app, SMALLEST, &["values of simulate: ", "8/8 ", "!41.0s ", "1m30s "]);
+    press(&mut app, &[KeyCode::Tab; 4]);
+    press(&mut app, &[KeyCode::Enter]);
+    shows(&mut app, (80, 24), &["outputs   340, 5.0M on other machines"]);
+}
+
+#[test]
 fn a_filter_of_a_worker_picks_lines_and_threads() {
     let mut app = app(PLAIN, 8);
     let mut stats = stats("simulate", 8);

@@ -59,7 +59,7 @@ impl fmt::Display for Row<'_> {
                 return Ok(());
             }
         }
-        write!(f, "  {}", branch.state)?;
+        write!(f, "{}  {}", Registered(&branch.names), branch.state)?;
         if let (ChildState::Restarting | ChildState::Ended, Some(reason)) =
             (branch.state, &branch.last_exit)
         {
@@ -75,6 +75,18 @@ impl fmt::Display for Row<'_> {
             write!(f, "  {}", Restarts(branch.restarts))?;
         }
         Ok(())
+    }
+}
+
+/// The registered names of an actor, after its own.
+pub(in crate::stats) struct Registered<'a>(pub(in crate::stats) &'a [String]);
+
+impl fmt::Display for Registered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            [] => Ok(()),
+            names => write!(f, " (registered as {})", names.join(", ")),
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use rustix::process::{Resource, getrlimit};
 use super::allocator::{Allocator, Pages};
 use super::mapping::{Mapping, MappingId};
 use super::ranges::{PAGE, Ranges};
-use super::{Blob, Memory, Shared};
+use super::{Blob, Memory, Shared, file};
 use fiber_core::value_memory::{self, value_memory};
 
 /// Free memory at the arena's end that stays with the process, in bytes.
@@ -46,6 +46,11 @@ pub fn enable(enabled: bool) {
     ENABLED.store(enabled, Ordering::Relaxed);
 }
 
+/// Returns whether the links of this process can lend blobs.
+pub(crate) fn is_enabled() -> bool {
+    ENABLED.load(Ordering::Relaxed)
+}
+
 /// Returns a blob with a copy of `bytes` in shared memory, or `None` if this process shares no
 /// memory, or has no room.
 pub fn copy_of(bytes: &[u8]) -> Option<Blob> {
@@ -54,10 +59,14 @@ pub fn copy_of(bytes: &[u8]) -> Option<Blob> {
     Some(unfinished.finish())
 }
 
-/// Returns whether a peer can have borrowed these bytes, if they are of this process's arena.
+/// Returns whether a peer can have borrowed these bytes, if they are this process's own.
 pub(super) fn can_be_lent(mapping: &Mapping, offset: usize, len: usize) -> bool {
-    let is_taken = |arena: &Arena| arena.allocator.are_taken(offset, len);
-    !mapping.is_own() || ARENA.get().is_some_and(is_taken)
+    let is_taken = |arena: &Arena| {
+        arena.mapping.id() == mapping.id() && arena.allocator.are_taken(offset, len)
+    };
+    !mapping.is_own()
+        || ARENA.get().is_some_and(is_taken)
+        || file::can_be_lent(mapping, offset, len)
 }
 
 struct Arena {
@@ -102,7 +111,7 @@ impl Unfinished {
     /// Returns `None` if this process shares no memory, or has no room.
     pub fn new(len: usize) -> Option<Unfinished> {
         let room = value_memory::room();
-        if !ENABLED.load(Ordering::Relaxed) || len == 0 || len as u64 > room {
+        if !is_enabled() || len == 0 || len as u64 > room {
             return None;
         }
         let arena = match ARENA.get() {
@@ -130,14 +139,19 @@ impl Unfinished {
     }
 }
 
+/// Returns how long a file of at most `limit` bytes may be that processes map.
+pub(super) fn longest(limit: u64) -> usize {
+    // A longer file would end the process by SIGXFSZ, and a limited address space has to hold more
+    // than arenas.
+    let longest = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+    let space = getrlimit(Resource::As).current.unwrap_or(ADDRESS_SPACE) / 16;
+    let len = usize::try_from(limit.min(longest).min(space)).unwrap_or(usize::MAX);
+    len / PAGE * PAGE
+}
+
 impl Arena {
     fn new(limit: u64) -> io::Result<Arena> {
-        // A longer file would end the process by SIGXFSZ, and a limited address space has to hold
-        // more than arenas.
-        let longest = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
-        let space = getrlimit(Resource::As).current.unwrap_or(ADDRESS_SPACE) / 16;
-        let len = usize::try_from(limit.min(longest).min(space)).unwrap_or(usize::MAX);
-        let len = len / PAGE * PAGE;
+        let len = longest(limit);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("fiber-blobs", flags)?;
         rustix::fs::ftruncate(&file, len as u64)?;

@@ -1,10 +1,13 @@
-//! The mapped memory of an arena. This file has all `unsafe` code of blobs.
+//! The mapped memory of an arena, or of a file of blobs. This file has all `unsafe` code of blobs.
 //!
 //! It is sound because:
-//! - The memory stays mapped as long as its [`Mapping`] lives, and can't shrink: it is sealed.
-//!   Pages of ranges in use are there (see [arena](super::arena)).
+//! - The memory stays mapped as long as its [`Mapping`] lives, and can't shrink: an arena is
+//!   sealed. A [file](super::file) has no name, and the one descriptor that can change its length is that
+//!   of its owner, which does not. Pages of ranges in use are there (see [arena](super::arena)), or
+//!   are read from the disk.
 //! - The owner of an arena writes only to a range that it has taken from the free ones, through a
 //!   unique reference, and before it makes a blob of the range.
+//!   A file's range is written by `write`, before it is read through the mapping.
 //! - It frees a range when the last blob of it is dropped. A blob that was lent to another process
 //!   is dropped here only after that process has given it back, or has ended and no process to
 //!   which it has passed the blob on has a [lock](RangeLock) on it. So no process reads a range
@@ -24,12 +27,12 @@ use std::ptr::NonNull;
 use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
-use rustix::fs::SealFlags;
+use rustix::fs::{FileType, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::locks::{self, Locks};
 
-/// Identifies an arena among all processes of a host.
+/// Identifies an arena, or a file of blobs, among all processes of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MappingId(pub u128);
 
@@ -43,8 +46,18 @@ pub struct Mapping {
     file: OwnedFd,
     len: usize,
     base: NonNull<u8>,
-    is_own: bool,
+    owner: Owner,
     locks: Mutex<Locks>,
+}
+
+/// The owner of the memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// This process, which writes it through the mapping.
+    ThisWrites,
+    /// This process, which only reads it there.
+    ThisReads,
+    Other,
 }
 
 /// Shows the owner of an arena that this process reads a range of it, also when those through which
@@ -77,13 +90,23 @@ impl Mapping {
     ) -> io::Result<Arc<Mapping>> {
         let len = size(&writable)?;
         let base = map(&writable, len, ProtFlags::READ | ProtFlags::WRITE)?;
-        let (file, locks) = (read_only, Mutex::default());
-        let mapping = Arc::new(Mapping { id, file, len, base, is_own: true, locks });
+        let (file, owner, locks) = (read_only, Owner::ThisWrites, Mutex::default());
+        let mapping = Arc::new(Mapping { id, file, len, base, owner, locks });
         KNOWN.lock().insert(id, Arc::downgrade(&mapping));
         Ok(mapping)
     }
 
-    /// Maps the arena of another process, which sent it. It is mapped once a process.
+    /// Maps this process's file of blobs. The descriptor can't write.
+    pub(super) fn own_file(id: MappingId, file: OwnedFd) -> io::Result<Arc<Mapping>> {
+        let len = size(&file)?;
+        let base = map(&file, len, ProtFlags::READ)?;
+        let (owner, locks) = (Owner::ThisReads, Mutex::default());
+        let mapping = Arc::new(Mapping { id, file, len, base, owner, locks });
+        KNOWN.lock().insert(id, Arc::downgrade(&mapping));
+        Ok(mapping)
+    }
+
+    /// Maps the memory of another process, which sent it. It is mapped once a process.
     ///
     /// # Errors
     /// The system's error; [`io::ErrorKind::InvalidData`] for a file that is not an arena.
@@ -94,8 +117,8 @@ impl Mapping {
         }
         let len = size(&file)?;
         let base = map(&file, len, ProtFlags::READ)?;
-        let locks = Mutex::default();
-        let mapping = Arc::new(Mapping { id, file, len, base, is_own: false, locks });
+        let (owner, locks) = (Owner::Other, Mutex::default());
+        let mapping = Arc::new(Mapping { id, file, len, base, owner, locks });
         known.retain(|_, mapping| mapping.strong_count() > 0);
         known.insert(id, Arc::downgrade(&mapping));
         Ok(mapping)
@@ -111,9 +134,9 @@ impl Mapping {
         &self.file
     }
 
-    /// Returns whether this is the arena of this process.
+    /// Returns whether this is the memory of this process.
     pub fn is_own(&self) -> bool {
-        self.is_own
+        self.owner != Owner::Other
     }
 
     /// Locks a range that another process than its owner has lent.
@@ -129,7 +152,7 @@ impl Mapping {
     /// locks of this one do not count.
     pub fn is_locked(&self, offset: usize, len: usize) -> bool {
         let locks = self.locks.lock();
-        let file = if self.is_own { None } else { locks.file() };
+        let file = if self.is_own() { None } else { locks.file() };
         locks::is_locked(file.unwrap_or(&self.file), offset, len)
     }
 
@@ -151,7 +174,7 @@ impl Mapping {
     /// borrow is the range's.
     pub(super) fn own_bytes<'a>(&self, offset: &'a mut usize, len: usize) -> &'a mut [u8] {
         let start = *offset;
-        assert!(self.is_own, "only the owner of an arena writes to it");
+        assert!(self.owner == Owner::ThisWrites, "only the owner of an arena writes to it");
         assert!(start <= self.len && len <= self.len - start, "a blob is within its arena");
         // SAFETY: the range is inside the mapping and taken; its holder is borrowed for as long.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(start).as_ptr(), len) }
@@ -173,9 +196,16 @@ impl fmt::Debug for Mapping {
 
 /// Returns the size of a file that can't shrink.
 fn size(file: impl AsFd) -> io::Result<usize> {
-    let size = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+    let stat = rustix::fs::fstat(&file)?;
+    let size = usize::try_from(stat.st_size).unwrap_or(0);
     // Other files than memory files have no seals: EINVAL.
-    if size == 0 || !rustix::fs::fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
+    let seals = rustix::fs::fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
+    let can_shrink = || -> io::Result<bool> {
+        let is_plain = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let access = rustix::fs::fcntl_getfl(&file)? & OFlags::RWMODE;
+        Ok(!is_plain || stat.st_nlink > 0 || access != OFlags::RDONLY)
+    };
+    if size == 0 || (!seals.contains(SealFlags::SHRINK) && can_shrink()?) {
         let problem = "the file that the peer sent is not memory for blobs";
         return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
     }

@@ -27,33 +27,39 @@ thread_local! {
     static WITHIN: RefCell<Blobs> = RefCell::default();
 }
 
-/// Goes back to the mode of the value around this one, also after a panic.
-struct RestoreMode(Mode);
+/// Goes back to the mode and the blobs of the value around this one, also after a panic.
+struct Restore {
+    mode: Mode,
+    blobs: Vec<Blob>,
+}
 
-impl Drop for RestoreMode {
+impl Restore {
+    /// Enters `mode`.
     #[inline]
-    fn drop(&mut self) {
-        MODE.set(self.0);
+    fn behind(mode: Mode) -> Restore {
+        let mode = MODE.replace(mode);
+        let blobs = if mode == Mode::ApartWithBlobs { BLOBS.take() } else { Vec::new() };
+        Restore { mode, blobs }
     }
 }
 
-/// Gives the value around this one its blobs back, also after a panic.
-struct RestoreBlobs(Vec<Blob>);
-
-impl Drop for RestoreBlobs {
+impl Drop for Restore {
+    #[inline]
     fn drop(&mut self) {
-        BLOBS.set(std::mem::take(&mut self.0));
+        MODE.set(self.mode);
+        if self.mode == Mode::ApartWithBlobs {
+            BLOBS.set(std::mem::take(&mut self.blobs));
+        }
     }
 }
 
 /// Runs `encode`, and returns the blobs of the values that it encodes.
 #[inline]
 pub(crate) fn apart<R>(encode: impl FnOnce() -> R) -> (R, Blobs) {
-    within_mode(Mode::Apart, || {
-        let result = encode();
-        let has_blobs = MODE.get() == Mode::ApartWithBlobs;
-        (result, if has_blobs { BLOBS.take().into() } else { Blobs::default() })
-    })
+    let _restore = Restore::behind(Mode::Apart);
+    let result = encode();
+    let has_blobs = MODE.get() == Mode::ApartWithBlobs;
+    (result, if has_blobs { BLOBS.take().into() } else { Blobs::default() })
 }
 
 /// Goes back to what holds for the value around this one, also after a panic.
@@ -80,17 +86,7 @@ pub(crate) fn is_alone() -> bool {
 /// Runs `encode`, whose values have their blobs in the encoding.
 #[inline]
 pub(crate) fn together<R>(encode: impl FnOnce() -> R) -> R {
-    if MODE.get() == Mode::Together { encode() } else { within_mode(Mode::Together, encode) }
-}
-
-#[inline]
-fn within_mode<R>(mode: Mode, encode: impl FnOnce() -> R) -> R {
-    let outer = MODE.replace(mode);
-    let _mode = RestoreMode(outer);
-    if outer == Mode::ApartWithBlobs {
-        let _blobs = RestoreBlobs(BLOBS.take());
-        return encode();
-    }
+    let _restore = Restore::behind(Mode::Together);
     encode()
 }
 
@@ -98,10 +94,7 @@ fn within_mode<R>(mode: Mode, encode: impl FnOnce() -> R) -> R {
 #[inline]
 pub(crate) fn within<R>(blobs: &Blobs, decode: impl FnOnce() -> R) -> R {
     // Most values have none, and are encoded without a number of one.
-    if blobs.is_empty() {
-        return decode();
-    }
-    let _restore = RestoreWithin(WITHIN.replace(blobs.clone()));
+    let _restore = (!blobs.is_empty()).then(|| RestoreWithin(WITHIN.replace(blobs.clone())));
     decode()
 }
 

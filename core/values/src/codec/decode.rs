@@ -5,6 +5,7 @@
 //! and a method has only the arms that its types can meet.
 
 mod access;
+pub(super) mod alone;
 mod item;
 mod packed;
 mod vector;
@@ -17,7 +18,7 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, Error as _, Visitor};
 
 use self::access::{Elements, ExtensionAccess, Variant};
-use self::item::{Behind, Header, Integer, Item, Scalar, Sign};
+use self::item::{Behind, Header, Integer, Item, Name, Scalar, Sign};
 use self::packed::{Packed, Run};
 use self::vector::vector;
 use super::packed::{BYTES_APART, Kind, RUN_APART, TEXT_APART, is_packed};
@@ -332,22 +333,16 @@ impl<'de> Deserializer<'de> {
 
     #[inline]
     fn elements<V: Visitor<'de>>(&mut self, len: u32, visitor: V) -> Result<V::Value> {
-        self.down()?;
-        let mut elements = Elements { of: self, left: len };
-        let value = visitor.visit_seq(&mut elements)?;
-        elements.end(len)?;
-        self.up();
-        Ok(value)
+        let mut elements = Elements::begin(self, len)?;
+        let value = visitor.visit_seq(&mut elements);
+        elements.end(len, value)
     }
 
     #[inline]
     fn entries<V: Visitor<'de>>(&mut self, len: u32, visitor: V) -> Result<V::Value> {
-        self.down()?;
-        let mut entries = Elements { of: self, left: len };
-        let value = visitor.visit_map(&mut entries)?;
-        entries.end(len)?;
-        self.up();
-        Ok(value)
+        let mut entries = Elements::begin(self, len)?;
+        let value = visitor.visit_map(&mut entries);
+        entries.end(len, value)
     }
 
     /// Reads the numbers of a packed run, which counts as a level.
@@ -417,16 +412,7 @@ impl<'de> Deserializer<'de> {
         }
     }
 
-    /// Reads a struct, as a map or as a list of its fields.
-    fn fields<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
-        match self.header() {
-            Header::Map(len) => self.entries(len, visitor),
-            Header::Array(len) => self.elements(len, visitor),
-            Header::None => Err(self.mismatch(&visitor)),
-        }
-    }
-
-    /// Reads a map.
+    /// Reads a map or a struct, which is always written as one.
     fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         match self.header() {
             Header::Map(len) => self.entries(len, visitor),
@@ -449,13 +435,24 @@ impl<'de> Deserializer<'de> {
         }
     }
 
-    /// Reads the name of a field or a variant, or its number.
-    fn name<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
+    /// Reads the name of a field or a variant, or its number. Short names are handled before the
+    /// jump table.
+    #[inline]
+    fn name(&mut self, expected: &dyn de::Expected) -> Result<Name<'de>> {
+        if let Some(Marker::FixStr(len)) = self.peek().map(Marker::from_u8) {
+            let text = &self.bytes(1 + usize::from(len))?[1..];
+            return Ok(Name::Text(std::str::from_utf8(text)?));
+        }
+        self.longer_name(expected)
+    }
+
+    #[inline(never)]
+    fn longer_name(&mut self, expected: &dyn de::Expected) -> Result<Name<'de>> {
         match self.item()? {
-            Item::Text(text) => visitor.visit_borrowed_str(text),
-            Item::Bytes(bytes) => visitor.visit_borrowed_bytes(bytes),
-            Item::Scalar(Scalar::Integer(Integer::Unsigned(number))) => visitor.visit_u64(number),
-            other => Err(self.unexpected(other, &visitor)),
+            Item::Text(text) => Ok(Name::Text(text)),
+            Item::Bytes(bytes) => Ok(Name::Text(std::str::from_utf8(bytes)?)),
+            Item::Scalar(Scalar::Integer(Integer::Unsigned(number))) => Ok(Name::Number(number)),
+            other => Err(self.unexpected(other, expected)),
         }
     }
 
@@ -517,14 +514,14 @@ macro_rules! floats {
 
 /// Reads texts, short ones ahead of the jump table.
 macro_rules! texts {
-    ($other:ident: $($method:ident)*) => {
+    ($($method:ident)*) => {
         $(#[inline]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
             if let Some(Marker::FixStr(len)) = self.peek().map(Marker::from_u8) {
                 let text = &self.bytes(1 + usize::from(len))?[1..];
                 return visitor.visit_borrowed_str(std::str::from_utf8(text)?);
             }
-            self.$other(visitor)
+            self.text(visitor)
         })*
     };
 }
@@ -573,9 +570,15 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
         }
     }
 
-    texts! { text: deserialize_char deserialize_str deserialize_string }
+    texts! { deserialize_char deserialize_str deserialize_string }
 
-    texts! { name: deserialize_identifier }
+    #[inline]
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
+        match self.name(&visitor)? {
+            Name::Text(text) => visitor.visit_borrowed_str(text),
+            Name::Number(number) => visitor.visit_u64(number),
+        }
+    }
 
     forward! {
         deserialize_any() any;
@@ -586,7 +589,7 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
         deserialize_tuple(usize) list;
         deserialize_tuple_struct(&'static str, usize) list;
         deserialize_map() map;
-        deserialize_struct(&'static str, &'static [&'static str]) fields;
+        deserialize_struct(&'static str, &'static [&'static str]) map;
     }
 
     #[inline]

@@ -57,7 +57,7 @@ fn closure_name(path: &str, place: &Location<'_>) -> String {
 mod tests {
     use super::*;
     use crate::function::{OneArgument, TypedEntry};
-    use crate::output::{Output, Plain};
+    use crate::task_output::{Plain, TaskOutput};
 
     fn double(x: u32) -> u32 {
         2 * x
@@ -66,7 +66,7 @@ mod tests {
     #[track_caller]
     fn name_of<F>(function: F) -> &'static str
     where
-        F: crate::Function<u32, OneArgument<u32>, Output: Output<Plain>>,
+        F: crate::Function<u32, OneArgument<u32>, Output: TaskOutput<Plain>>,
     {
         TypedEntry::of_value(function).entry.display_name()
     }

@@ -92,6 +92,7 @@ impl Simulation {
                     retries,
                     max_deaths: deaths,
                     max_timeouts: timeouts,
+                    comes_first: id.is_multiple_of(4),
                 };
                 // Room for two outcomes that are taken one by one.
                 let release =
@@ -147,7 +148,7 @@ impl Simulation {
                     }
                 }
             }
-            Step::Memory { room } => self.scheduler.set_memory(room),
+            Step::Memory { room } => self.scheduler.set_memory(room, 1000),
             Step::Join { threads, quota } => {
                 let id = self.model.next_worker;
                 self.model.next_worker += 1;
@@ -323,12 +324,14 @@ impl Simulation {
         self.questions.extend(throttled);
         for (TestCaller { id: caller, .. }, completion) in effects.completions {
             let (start, end, bytes) = match &completion {
-                Completion::Outcomes(run) => (run.start, run.end, run.size() as u64),
+                Completion::Outcomes(run) | Completion::Away { outcome: run, .. } => {
+                    (run.start, run.end, run.size() as u64)
+                }
                 Completion::Abandoned { index, .. } => (*index, *index + 1, 0),
             };
             self.model.untaken.entry(caller).or_default().push((start, end, bytes));
             let tasks: Vec<_> = match completion {
-                Completion::Outcomes(run) => {
+                Completion::Outcomes(run) | Completion::Away { outcome: run, .. } => {
                     assert!(
                         Items::new(&run.arguments()).count() as u64 >= run.len(),
                         "each task has an outcome"

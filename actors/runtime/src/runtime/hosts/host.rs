@@ -17,7 +17,7 @@ use super::placed::PlacedProcesses;
 use super::room::Use;
 use super::shared::HostWire;
 use super::wire::{self, Arrived, FromHost, Number};
-use super::{HostGroup, HostNumber, HostedJob, State, room};
+use super::{ENDED_HOSTS, HostGroup, HostNumber, HostedJob, Spread, State, room};
 use crate::runtime::Runtime;
 use crate::runtime::child_main::StartRequest;
 use crate::runtime::launch::{
@@ -41,6 +41,15 @@ pub(super) struct Host {
     pub(super) of: Option<(Arc<HostGroup>, Meta)>,
     pub(super) state: Mutex<HostState>,
     pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
+}
+
+/// The place of a process in the host that it names.
+pub(super) enum Place {
+    Free,
+    /// There may be one later; why not now.
+    Later(String),
+    /// There won't be one, for this reason.
+    Never(String),
 }
 
 #[derive(Debug, Default)]
@@ -77,6 +86,48 @@ impl Host {
         }
     }
 
+    /// Returns whether it may get more processes.
+    pub(super) fn is_open(&self) -> bool {
+        !self.state.lock().closed
+    }
+
+    /// Returns how many of these processes it has or will have, and how many in all.
+    pub(super) fn members(&self, spread: &Arc<Spread>) -> (usize, usize) {
+        let state = self.state.lock();
+        let is_member =
+            |job: &HostedJob| job.rule.spread().is_some_and(|own| Arc::ptr_eq(own, spread));
+        (state.processes.count(is_member), state.processes.count(|_| true))
+    }
+
+    /// Looks for a place for a process that is to be in this host, whichever group has it.
+    pub(super) fn place_of_its_own(&self, job: &HostedJob) -> Place {
+        let state = self.state.lock();
+        let name = &self.name;
+        match &self.of {
+            None if state.closed => Place::Later(format!("host `{name}` ends")),
+            None => {
+                let will_take = state.processes.will_take();
+                match state.room {
+                    Some(room) if !will_take.leaves_room(&room, job.meta()) => Place::Later(
+                        format!("host `{name}` has no room for {}", room::requested(job.meta())),
+                    ),
+                    _ => Place::Free,
+                }
+            }
+            Some(_) if state.closed => Place::Never(format!("host `{name}` ends")),
+            Some((_, meta)) if !room::fits(job.meta(), meta) => Place::Never(format!(
+                "a place in host `{name}` is for {}, not for {}",
+                room::requested(meta),
+                room::requested(job.meta())
+            )),
+            Some((group, _)) if state.processes.len() >= group.per_job => Place::Later(format!(
+                "host `{name}` is full: it has {} processes, as many as its job is for",
+                state.processes.len()
+            )),
+            Some(_) => Place::Free,
+        }
+    }
+
     /// Returns the share of its machine that will be free, and the share that is free already. Both
     /// are of what a process requests.
     pub(super) fn free_shares(&self, meta: &Meta) -> (i64, i64) {
@@ -107,6 +158,10 @@ impl Host {
         }
         state.processes.insert(job);
         false
+    }
+
+    fn wire(&self) -> Option<Arc<HostWire>> {
+        self.state.lock().link.clone()
     }
 
     /// Notes that a process is killed. Its place is free when it has ended.
@@ -152,12 +207,17 @@ impl Host {
         let mut state = self.state.lock();
         if !state.closed && state.processes.is_empty() {
             state.closed = true;
-            // Nothing is lost with a host that has not started.
-            let end = match &state.link {
-                Some(_) => ProcessCommand::Shutdown,
-                None => ProcessCommand::Kill(ExitReason::Shutdown),
-            };
-            let _ = self.commands.send(end);
+            let (link, commands) = (state.link.clone(), self.commands.clone());
+            drop(state);
+            match link {
+                Some(link) => link.evacuate(move || {
+                    let _ = commands.send(ProcessCommand::Shutdown);
+                }),
+                // Nothing is lost with a host that has not started.
+                None => {
+                    let _ = commands.send(ProcessCommand::Kill(ExitReason::Shutdown));
+                }
+            }
         }
     }
 }
@@ -269,13 +329,16 @@ impl Runtime {
         let mut state = host.state.lock();
         state.waiting = None;
         let (link, is_failing) = (Arc::clone(child.link), Arc::clone(child.is_failing));
-        let wire = Arc::new(HostWire::new(link, is_failing));
+        let travel_time = Arc::clone(&self.hosts.travel_time);
+        let wire = Arc::new(HostWire::new(link, is_failing, host.number, travel_time));
         state.link = Some(Arc::clone(&wire));
         // On a machine, its own answer says first how many processes it has room for.
         if host.machine.is_none() || state.room.is_some() {
             state.processes.iter().for_each(|job| job.start(host.number, &wire));
         }
         drop(state);
+        // One that was killed before it could start has left a place.
+        self.place_processes();
         self.end_if_unused(host);
     }
 
@@ -316,8 +379,35 @@ impl Runtime {
                     link.receive(message);
                 }
             }
+            Some(Arrived::WithBlobs { number, travels, message }) => {
+                let blobs = host.wire().and_then(|wire| wire.arrive(&travels, &message.blobs));
+                match (blobs, job(number).and_then(|job| job.link())) {
+                    (Some(blobs), Some(link)) => link.receive(Received { blobs, ..message }),
+                    (Some(_), None) => {}
+                    (None, _) => tracing::error!("ignored malformed blobs of `{}`", host.name),
+                }
+            }
             Some(Arrived::Command(FromHost::Room(room))) => self.set_room(host, room),
+            Some(Arrived::Blob(key, blob)) => {
+                let bytes = blob.map(|blob| blob.to_bytes());
+                if let Some(wire) = host.wire() {
+                    wire.fetched(key, bytes);
+                }
+            }
+            Some(Arrived::Command(FromHost::Door(door))) => {
+                if let Some(wire) = host.wire() {
+                    wire.set_door(door);
+                }
+            }
+            Some(Arrived::Command(FromHost::Copied(blobs))) => {
+                if let Some(wire) = host.wire() {
+                    blobs.into_iter().for_each(|(key, is_there)| wire.copied(key, is_there));
+                }
+            }
             Some(Arrived::Command(FromHost::Terminating)) => {
+                if let Some(wire) = host.wire() {
+                    wire.evacuate(|| {});
+                }
                 self.wait_for_room(host.close());
                 self.place_processes();
             }
@@ -413,6 +503,11 @@ impl Runtime {
 
     /// Ends the processes of a host that has ended.
     fn host_ended(&'static self, host: &Arc<Host>, exit: Exit) {
+        if host.of.is_some() {
+            let mut state = self.hosts.state.lock();
+            state.ended.truncate(ENDED_HOSTS - 1);
+            state.ended.push_front((host.name.clone(), exit.reason.to_string()));
+        }
         let processes = self.remove_host(host);
         let reason = match exit.reason {
             reason @ ExitReason::NotStarted(_) => reason,
@@ -437,7 +532,11 @@ impl Runtime {
         state.closed = true;
         let queued = state.processes.take_queued();
         let placed = state.processes.take_all();
+        let wire = state.link.clone();
         drop(state);
+        if let Some(wire) = wire {
+            wire.lose();
+        }
         self.wait_for_room(queued);
         placed
     }

@@ -10,11 +10,14 @@ use std::sync::{Arc, mpsc as std_mpsc};
 use fiber_backends::{Job, JobSpec, Room, gpu_count};
 use fiber_core::{Error, Exit, ExitReason, ProcessId, Signals, variables};
 use fiber_transport::{Connection, Link, Message, Peer, Received};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
+use super::kept_blobs::KeptBlobs;
 use super::shared::{KeptMessages, into_shared};
+use super::stays;
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
 use crate::endpoint::{CONTROL, message_limit};
 use crate::runtime::launch::{MAX_LAG, create, ended};
@@ -40,6 +43,7 @@ impl ChildMain for HostMain {
             parent: Arc::clone(&link),
             processes: RefCell::default(),
             kept: RefCell::default(),
+            kept_blobs: Arc::default(),
             relayed: Notify::new(),
             terminating: Cell::new(false),
             simulates: self.simulates,
@@ -47,10 +51,12 @@ impl ChildMain for HostMain {
         });
         fiber_core::spawn_local(Rc::clone(&host).forward_sigterm());
         fiber_core::spawn_local(Rc::clone(&host).flush_relayed());
+        let kept = Arc::clone(&host.kept_blobs);
         let receive = move |message| host.receive(message);
         let run = move || {
             let _ = link.send(ControlMessage::Ready { address: None }.message());
             let _ = link.send(wire::command(&FromHost::Room(own_room(runtime))));
+            runtime.spawn(move || stays::open_door(runtime, kept, link));
             // The channel is open as long as the runtime's thread.
             let _ = ended.recv();
             0
@@ -71,6 +77,7 @@ struct Host {
     parent: Arc<dyn Link>,
     processes: RefCell<HashMap<Number, Hosted>>,
     kept: RefCell<KeptMessages>,
+    kept_blobs: Arc<Mutex<KeptBlobs>>,
     /// Whether there are relayed messages to send.
     relayed: Notify,
     /// Whether SIGTERM asked this host to end.
@@ -110,6 +117,27 @@ impl Host {
                 let blobs = into_shared(&blobs);
                 self.pass_on(number, Received { bytes, blobs });
             }
+            Some(Arrived::WithBlobs { number, travels, message }) => {
+                let blobs = self.kept_blobs.lock().arrive(&travels, &message.blobs);
+                match blobs {
+                    Some(blobs) => self.pass_on(number, Received { blobs, ..message }),
+                    None => tracing::error!("a blob that this host does not keep was wanted"),
+                }
+            }
+            Some(Arrived::Command(ToHost::DropBlob(key))) => {
+                self.kept_blobs.lock().drop_one(key);
+                self.end_if_idle();
+            }
+            Some(Arrived::Command(ToHost::FetchBlob(key))) => {
+                let blob = self.kept_blobs.lock().get(key);
+                let _ = self.parent.send(wire::blob(key, blob));
+            }
+            Some(Arrived::Command(ToHost::CopyBlobs { door, blobs })) => {
+                let (kept, parent) = (Arc::clone(&self.kept_blobs), Arc::clone(&self.parent));
+                stays::get(self.runtime, kept, &door, blobs, move |copied| {
+                    let _ = parent.send(wire::command(&copied));
+                });
+            }
             Some(Arrived::Shared { number, key, message }) => {
                 let message = self.kept.borrow_mut().keep(key, message);
                 self.pass_on(number, message);
@@ -135,7 +163,9 @@ impl Host {
                     link.close();
                 }
             }
-            None => tracing::error!("ignored an invalid message to this host"),
+            Some(Arrived::Blob(..)) | None => {
+                tracing::error!("ignored an invalid message to this host");
+            }
         }
     }
 
@@ -176,7 +206,8 @@ impl Host {
     }
 
     fn end_if_idle(&self) {
-        if self.terminating.get() && self.processes.borrow().is_empty() {
+        let is_idle = self.processes.borrow().is_empty() && !self.kept_blobs.lock().has_staying();
+        if self.terminating.get() && is_idle {
             let _ = self.end.send(());
         }
     }
@@ -184,6 +215,10 @@ impl Host {
     fn start(self: &Rc<Self>, process: HostedProcess) {
         let (commands, inbox) = mpsc::unbounded_channel();
         let number = process.number;
+        if self.terminating.get() {
+            // It was on its way when the others got theirs.
+            let _ = commands.send(Command::Terminate);
+        }
         self.processes.borrow_mut().insert(number, Hosted { commands, link: None });
         let host = Rc::clone(self);
         fiber_core::spawn_local(async move {
@@ -331,7 +366,13 @@ impl Host {
     }
 
     fn relay(&self, number: Number, Received { bytes, blobs }: Received) {
-        let head = wire::relay_head(number, 0);
+        let (head, blobs) = if blobs.is_empty() || self.parent.lends_memory() {
+            (wire::relay_head(number, 0), blobs)
+        } else {
+            let channel = bytes.first().copied();
+            let (travels, blobs) = self.kept_blobs.lock().leave(&blobs, channel);
+            (wire::blobs_head(number, &travels, 0), blobs)
+        };
         let _ = self.parent.send_later(Message { head, body: bytes, blobs });
         self.relayed.notify_one();
     }

@@ -13,7 +13,7 @@ use super::host::{Host, hosted_output};
 use super::hosted_link::HostedLink;
 use super::shared::HostWire;
 use super::wire::{self, HostedProcess, Number, ToHost};
-use super::{HostGroup, HostNumber};
+use super::{HostGroup, HostNumber, HostRule};
 use crate::runtime::listen::hand_over;
 use fiber_transport::{HandshakeError, Peer};
 
@@ -24,6 +24,8 @@ const SIGKILL: i32 = 9;
 pub(super) struct HostedJob {
     pub(super) number: Number,
     pub(super) group: Arc<HostGroup>,
+    /// No actor is left in it: it names the host.
+    pub(super) rule: HostRule,
     pub(super) spec: JobSpec,
     /// See [`Launch`](crate::runtime::launch::Launch). It counts for a new host, too.
     pub(super) retry_creation: bool,
@@ -47,13 +49,13 @@ struct Placed {
 impl HostedJob {
     pub(super) fn new(
         number: Number,
-        group: Arc<HostGroup>,
+        (group, rule): (Arc<HostGroup>, HostRule),
         spec: JobSpec,
         retry_creation: bool,
         (id, parent): (ProcessId, ProcessId),
     ) -> HostedJob {
         let (states, placed) = (watch::Sender::new(JobState::AwaitsHost), Mutex::default());
-        HostedJob { number, group, spec, retry_creation, id, parent, states, placed }
+        HostedJob { number, group, rule, spec, retry_creation, id, parent, states, placed }
     }
 
     pub(super) fn meta(&self) -> &Meta {
@@ -201,6 +203,15 @@ pub(super) mod tests {
 
     /// Makes a process that no host has.
     pub(in crate::runtime::hosts) fn job(number: Number, meta: Meta) -> Arc<HostedJob> {
+        ruled_job(number, meta, HostRule::Any)
+    }
+
+    /// Makes a process for which a rule chooses the host.
+    pub(in crate::runtime::hosts) fn ruled_job(
+        number: Number,
+        meta: Meta,
+        rule: HostRule,
+    ) -> Arc<HostedJob> {
         let spec = JobSpec {
             name: "worker".into(),
             arguments: Vec::new(),
@@ -215,7 +226,8 @@ pub(super) mod tests {
             processes: 1,
         };
         let (id, parent) = (ProcessId::random(), ProcessId::random());
-        Arc::new(HostedJob::new(number, HostGroup::new("pool", 2), spec, false, (id, parent)))
+        let of = (HostGroup::new("pool", 2), rule);
+        Arc::new(HostedJob::new(number, of, spec, false, (id, parent)))
     }
 
     #[test]

@@ -53,24 +53,20 @@ impl HostedLink {
 }
 
 impl HostedLink {
-    /// Returns the message to the host that passes `message` on, unless the link is closed.
-    fn relayed(&self, message: Message) -> Result<Message, Closed> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Closed);
-        }
-        let mut head = wire::relay_head(self.number, message.head.len());
-        head.extend_from_slice(&message.head);
-        Ok(Message { head, ..message })
+    fn check_open(&self) -> Result<(), Closed> {
+        if self.closed.load(Ordering::Acquire) { Err(Closed) } else { Ok(()) }
     }
 }
 
 impl Link for HostedLink {
     fn send(&self, message: Message) -> Result<(), Closed> {
-        self.host.send(self.relayed(message)?)
+        self.check_open()?;
+        self.host.relay(self.number, message, |relayed| self.host.send(relayed))
     }
 
     fn send_later(&self, message: Message) -> Result<(), Closed> {
-        self.host.send_later(self.relayed(message)?)
+        self.check_open()?;
+        self.host.relay(self.number, message, |relayed| self.host.send_later(relayed))
     }
 
     fn flush(&self) {
@@ -78,9 +74,7 @@ impl Link for HostedLink {
     }
 
     fn send_shared(&self, key: u64, message: Message) -> Result<(), Closed> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Closed);
-        }
+        self.check_open()?;
         let sent = self.host.send_shared(self.number, key, message);
         // The link may have been closed meanwhile.
         if self.closed.load(Ordering::Acquire) {

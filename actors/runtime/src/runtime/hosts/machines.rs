@@ -7,7 +7,7 @@ use fiber_core::{Meta, Result};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::room::Use;
+use super::room::{Use, requested};
 
 /// The first and the longest pause before a machine is tried again on which no host could start.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -73,6 +73,31 @@ impl Machines {
         };
         let next = known.iter().find(fits)?;
         Some((next.machine.name.clone(), next.machine.room))
+    }
+
+    /// Returns the room of a machine on which a host can be started for a process, as far as is
+    /// known.
+    ///
+    /// # Errors
+    /// No host can be started there.
+    pub(super) fn named(&self, name: &str, meta: &Meta) -> Option<Result<Option<Room>, String>> {
+        let known = self.known.lock();
+        let Known { machine, failure } = known.iter().find(|known| known.machine.name == name)?;
+        let failure = failure.as_ref().filter(|failure| failure.retry_at > Instant::now());
+        Some(match failure {
+            Some(Failure { problem, .. }) => {
+                Err(format!("no host can be started on machine `{name}`: {problem}"))
+            }
+            None if machine.room.is_some_and(|room| !Use::default().leaves_room(&room, meta)) => {
+                Err(format!("machine `{name}` is too small for {}", requested(meta)))
+            }
+            None => Ok(machine.room),
+        })
+    }
+
+    /// Returns the names of all machines.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.known.lock().iter().map(|known| known.machine.name.clone()).collect()
     }
 
     /// Asks the backend for another machine. Returns whether there is one.
@@ -162,7 +187,14 @@ mod tests {
         machines.failed("b", "its disk is full");
         let problems = machines.all_failed().unwrap();
         assert!(problems.contains("`a`: it does not answer; `b`: its disk is full"), "{problems}");
+        let named = |name: &str, meta: Meta| machines.named(name, &meta).map(|room| room.is_ok());
+        assert_eq!(named("a", Meta::new()), Some(false));
+        assert_eq!(named("c", Meta::new()), None);
         machines.started("a");
+        machines.started("b");
+        assert_eq!(named("a", Meta::new()), Some(true));
+        assert_eq!(named("b", Meta::new().cpu(2.0)), Some(true));
+        assert_eq!(named("b", Meta::new().cpu(3.0)), Some(false));
         assert_eq!(next(Meta::new()).as_deref(), Some("a"));
     }
 }

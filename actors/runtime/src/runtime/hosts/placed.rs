@@ -113,6 +113,13 @@ impl PlacedProcesses {
         self.by_number.values()
     }
 
+    /// Returns how many there are or will be for which `counts` says so, without those that are
+    /// killed.
+    pub(super) fn count(&self, counts: impl Fn(&HostedJob) -> bool) -> usize {
+        let stay = self.by_number.values().filter(|job| !self.ending.contains(&job.number));
+        stay.chain(&self.queued).filter(|job| counts(job)).count()
+    }
+
     /// Returns what they take together, also those that are killed.
     pub(super) fn taken(&self) -> &Use {
         &self.taken

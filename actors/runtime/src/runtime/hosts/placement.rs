@@ -1,21 +1,55 @@
 //! Which process goes into which host.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fiber_backends::JobSpec;
 use fiber_core::{Meta, ProcessId};
 
-use super::host::Host;
-use super::{HostGroup, HostedJob, State};
+use super::host::{Host, Place};
+use super::{HostGroup, HostRule, HostedJob, Spread, State};
 use crate::runtime::Runtime;
 use crate::runtime::launch::not_started;
 
-/// Returns the host of the machine with the largest share that will be free when those processes
-/// have ended that are killed; of equal ones, that with most room at once, and of these the first.
+/// The host of a process.
+enum Choice {
+    Host(Arc<Host>),
+    /// None has room now, for this reason.
+    Wait(String),
+    /// None ever will, for this reason.
+    Refuse(String),
+}
+
+/// Returns the host of the machine with the fewest processes of the set, if the process is of one.
+/// Equal hosts differ by the share that will be free when those processes have ended
+/// that are killed, and then by their room at once; the first of the best counts.
 fn freest(hosts: &[Arc<Host>], job: &HostedJob) -> Option<Arc<Host>> {
     let with_place = hosts.iter().rev().filter(|host| host.has_place(job));
-    with_place.max_by_key(|host| host.free_shares(job.meta())).cloned()
+    let members = |host: &Host| job.rule.spread().map_or(0, |spread| host.members(spread).0);
+    with_place.max_by_key(|host| (Reverse(members(host)), host.free_shares(job.meta()))).cloned()
+}
+
+/// Returns the host that gets a process of a set that is spread. `None` if a new one does.
+fn fewest(hosts: &[Arc<Host>], job: &HostedJob, spread: &Arc<Spread>) -> Option<Arc<Host>> {
+    let has_members = |host: &Host| host.is_open() && host.members(spread).0 > 0;
+    let of_set = hosts.iter().filter(|host| host.has_place(job) || has_members(host)).count();
+    if of_set < spread.hosts(job.group.per_job) {
+        return None;
+    }
+    let with_place = hosts.iter().filter(|host| host.has_place(job));
+    with_place.min_by_key(|host| host.members(spread)).cloned()
+}
+
+/// Lists names in a message.
+fn listed(names: &[String]) -> String {
+    /// A message has no more than these.
+    const LISTED: usize = 20;
+    let shown: Vec<_> = names.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
+    match names.len().saturating_sub(LISTED) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 impl Runtime {
@@ -23,12 +57,12 @@ impl Runtime {
     pub(super) fn create_hosted(
         &'static self,
         id: ProcessId,
-        group: Arc<HostGroup>,
+        of: (Arc<HostGroup>, HostRule),
         spec: JobSpec,
         retry_creation: bool,
     ) -> Arc<HostedJob> {
         let number = self.hosts.last.fetch_add(1, Ordering::Relaxed);
-        let job = HostedJob::new(number, group, spec, retry_creation, (id, self.id()));
+        let job = HostedJob::new(number, of, spec, retry_creation, (id, self.id()));
         let job = Arc::new(job);
         self.hosts.state.lock().waiting.push(Arc::clone(&job));
         self.place_processes();
@@ -39,39 +73,93 @@ impl Runtime {
     pub(super) fn place_processes(&'static self) {
         let mut state = self.hosts.state.lock();
         let mut waiting = std::mem::take(&mut state.waiting);
-        waiting.place(|job| {
-            let Some(host) = self.choose(&mut state, job) else { return false };
-            if host.add(Arc::clone(job)) {
-                self.limit_wait(host, job.number);
+        waiting.place(|job| match self.choose(&mut state, job) {
+            Choice::Host(host) => {
+                if host.add(Arc::clone(job)) {
+                    self.limit_wait(host, job.number);
+                }
+                Ok(())
             }
-            true
+            Choice::Wait(reason) => Err(reason),
+            Choice::Refuse(problem) => {
+                job.ended(not_started(problem));
+                Ok(())
+            }
         });
         state.waiting = waiting;
         let Some(meta) = state.waiting.first() else { return };
-        state.waiting.tell(self.hosts.machines.full());
         if !state.growing {
             state.growing = true;
             self.spawn(move || self.grow(meta));
         }
     }
 
-    /// Returns the host for a process, which may be new; `None` if no machine has room.
-    fn choose(&'static self, state: &mut State, job: &Arc<HostedJob>) -> Option<Arc<Host>> {
+    /// Returns the host for a process, which may be new.
+    fn choose(&'static self, state: &mut State, job: &Arc<HostedJob>) -> Choice {
+        if let HostRule::Named(name) = &job.rule {
+            return self.choose_named(state, job, name);
+        }
         if !self.hosts.machines.exist() {
-            let with_place = state.hosts.iter().filter(|host| host.has_place(job));
-            let fullest = with_place.max_by_key(|host| host.state.lock().processes.len());
+            let chosen = match job.rule.spread() {
+                Some(spread) => fewest(&state.hosts, job, spread),
+                None => {
+                    let with_place = state.hosts.iter().filter(|host| host.has_place(job));
+                    with_place.max_by_key(|host| host.state.lock().processes.len()).cloned()
+                }
+            };
             let of = (Arc::clone(&job.group), *job.meta());
-            return Some(match fullest {
-                Some(host) => Arc::clone(host),
-                None => self.start_host(state, None, Some(of), job),
-            });
+            return Choice::Host(
+                chosen.unwrap_or_else(|| self.start_host(state, None, Some(of), job)),
+            );
         }
         // A machine without a host is all free.
         let taken = |name: &str| state.taken.contains(name);
         if let Some(machine) = self.hosts.machines.next_free(taken, job.meta()) {
-            return Some(self.start_host(state, Some(machine), None, job));
+            return Choice::Host(self.start_host(state, Some(machine), None, job));
         }
-        freest(&state.hosts, job)
+        match freest(&state.hosts, job) {
+            Some(host) => Choice::Host(host),
+            None => Choice::Wait(self.hosts.machines.full()),
+        }
+    }
+
+    /// Returns the host that a process names, by its own name or by that of its machine. A
+    /// machine's may be new.
+    fn choose_named(&'static self, state: &mut State, job: &Arc<HostedJob>, name: &str) -> Choice {
+        let has_name =
+            |host: &&Arc<Host>| host.name == name || host.machine.as_deref() == Some(name);
+        if let Some(host) = state.hosts.iter().find(has_name) {
+            return match host.place_of_its_own(job) {
+                Place::Free => Choice::Host(Arc::clone(host)),
+                Place::Later(reason) => Choice::Wait(reason),
+                Place::Never(problem) => Choice::Refuse(problem),
+            };
+        }
+        let machine = name.strip_prefix("host-").unwrap_or(name);
+        for machine in [name, machine] {
+            match self.hosts.machines.named(machine, job.meta()) {
+                Some(Ok(room)) => {
+                    let machine = (machine.to_string(), room);
+                    return Choice::Host(self.start_host(state, Some(machine), None, job));
+                }
+                Some(Err(problem)) => return Choice::Refuse(problem),
+                None => {}
+            }
+        }
+        let mut there = self.hosts.machines.names();
+        if there.is_empty() {
+            let open = state.hosts.iter().filter(|host| host.is_open());
+            there.extend(open.map(|host| host.name.clone()));
+        }
+        let there = match there.as_slice() {
+            [] => "there is none now".into(),
+            names => format!("there are {}", listed(names)),
+        };
+        let ended = state.ended.iter().find(|(ended, _)| ended == name);
+        Choice::Refuse(match ended {
+            Some((_, reason)) => format!("host `{name}` has ended: it {reason}; {there}"),
+            None => format!("there is no host `{name}`; {there}"),
+        })
     }
 
     /// Asks the backend for another machine.
@@ -110,7 +198,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::super::host::HostState;
-    use super::super::hosted_job::tests::job;
+    use super::super::hosted_job::tests::{job, ruled_job};
     use super::super::shared::HostWire;
     use super::super::wire::{self, Arrived, Number, ToHost};
     use super::*;
@@ -146,7 +234,8 @@ mod tests {
             let host = |(number, link): (usize, &Arc<Starts>)| {
                 let link = Arc::clone(link) as Arc<dyn Link>;
                 let mut state = HostState::default();
-                state.link = Some(Arc::new(HostWire::new(link, Arc::default())));
+                let wire = HostWire::new(link, Arc::default(), number as u64, Arc::default());
+                state.link = Some(Arc::new(wire));
                 state.room = Some(Room { cpu: 2.0, memory: None, gpu: 0 });
                 Arc::new(Host {
                     number: number as u64,
@@ -214,6 +303,69 @@ mod tests {
         cluster.started();
         assert_eq!(cluster.place(&jobs(11..13)), [0, 1].map(Some));
         assert_eq!(cluster.started(), [vec![11], vec![], vec![]]);
+    }
+
+    #[test]
+    fn processes_of_a_set_are_spread_over_machines_that_others_have_filled_unevenly() {
+        let cluster = Cluster::new();
+        // The second machine has a process more than the others.
+        assert_eq!(cluster.place(&jobs(0..4)), [0, 1, 2, 0].map(Some));
+        let set = HostRule::Spread(Spread::new(2));
+        let spread = |number| ruled_job(number, Meta::new(), set.clone());
+        let placed = [spread(10), spread(11)];
+        assert_eq!(cluster.place(&placed), [1, 2].map(Some));
+        assert_eq!(cluster.place(&[spread(12)]), [None], "there is no room");
+        // The next is not where one of them is, though that machine has as much room.
+        placed[0].kill();
+        cluster.hosts[1].remove(10);
+        cluster.hosts[2].remove(2);
+        assert_eq!(cluster.place(&[spread(13)]), [Some(1)]);
+        assert_eq!(cluster.place(&[spread(14)]), [Some(2)], "no other machine has room");
+    }
+
+    /// Returns why there is no place, or an empty string.
+    fn problem(host: &Arc<Host>, job: &HostedJob) -> String {
+        match host.place_of_its_own(job) {
+            Place::Free => String::new(),
+            Place::Later(reason) => format!("later: {reason}"),
+            Place::Never(problem) => format!("never: {problem}"),
+        }
+    }
+
+    #[test]
+    fn a_process_that_names_a_host_has_a_place_there_or_knows_why_not() {
+        let cluster = Cluster::new();
+        let machine = &cluster.hosts[1];
+        assert_eq!(problem(machine, &job(0, Meta::new().cpu(2.0))), "");
+        machine.add(job(0, Meta::new().cpu(1.5)));
+        let later = "later: host `host-n1` has no room for a process of 1 cores";
+        assert_eq!(problem(machine, &job(1, Meta::new().cpu(1.0))), later);
+
+        let mut host = Arc::into_inner(Cluster::new().hosts.remove(0)).unwrap();
+        let request = Meta::new().memory(1 << 20);
+        (host.name, host.machine) = ("pool/host-7".into(), None);
+        host.of = Some((HostGroup::new("pool", 2), request));
+        let host = Arc::new(host);
+        let never = "never: a place in host `pool/host-7` is for a process of 1.0 MiB of memory, not \
+                     for a process of 2.0 MiB of memory";
+        assert_eq!(problem(&host, &job(2, Meta::new().memory(2 << 20))), never);
+        // A process of another group may be there.
+        assert!(!host.has_place(&job(3, request)) && problem(&host, &job(3, request)).is_empty());
+        for number in [4, 5] {
+            assert!(!host.add(job(number, request)), "it does not wait");
+        }
+        let full =
+            "later: host `pool/host-7` is full: it has 2 processes, as many as its job is for";
+        assert_eq!(problem(&host, &job(6, Meta::new())), full);
+        assert!(host.end(), "it works");
+        assert_eq!(problem(&host, &job(6, Meta::new())), "never: host `pool/host-7` ends");
+    }
+
+    #[test]
+    fn names_in_a_message_are_few() {
+        let names = |count| (0..count).map(|number| format!("n{number}")).collect::<Vec<_>>();
+        assert_eq!(listed(&names(2)), "`n0`, `n1`");
+        assert!(listed(&names(22)).ends_with("`n19` and 2 more"));
     }
 
     #[test]

@@ -94,6 +94,29 @@ pub(super) fn of_job(meta: &Meta, processes: usize) -> Meta {
     sum
 }
 
+/// Returns whether a process may have the place of one with the request `place`: it requests no
+/// more of what that one has limited.
+pub(super) fn fits(meta: &Meta, place: &Meta) -> bool {
+    fn leaves<T: PartialOrd>(own: Option<T>, of: Option<T>) -> bool {
+        own.zip(of).is_none_or(|(own, of)| own <= of)
+    }
+    leaves(meta.cpu, place.cpu)
+        && leaves(meta.memory, place.memory)
+        && meta.gpu.unwrap_or(0) <= place.gpu.unwrap_or(0)
+}
+
+/// Returns the requests of a process as words: `a process of 2 cores and 1 GiB`.
+pub(super) fn requested(meta: &Meta) -> String {
+    let cpu = meta.cpu.map(|cores| format!("{cores} cores"));
+    let memory = meta.memory.map(|size| format!("{size} of memory"));
+    let gpu = meta.gpu.map(|count| format!("{count} GPUs"));
+    let parts: Vec<_> = [cpu, memory, gpu].into_iter().flatten().collect();
+    match parts.as_slice() {
+        [] => "a process without requests".into(),
+        parts => format!("a process of {}", parts.join(" and ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +154,21 @@ mod tests {
         assert!(
             used.free_share(None, &Meta::new()) < Use::default().free_share(None, &Meta::new())
         );
+    }
+
+    #[test]
+    fn a_place_is_for_what_requests_no_more() {
+        let place = Meta::new().cpu(1.0).memory(100);
+        for (meta, expected) in [
+            (Meta::new(), true),
+            (Meta::new().cpu(1.0).memory(100), true),
+            (Meta::new().cpu(1.5), false),
+            (Meta::new().memory(101), false),
+            (Meta::new().gpu(1), false),
+        ] {
+            assert_eq!(fits(&meta, &place), expected, "{}", requested(&meta));
+        }
+        assert!(fits(&place, &Meta::new()), "nothing limits that place");
     }
 
     #[test]

@@ -14,6 +14,9 @@ use fiber_transport::{Closed, Link, Message, Received};
 use fiber_values::blob::{Blob, Blobs};
 use parking_lot::Mutex;
 
+use super::HostNumber;
+use super::kept_blobs::BlobKey;
+use super::stays::{Stays, TravelTime};
 use super::wire::{self, Number, ToHost};
 
 /// The key of a shared message: see [`Link::send_shared`].
@@ -30,11 +33,27 @@ pub(super) struct HostWire {
     is_failing: Arc<AtomicBool>,
     /// The messages that the host keeps, with the processes for which it does.
     kept: Mutex<HashMap<Key, HashSet<Number>>>,
+    /// The host, as a place of blobs.
+    pub(super) place: HostNumber,
+    /// The number of the last blob that the host was sent to keep.
+    pub(super) last_blob: Mutex<BlobKey>,
+    pub(super) stays: Stays,
+    pub(super) travel_time: Arc<TravelTime>,
 }
 
 impl HostWire {
-    pub(super) fn new(link: Arc<dyn Link>, is_failing: Arc<AtomicBool>) -> HostWire {
-        HostWire { link, is_failing, kept: Mutex::default() }
+    pub(super) fn new(
+        link: Arc<dyn Link>,
+        is_failing: Arc<AtomicBool>,
+        place: HostNumber,
+        travel_time: Arc<TravelTime>,
+    ) -> HostWire {
+        let (kept, last_blob, stays) = Default::default();
+        HostWire { link, is_failing, kept, place, last_blob, stays, travel_time }
+    }
+
+    pub(super) fn lends_memory(&self) -> bool {
+        self.link.lends_memory()
     }
 
     pub(super) fn is_failing(&self) -> Arc<AtomicBool> {
@@ -181,7 +200,8 @@ mod tests {
     #[test]
     fn a_message_crosses_the_wire_once_and_is_kept_while_a_process_needs_it() {
         let link = Arc::new(ToKept::default());
-        let wire = HostWire::new(Arc::clone(&link) as Arc<dyn Link>, Arc::default());
+        let wire =
+            HostWire::new(Arc::clone(&link) as Arc<dyn Link>, Arc::default(), 1, Arc::default());
         let seen = || std::mem::take(&mut link.0.lock().1);
         let message = || Message::with_body(b"wor".to_vec(), Bytes::from_static(b"ds"));
         for (number, key) in [(1, 7), (2, 7), (2, 8)] {

@@ -59,7 +59,7 @@ pub(super) fn start(runtime: &'static Runtime, id: ProcessId) -> Arc<dyn Job> {
 /// Works for the parent, until the end.
 async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
     let first = host.next().await.and_then(|message| ControlMessage::read(&message.ok()?));
-    let Some(ControlMessage::Start { config, request }) = first else {
+    let Some(ControlMessage::Start { config, request, .. }) = first else {
         return ExitReason::Normal;
     };
     let to_parent = Arc::clone(&host.link);
@@ -68,7 +68,7 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
         Err(error) => return ExitReason::NotStarted(error.to_string()),
     };
     fiber_core::spawn_local(send_heartbeats(Arc::clone(&to_parent), config.heartbeat, || {
-        let (usage, below, events) = (Some(host_usage()), None, None);
+        let (usage, below, events) = (serde_json::to_string(&host_usage()).ok(), None, None);
         ControlMessage::Heartbeat { usage, below, events }.message()
     }));
     let mut receive = StopOnDrop(started.receive);

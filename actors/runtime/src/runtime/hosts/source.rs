@@ -6,20 +6,29 @@ use fiber_backends::{Job, Locality};
 use fiber_core::{Config, Exit, LinkKind, Meta};
 use futures_util::future::LocalBoxFuture;
 
-use super::HostGroup;
+use super::{HostGroup, HostRule};
 use crate::runtime::Runtime;
 use crate::runtime::launch::{
     CreatedJob, JobPlan, JobSource, MAX_LAG, MAX_LAG_REMOTE, Placement, create, not_started,
 };
 use crate::runtime::parent_info::ChildPlace;
 
-/// One process, which shares a job with others of its group if these have hosts.
-struct InGroup(Arc<HostGroup>);
+/// One process, which shares a job with others of its group if these have hosts, or goes into the
+/// host that its rule chooses.
+struct InGroup {
+    group: Arc<HostGroup>,
+    rule: HostRule,
+}
 
 impl Placement {
     /// Places one process, which shares a job with others of its group if these have hosts.
     pub fn in_group(group: Arc<HostGroup>) -> Placement {
-        Placement(Box::new(InGroup(group)))
+        Placement::by_rule(group, HostRule::Any)
+    }
+
+    /// Places one process, in the host that `rule` chooses.
+    pub fn by_rule(group: Arc<HostGroup>, rule: HostRule) -> Placement {
+        Placement(Box::new(InGroup { group, rule }))
     }
 
     /// Places a host of up to `processes`, on a machine if the backend has some.
@@ -41,9 +50,12 @@ impl JobSource for InGroup {
         _: Meta,
     ) -> LocalBoxFuture<'static, Result<JobPlan, Exit>> {
         Box::pin(async move {
-            let InGroup(group) = *self;
+            let InGroup { group, rule } = *self;
             let place = runtime.interface.map_or(ChildPlace::Alone, ChildPlace::InHost);
-            if !runtime.uses_hosts(&group).await? {
+            let uses_hosts = runtime.uses_hosts(&group).await?;
+            let rule = runtime.resolve(rule, uses_hosts).await.map_err(not_started)?;
+            // Another group may have the host that was chosen.
+            if !uses_hosts && !rule.is_named() {
                 let mut plan = from_backend(runtime, place, None, 1).await?;
                 // A container's interfaces are not those of machines.
                 plan.config.interface = None;
@@ -59,7 +71,7 @@ impl JobSource for InGroup {
                 place,
                 config,
                 create: Box::new(move |id, spec, retry| {
-                    let hosted = runtime.create_hosted(id, group, spec, retry);
+                    let hosted = runtime.create_hosted(id, (group, rule), spec, retry);
                     let job = Arc::clone(&hosted) as Arc<dyn Job>;
                     let host = Some(Box::new(move || hosted.host()) as _);
                     let created = CreatedJob { job, host, max_lag: MAX_LAG_REMOTE };
@@ -115,7 +127,7 @@ async fn from_backend(
     })
 }
 
-async fn is_remote(runtime: &'static Runtime) -> Result<bool, Exit> {
+pub(super) async fn is_remote(runtime: &'static Runtime) -> Result<bool, Exit> {
     let address = runtime.listen().await.map_err(|error| not_started(error.to_string()))?;
     Ok(address.locality == Locality::Remote)
 }

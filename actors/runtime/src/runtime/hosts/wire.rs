@@ -1,23 +1,31 @@
 //! The messages between a parent and a host.
 //!
 //! The first byte after the channel says what a message is: [`RELAYED`] for a message of a hosted
-//! process or to one, behind the number of the process; [`SHARED`] for one that the host keeps for
-//! others, behind the number and the key; or [`COMMAND`] for an encoded [`ToHost`] or [`FromHost`].
+//! process or to one, behind the number of the process; [`WITH_BLOBS`] for one behind the number
+//! and how its blobs travel; [`SHARED`] for one that the host keeps for others, behind the number
+//! and the key; [`BLOB`] for a blob that the parent has asked for; or [`COMMAND`] for an encoded
+//! [`ToHost`] or [`FromHost`].
 
 use bytes::{Buf, BufMut};
 use fiber_backends::{JobPlace, Room};
 use fiber_core::{Exit, Meta, OutputMode, ProcessId};
 use fiber_transport::{Message, PeerInfo, Received};
+use fiber_values::blob::Blob;
 use fiber_values::codec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::kept_blobs::{self, BlobKey, Travels};
 use super::shared::Key;
+use super::stays::{CopiedBlob, Door};
 use crate::endpoint::{CONTROL, MAIN};
+use crate::json;
 
 const RELAYED: u8 = 0;
 const COMMAND: u8 = 1;
 const SHARED: u8 = 2;
+const WITH_BLOBS: u8 = 3;
+const BLOB: u8 = 4;
 
 /// The number of a hosted process. Its parent chooses it.
 pub(super) type Number = u64;
@@ -40,6 +48,12 @@ pub(super) enum ToHost {
     SendKept { number: Number, key: Key },
     /// Keep these messages no longer.
     DropKept(Vec<Key>),
+    /// Keep this blob no longer.
+    DropBlob(BlobKey),
+    /// Send this blob, which the parent does not have.
+    FetchBlob(BlobKey),
+    /// Get blobs from another host, and keep them.
+    CopyBlobs { door: Door, blobs: Vec<CopiedBlob> },
 }
 
 /// A process to start in the host.
@@ -60,10 +74,18 @@ pub(super) struct HostedProcess {
 pub(super) enum FromHost {
     /// The resources that the machine offers.
     Room(Room),
+    /// Other hosts get blobs here.
+    Door(Door),
+    /// Whether each of these blobs of another host is kept, or could not be had.
+    Copied(Vec<(BlobKey, bool)>),
     /// SIGTERM asks the host to end: it starts no more processes.
     Terminating,
     /// A process runs.
-    Running { number: Number, place: JobPlace },
+    Running {
+        number: Number,
+        #[serde(with = "json")]
+        place: JobPlace,
+    },
     /// A process has connected, or could not because of this problem.
     Connected { number: Number, peer: Result<PeerInfo, String> },
     /// The link of a process has ended, in order or with an error.
@@ -75,7 +97,18 @@ pub(super) enum FromHost {
 /// A message that has arrived.
 pub(super) enum Arrived<C> {
     Relayed(Number, Received),
-    Shared { number: Number, key: Key, message: Received },
+    WithBlobs {
+        number: Number,
+        travels: Vec<Travels>,
+        message: Received,
+    },
+    Shared {
+        number: Number,
+        key: Key,
+        message: Received,
+    },
+    /// A blob that the parent has asked for, if the host has it.
+    Blob(BlobKey, Option<Blob>),
     Command(C),
 }
 
@@ -94,6 +127,15 @@ pub(super) fn relay_head(number: Number, more: usize) -> Vec<u8> {
     head
 }
 
+/// Returns the head of a relayed message whose blobs travel in these ways, with room for `more`
+/// bytes.
+pub(super) fn blobs_head(number: Number, travels: &[Travels], more: usize) -> Vec<u8> {
+    let mut head = relay_head(number, more);
+    head[1] = WITH_BLOBS;
+    kept_blobs::append(travels, &mut head);
+    head
+}
+
 /// Returns the head of a message that the host keeps, with the message's own.
 pub(super) fn shared_head(number: Number, key: Key, message: &[u8]) -> Vec<u8> {
     let mut head = Vec::with_capacity(RELAY_HEAD + size_of::<Key>() + message.len());
@@ -102,6 +144,13 @@ pub(super) fn shared_head(number: Number, key: Key, message: &[u8]) -> Vec<u8> {
     head.put_u64_le(key);
     head.extend_from_slice(message);
     head
+}
+
+/// Makes the message with a blob that the parent has asked for.
+pub(super) fn blob(key: BlobKey, blob: Option<Blob>) -> Message {
+    let mut head = vec![MAIN, BLOB];
+    head.put_u64_le(key);
+    Message { blobs: Vec::from_iter(blob).into(), ..Message::new(head) }
 }
 
 /// Returns whether a message of a host, with the byte of its channel, is a control message of a
@@ -117,10 +166,19 @@ pub(super) fn read<C: DeserializeOwned>(mut message: Received) -> Option<Arrived
             let number = message.bytes.try_get_u64_le().ok()?;
             Some(Arrived::Relayed(number, message))
         }
+        WITH_BLOBS => {
+            let number = message.bytes.try_get_u64_le().ok()?;
+            let travels = kept_blobs::read(&mut message.bytes)?;
+            Some(Arrived::WithBlobs { number, travels, message })
+        }
         SHARED => {
             let number = message.bytes.try_get_u64_le().ok()?;
             let key = message.bytes.try_get_u64_le().ok()?;
             Some(Arrived::Shared { number, key, message })
+        }
+        BLOB => {
+            let key = message.bytes.try_get_u64_le().ok()?;
+            Some(Arrived::Blob(key, message.blobs.first().cloned()))
         }
         COMMAND => codec::decode(&message.bytes).ok().map(Arrived::Command),
         _ => None,
@@ -158,7 +216,20 @@ mod tests {
         }
         let kill = read(arrived(command(&ToHost::Kill(8))));
         assert!(matches!(kill, Some(Arrived::Command(ToHost::Kill(8)))));
-        for malformed in [&b""[..], &[RELAYED, 1], &[SHARED, 1], &[COMMAND], &[9, 9]] {
+        let all =
+            [Travels::AsBytes, Travels::Kept(7), Travels::AsNumber(5), Travels::Stays(9, 1 << 40)];
+        let with_blobs = Message::with_body(blobs_head(7, &all, 0), Bytes::from_static(b"words"));
+        match read::<ToHost>(arrived(with_blobs)) {
+            Some(Arrived::WithBlobs { number: 7, travels, message }) => {
+                assert_eq!((message.bytes, &travels[..]), ("words".into(), &all[..]));
+            }
+            _ => panic!("it has no blobs"),
+        }
+        let too_many = [&[WITH_BLOBS][..], &[0; 8], &[255; 4], &[0; 40]].concat();
+        let unknown = [&[WITH_BLOBS][..], &[0; 8], &[1, 0, 0, 0], &[9; 9]].concat();
+        for malformed in
+            [&b""[..], &[RELAYED, 1], &[SHARED, 1], &[COMMAND], &[9, 9], &too_many, &unknown]
+        {
             assert!(read::<ToHost>(Bytes::copy_from_slice(malformed).into()).is_none());
         }
     }

@@ -20,7 +20,9 @@ use super::failure::not_started;
 use super::life::{ChildLife, Effect, Event, Limits, LinkEnd, MessageKind, Surroundings};
 use super::source::HostOfJob;
 use super::{ExpectedChild, JobGuard, Launch, ProcessCommand, SchedulingPolicy, ended, prepare};
-use crate::endpoint::{CONTROL, HeartbeatMonitor, MAIN, MESH, SPANS, message_limit};
+use crate::endpoint::{
+    ALL_STAY, CONTROL, HeartbeatMonitor, LARGE_STAY, MAIN, MESH, SPANS, message_limit,
+};
 use crate::mesh::MeshPeer;
 use crate::runtime::Runtime;
 use crate::runtime::listen::ChildConnection;
@@ -57,7 +59,9 @@ pub trait Owner: 'static {
     }
 
     /// The child has ended, or could not be started. Returns why, for its supervisor.
-    fn ended(self, exit: Exit) -> impl Future<Output = ExitReason>;
+    fn ended(self, exit: Exit) -> impl Future<Output = ExitReason>
+    where
+        Self: Sized;
 }
 
 /// A child process with its owner, before its start.
@@ -78,7 +82,7 @@ impl<O: Owner> ChildProcess<O> {
         let (ready, is_ready) = oneshot::channel();
         let (ended, exited) = oneshot::channel();
         let (owned, unowned) = oneshot::channel();
-        actix::spawn(async move {
+        fiber_core::spawn_local(async move {
             let ChildProcess { runtime, launch, commands, mut owner } = self;
             let exit = follow(runtime, launch, commands, unowned, &mut owner, ready).await;
             let _ = ended.send(owner.ended(exit).await);
@@ -128,7 +132,7 @@ async fn follow(
     launch: Launch,
     mut commands: mpsc::UnboundedReceiver<ProcessCommand>,
     mut unowned: oneshot::Receiver<Infallible>,
-    owner: &mut impl Owner,
+    owner: &mut dyn Owner,
     ready: oneshot::Sender<String>,
 ) -> Exit {
     let began = Instant::now();
@@ -138,12 +142,14 @@ async fn follow(
         let mut preparing = pin!(prepare(runtime, launch));
         loop {
             tokio::select! {
-                prepared = &mut preparing => break prepared,
+                // A child that nobody wants any more gets no job.
+                biased;
                 Some(command) = commands.recv() => match command {
                     ProcessCommand::Kill(reason) => return Exit::new(reason, Vec::new()),
                     command => deferred.push(command),
                 },
                 _ = &mut unowned => return Exit::new(ExitReason::Shutdown, Vec::new()),
+                prepared = &mut preparing => break prepared,
             }
         }
     };
@@ -256,7 +262,7 @@ impl Child {
         deferred: Vec<ProcessCommand>,
         commands: &mut mpsc::UnboundedReceiver<ProcessCommand>,
         unowned: &mut oneshot::Receiver<Infallible>,
-        owner: &mut impl Owner,
+        owner: &mut dyn Owner,
     ) -> Exit {
         let runtime = self.runtime;
         let mut states = self.guard.job.states();
@@ -343,7 +349,7 @@ impl Child {
     }
 
     /// Notes a message, or the end of the link.
-    fn arrived(&mut self, message: Option<std::io::Result<Received>>, owner: &impl Owner) -> Event {
+    fn arrived(&mut self, message: Option<std::io::Result<Received>>, owner: &dyn Owner) -> Event {
         let Some(linked) = &mut self.linked else { unreachable!("there is no link to read") };
         linked.heartbeats.received();
         let message = match message {
@@ -383,7 +389,7 @@ impl Child {
         Event::Message(kind)
     }
 
-    fn carry_out(&mut self, effect: Effect, owner: &mut impl Owner) {
+    fn carry_out(&mut self, effect: Effect, owner: &mut dyn Owner) {
         match effect {
             Effect::Unschedulable(reason) => {
                 if let Some(scheduling) = &self.scheduling {
@@ -438,7 +444,7 @@ impl Child {
         }
     }
 
-    fn get_ready(&mut self, owner: &mut impl Owner) {
+    fn get_ready(&mut self, owner: &mut dyn Owner) {
         self.scheduling = None;
         let address = match self.arrived.control.take() {
             Some(ControlMessage::Ready { address }) => address,
@@ -464,7 +470,7 @@ impl Child {
         }
     }
 
-    fn deliver(&mut self, owner: &mut impl Owner) {
+    fn deliver(&mut self, owner: &mut dyn Owner) {
         if let Some(control) = self.arrived.control.take() {
             let events = self.runtime.part();
             return self.runtime.children.receive(events, self.guard.id, control);
@@ -474,7 +480,7 @@ impl Child {
             return;
         };
         match message.first() {
-            Some(&MAIN) => {
+            Some(&MAIN | &LARGE_STAY | &ALL_STAY) => {
                 message.bytes.advance(1);
                 owner.message(message);
             }

@@ -1,4 +1,5 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::*;
 
@@ -95,6 +96,47 @@ fn calls_at_the_same_time_have_tracks_of_their_own() {
     };
     assert_eq!(tracks("B"), [0, 1, 0]);
     assert_eq!(tracks("E"), [0]);
+}
+
+fn arrow(file: &mut TimelineFile) {
+    let end = |worker: &str| End {
+        thread: Arc::new(("p".into(), worker.into(), 0)),
+        at: SystemTime::now(),
+    };
+    file.add(&Item::Arrow { from: end("worker-1"), to: end("worker-2") });
+}
+
+#[test]
+fn arrows_are_pairs_of_ends_with_a_number() {
+    let place = Place::new("arrows");
+    let mut file = TimelineFile::create(&place.0, LIMIT, SystemTime::now()).unwrap();
+    file.add(&slice(0, SLOW, SliceKind::Ran));
+    (0..2).for_each(|_| arrow(&mut file));
+    file.write().unwrap();
+    let events = place.events();
+    let of = |ph: &str| {
+        let ends = events.iter().filter(|event| event["ph"] == ph);
+        ends.map(|event| (event["id"].as_u64(), event["tid"].as_u64())).collect::<Vec<_>>()
+    };
+    assert_eq!(of("s"), [(Some(1), Some(FIRST_WORKER)), (Some(2), Some(FIRST_WORKER))]);
+    assert_eq!(of("f"), [(Some(1), Some(FIRST_WORKER + 1)), (Some(2), Some(FIRST_WORKER + 1))]);
+    let track = events.iter().find(|event| event["ph"] == "X").unwrap()["tid"].as_u64();
+    assert_eq!(track, Some(FIRST_WORKER), "they end on the tracks of slices");
+}
+
+#[test]
+fn arrows_leave_the_rest_of_the_file_to_what_is_slow() {
+    let place = Place::new("many-arrows");
+    let mut file = TimelineFile::create(&place.0, LIMIT, SystemTime::now()).unwrap();
+    (0..1000).for_each(|_| arrow(&mut file));
+    file.write().unwrap();
+    assert!(place.length() < LIMIT / 4 * 3 + 1000, "{}", place.length());
+    file.add(&slice(0, SLOW, SliceKind::Died));
+    file.write().unwrap();
+    assert_eq!(place.events().last().unwrap()["cat"], "died");
+    // Each arrow has both ends.
+    let count = |ph: &str| place.events().iter().filter(|event| event["ph"] == ph).count();
+    assert_eq!(count("s"), count("f"));
 }
 
 #[test]

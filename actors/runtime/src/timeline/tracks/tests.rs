@@ -1,5 +1,8 @@
+use std::iter;
+
 use fiber_core::{Exit, ExitReason};
 
+use super::super::Inputs;
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -27,8 +30,42 @@ impl Clock {
     fn ran(&mut self, ms: u32, thread: u32, first: u64, count: u64, busy: u32) {
         let (pool, worker) = ("p".into(), "worker-1".into());
         let (function, call, failed, busy) = ("f", 1, 0, MS * busy);
-        let ran = Ran { pool, worker, thread, function, call, first, count, failed, busy };
+        let runs = iter::once(first..first + count).collect();
+        let ran = Ran { pool, worker, thread, function, call, runs, failed, busy };
         self.apply(ms, What::Ran(ran));
+    }
+
+    /// A thread has run tasks of a call, in `busy` milliseconds.
+    fn ran_of(&mut self, call: u64, ms: u32, thread: u32, indexes: &[u64], busy: u32) {
+        let (pool, worker) = ("p".into(), "worker-1".into());
+        let runs = indexes.iter().map(|index| *index..index + 1).collect();
+        let (function, failed, busy) = ("f", 0, MS * busy);
+        let ran = Ran { pool, worker, thread, function, call, runs, failed, busy };
+        self.apply(ms, What::Ran(ran));
+    }
+
+    /// A task is about to run with the values of others.
+    fn takes(
+        &mut self,
+        ms: u32,
+        (call, index): (u64, u64),
+        makers: &[(u64, std::ops::Range<u64>)],
+    ) {
+        self.apply(ms, What::Inputs(Inputs { call, index, makers: makers.to_vec() }));
+    }
+
+    /// Returns the threads and times of the ends of all arrows.
+    fn arrows(mut self) -> Vec<[(u32, u128); 2]> {
+        let origin = self.tracks.origin.1;
+        let end = |end: End| {
+            let at = end.at.duration_since(origin).unwrap();
+            (end.thread.2, (at + Duration::from_micros(500)).as_millis())
+        };
+        let row = |item| match item {
+            Item::Arrow { from, to } => Some([end(from), end(to)]),
+            _ => None,
+        };
+        self.tracks.take().into_iter().filter_map(row).collect()
     }
 
     /// Returns thread, first task, number of tasks, begin, duration and kind of all slices.
@@ -128,4 +165,76 @@ fn tasks_of_several_threads_that_died_are_on_tracks_of_their_own() {
         clock.slices().into_iter().filter(|slice| slice.5 == SliceKind::Died).collect();
     threads.sort_by_key(|slice| slice.0);
     assert_eq!(threads.iter().map(|slice| slice.0).collect::<Vec<_>>(), [0, 1]);
+}
+
+#[test]
+fn arrows_lead_from_values_to_tasks() {
+    let mut clock = Clock::new();
+    clock.ran_of(1, 20, 0, &[0], 10);
+    clock.ran_of(1, 30, 1, &[1], 10);
+    clock.takes(30, (2, 0), &[(1, 0..2)]);
+    clock.ran_of(2, 50, 0, &[0], 15);
+    clock.takes(50, (2, 1), &[(1, 1..2), (2, 0..1)]);
+    clock.ran_of(2, 70, 1, &[1], 15);
+    let expected = [
+        // The value that came last first.
+        [(1, 30), (0, 35)],
+        [(0, 20), (0, 35)],
+        [(0, 50), (1, 55)],
+        [(1, 30), (1, 55)],
+    ];
+    assert_eq!(clock.arrows(), expected);
+}
+
+#[test]
+fn slices_of_short_tasks_share_arrows_and_have_none_to_themselves() {
+    let mut clock = Clock::new();
+    for index in 0..4 {
+        clock.ran_of(1, 10, 0, &[index], 0);
+    }
+    // The tasks of a message need not follow each other.
+    clock.ran_of(1, 10, 1, &[4, 8], 0);
+    for index in 0..4 {
+        clock.takes(10, (2, index), &[(1, index..index + 1)]);
+        clock.ran_of(2, 12, 2, &[index], 0);
+    }
+    clock.takes(12, (2, 4), &[(1, 8..9), (1, 6..8), (2, 0..1)]);
+    clock.ran_of(2, 12, 2, &[4], 0);
+    assert_eq!(clock.arrows(), [[(0, 10), (2, 12)], [(1, 10), (2, 12)]]);
+}
+
+#[test]
+fn no_arrow_leads_to_a_slice_that_began_before_the_one_of_the_value() {
+    let mut clock = Clock::new();
+    clock.ran_of(2, 10, 1, &[0], 1);
+    clock.ran_of(1, 11, 0, &[0], 1);
+    clock.takes(11, (2, 1), &[(1, 0..1)]);
+    // It shares the slice of the first, which began at 9 ms.
+    clock.ran_of(2, 13, 1, &[1], 1);
+    clock.takes(13, (2, 2), &[(1, 0..1)]);
+    clock.ran_of(2, 16, 1, &[2], 1);
+    assert_eq!(clock.arrows(), [[(0, 11), (1, 15)]]);
+}
+
+#[test]
+fn a_slice_has_the_arrows_of_the_values_that_came_last() {
+    let mut clock = Clock::new();
+    for index in 0..100 {
+        clock.ran_of(1, 10 + 10 * index, 0, &[index.into()], 10);
+    }
+    clock.takes(2000, (2, 0), &[(1, 0..100)]);
+    clock.ran_of(2, 2020, 1, &[0], 10);
+    let from: Vec<_> = clock.arrows().into_iter().map(|[from, _]| from.1).collect();
+    assert_eq!(from, (37..=100).rev().map(|number| 10 * number).collect::<Vec<_>>());
+}
+
+#[test]
+fn tasks_of_a_call_that_has_ended_have_no_arrows() {
+    let mut clock = Clock::new();
+    clock.ran_of(1, 10, 0, &[0], 10);
+    clock.takes(10, (2, 0), &[(1, 0..1)]);
+    clock.takes(10, (3, 0), &[(1, 0..1)]);
+    clock.apply(11, What::CallEnded { call: 2 });
+    clock.ran_of(2, 20, 0, &[0], 5);
+    assert_eq!(clock.arrows(), [[(0, 0); 2]; 0]);
 }

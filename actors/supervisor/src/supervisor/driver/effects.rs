@@ -124,6 +124,6 @@ impl Supervisor {
 /// Emits the event that a child is restarted.
 fn announce_restart(child: &HeldChild) {
     let reason = child.entry.last_exit().unwrap_or(ExitReason::Shutdown);
-    let child = child.spec.identity.path().to_string();
-    emit(EventKind::ChildRestarted { child, reason });
+    let (child, names) = (child.spec.identity.path().to_string(), child.entry.names());
+    emit(EventKind::ChildRestarted { child, names, reason });
 }

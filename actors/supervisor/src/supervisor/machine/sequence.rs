@@ -78,13 +78,12 @@ impl Supervision {
 
     /// Stops the last child, unless it is stopping already.
     fn stop_last(&mut self, turn: &mut Turn<'_>) -> Step {
-        match self.children.last_key_value() {
-            Some((&key, child)) if !matches!(child.phase, ChildPhase::Stopping(_)) => {
-                self.stop_child(key, StopCause::Group, None, None, turn);
-                Step::Again
-            }
-            _ => Step::Wait,
-        }
+        let last = self.children.iter().next_back();
+        let not_stopping =
+            last.filter(|(_, child)| !matches!(child.phase, ChildPhase::Stopping(_)));
+        let Some((&key, _)) = not_stopping else { return Step::Wait };
+        self.stop_child(key, StopCause::Group, None, None, turn);
+        Step::Again
     }
 
     /// Stops the last child that is alive and restarts with the group.
@@ -112,7 +111,7 @@ impl Supervision {
     /// Starts the first pending child, unless another one is starting in sequence.
     fn start_next(&mut self, turn: &mut Turn<'_>) -> Step {
         let mut next = None;
-        for (&key, child) in &self.children {
+        for (&key, child) in self.children.iter() {
             match child.phase {
                 ChildPhase::Starting(StartOrder::Sequential) => return Step::Wait,
                 ChildPhase::Pending if next.is_none() => next = Some(key),

@@ -1,10 +1,10 @@
 //! The supervision, its phase and its children.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::time::Instant;
 
 use fiber_core::stats::Strategy;
-use fiber_core::{Error, ExitReason, Result};
+use fiber_core::{Error, ExitReason, Result, SortedMap};
 
 use super::super::backoff::Backoff;
 use super::super::intensity::{Failures, Intensity};
@@ -21,8 +21,8 @@ pub(in crate::supervisor) struct Supervision {
     pub(super) options: Options,
     pub(super) phase: Phase,
     pub(super) sequence: Sequence,
-    pub(super) children: BTreeMap<Key, Child>,
-    pub(super) names: BTreeMap<String, Key>,
+    pub(super) children: SortedMap<Key, Child>,
+    pub(super) names: HashMap<String, Key>,
     pub(super) failures: Failures,
     pub(super) timers: Timers,
     last_key: u64,
@@ -73,8 +73,8 @@ impl Supervision {
             options,
             phase: Phase::Starting,
             sequence: Sequence::InProgress,
-            children: BTreeMap::new(),
-            names: BTreeMap::new(),
+            children: SortedMap::new(),
+            names: HashMap::new(),
             failures: Failures::default(),
             timers: Timers::default(),
             last_key: 0,

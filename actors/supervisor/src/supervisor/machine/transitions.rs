@@ -233,7 +233,7 @@ impl Supervision {
             Strategy::OneForAll => Key(0),
             Strategy::RestForOne => key,
         };
-        for child in self.children.range_mut(first..).map(|(_, child)| child) {
+        for (_, child) in self.children.iter_mut().filter(|(key, _)| **key >= first) {
             match child.phase {
                 ChildPhase::Pending => {}
                 ChildPhase::BackingOff { .. } | ChildPhase::Finished => {

@@ -62,11 +62,15 @@ impl Receiving {
 
     /// Forgets the elements that are not used. Returns the operation that returns them.
     pub(super) fn return_unused(&mut self) -> Operation {
+        self.forget_unused();
+        Operation::ReturnUnused { used: self.used, demand: self.waiting.len() }
+    }
+
+    fn forget_unused(&mut self) {
         self.elements.clear();
         self.requested_more = false;
         self.epoch += 1;
         self.reported_used = self.used;
-        Operation::ReturnUnused { used: self.used, demand: self.waiting.len() }
     }
 
     /// Wakes all consumers: no elements will come.
@@ -137,17 +141,25 @@ impl Client {
         }
     }
 
+    /// Reports that a consumer has taken an element with blobs for which it had waited.
+    pub(in crate::queue) fn took_blobs(&self) {
+        self.report_used(&mut self.state.lock().receiving);
+    }
+
     /// Withdraws a consumer. Its element, if it got one, goes back.
     pub(in crate::queue) fn withdraw(&self, mut promise: oneshot::Receiver<EncodedValue>) {
         let mut state = self.state.lock();
         promise.close();
         state.receiving.waiting.retain(|waiting| !waiting.is_closed());
+        let receiving = &mut state.receiving;
         if let Ok(element) = promise.try_recv() {
-            // Later elements go back first, so that this one is before them again.
-            self.return_unused(&mut state);
-            self.owner.send(self.payload(&Operation::ReturnElement(element)));
+            // In one message, so that no other consumer gets the later elements before this one.
+            receiving.forget_unused();
+            let (used, demand) = (receiving.used, receiving.waiting.len());
+            let operation = Operation::ReturnElement { element, used, demand };
+            return self.owner.send(self.payload(&operation));
         }
-        self.want_no_more(&mut state.receiving);
+        self.want_no_more(receiving);
     }
 
     /// Returns the reason why a promise was broken.
@@ -176,14 +188,11 @@ impl Client {
         }
         receiving.requested_more &= demanded;
         receiving.in_use.get_or_insert((Instant::now(), 0)).1 += block.count;
-        let has_blobs = !block.blobs.is_empty();
         receiving.elements.push_block(block);
         receiving.distribute();
         if demanded && !receiving.elements.is_empty() {
             // The consumers that demanded these no longer wait.
             self.return_unused(&mut state);
-        } else if has_blobs {
-            self.report_used(receiving);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The processes that get elements from a queue or put elements in.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fiber_core::SortedMap;
 use fiber_transport::Link;
 use fiber_values::blob::Blobs;
 
@@ -19,7 +19,7 @@ const PREFETCH_BYTES: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Clients {
     /// In the order in which they attached, in which they are asked to return elements.
-    clients: BTreeMap<PeerId, ClientEntry>,
+    clients: SortedMap<PeerId, ClientEntry>,
     prefetched: usize,
 }
 
@@ -93,7 +93,7 @@ impl Clients {
         }
     }
 
-    fn take_back(&mut self, peer: PeerId, ready: &mut Blocks) {
+    pub(super) fn take_back(&mut self, peer: PeerId, ready: &mut Blocks) {
         let Some(client) = self.clients.get_mut(&peer) else { return };
         client.recalled = false;
         client.epoch += 1;
@@ -143,12 +143,33 @@ impl Clients {
         if self.prefetched == 0 {
             return;
         }
-        let may_return =
-            |client: &&mut ClientEntry| !client.recalled && client.unconfirmed.has_prefetched();
-        for client in self.clients.values_mut().filter(may_return) {
-            client.recalled = true;
-            client.push(&[RECALL]);
+        for (_, client) in self.clients.iter_mut() {
+            if !client.recalled && client.unconfirmed.has_prefetched() {
+                client.recalled = true;
+                client.push(&[RECALL]);
+            }
         }
+    }
+
+    /// Asks all clients but `reader` for the elements that they have not used. Returns whether any
+    /// client may have some.
+    pub(super) fn recall_others(&mut self, reader: Option<PeerId>) -> bool {
+        let mut any = false;
+        for (peer, client) in self.clients.iter_mut() {
+            if Some(*peer) == reader || client.unconfirmed.is_empty() {
+                continue;
+            }
+            any = true;
+            if !std::mem::replace(&mut client.recalled, true) {
+                client.push(&[RECALL]);
+            }
+        }
+        any
+    }
+
+    /// Sends all clients that the queue takes no more elements.
+    pub(super) fn send_ended_to_all(&self, reason: Closing) {
+        self.clients.values().for_each(|client| client.push(&[ENDED, reason as u8]));
     }
 
     /// Sends a client that no more elements will come.

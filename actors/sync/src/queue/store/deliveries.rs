@@ -1,6 +1,6 @@
 //! Elements that consumers have to acknowledge.
 
-use std::collections::BTreeMap;
+use fiber_core::SortedMap;
 
 use crate::queue::blocks::Block;
 use fiber_runtime::mesh::PeerId;
@@ -9,7 +9,7 @@ use fiber_runtime::mesh::PeerId;
 #[derive(Debug, Default)]
 pub(super) struct Deliveries {
     /// By the number of the delivery, so that elements come back in the order of their deliveries.
-    taken: BTreeMap<u64, (PeerId, Block)>,
+    taken: SortedMap<u64, (PeerId, Block)>,
     last: u64,
 }
 
@@ -32,12 +32,10 @@ impl Deliveries {
     }
 
     /// Removes the deliveries of a process that is gone. Returns their elements.
-    pub(super) fn peer_lost(&mut self, peer: PeerId) -> impl Iterator<Item = Block> {
-        let is_lost = |(_, (consumer, _)): &(u64, (PeerId, Block))| *consumer == peer;
-        let (lost, kept): (BTreeMap<_, _>, _) =
-            std::mem::take(&mut self.taken).into_iter().partition(is_lost);
-        self.taken = kept;
-        lost.into_values().map(|(_, block)| block)
+    pub(super) fn peer_lost(&mut self, peer: PeerId) -> Vec<Block> {
+        let of_peer = self.taken.iter().filter(|(_, (consumer, _))| *consumer == peer);
+        let lost: Vec<_> = of_peer.map(|(delivery, _)| *delivery).collect();
+        lost.into_iter().filter_map(|delivery| self.end(delivery)).collect()
     }
 }
 
@@ -55,7 +53,7 @@ mod tests {
             .map(|consumer| deliveries.begin(consumer, block()));
         assert!(deliveries.end(first).is_some());
         assert!(deliveries.end(first).is_none(), "it is over");
-        assert_eq!(deliveries.peer_lost(PeerId::OTHER).count(), 1);
+        assert_eq!(deliveries.peer_lost(PeerId::OTHER).len(), 1);
         assert!(deliveries.end(second).is_none(), "it is back");
         assert!(deliveries.end(other).is_some() && deliveries.is_empty());
     }
@@ -67,7 +65,7 @@ mod tests {
         for element in &elements {
             deliveries.begin(PeerId::OTHER, Block::of(element.clone()));
         }
-        let back = deliveries.peer_lost(PeerId::OTHER).flat_map(Block::into_elements);
+        let back = deliveries.peer_lost(PeerId::OTHER).into_iter().flat_map(Block::into_elements);
         assert!(back.map(|element| element.bytes).eq(elements.into_iter().map(|one| one.bytes)));
     }
 }

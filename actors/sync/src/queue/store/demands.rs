@@ -82,6 +82,15 @@ impl Demands {
         });
     }
 
+    /// Returns the client of the consumer that has waited longest, or `None` for this process.
+    pub(super) fn first(&self) -> Option<Option<PeerId>> {
+        self.queue.front().map(|demand| match demand {
+            Demand::Here(_) => None,
+            Demand::Client { peer, .. } => Some(*peer),
+            Demand::Delivery { requester, .. } => Some(requester.peer),
+        })
+    }
+
     /// Removes the consumer that has waited longest and returns it.
     pub(super) fn pop(&mut self) -> Option<Demand> {
         let demand = self.queue.pop_front()?;

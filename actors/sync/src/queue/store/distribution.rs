@@ -6,7 +6,7 @@ use fiber_values::spill;
 
 use super::demands::Demand;
 use super::durable::{DurableElements, PutAnswer};
-use super::{BlockedPut, Capacity, QueueState};
+use super::{BlockedPut, Capacity, QueueState, Readers};
 use crate::queue::blocks::Block;
 use crate::queue::wire::{ADMITTED, Closing};
 use fiber_runtime::mesh::{PeerId, Requester};
@@ -65,9 +65,16 @@ impl QueueState {
         if lacking > 0 || !self.blocked.is_empty() {
             self.distribute();
         }
-        if lacking == 0 && !self.ready.begins_with_returned() {
+        if lacking == 0 && !self.ready.begins_with_returned() && !self.is_anothers_turn(Some(peer))
+        {
             self.prefetch(peer, prefetch);
         }
+    }
+
+    /// Returns whether `reader`, a client or this process, gets no elements yet, because another
+    /// process may have earlier ones. That process is asked to return them.
+    pub(super) fn is_anothers_turn(&mut self, reader: Option<PeerId>) -> bool {
+        self.readers == Readers::InTurn && self.clients.recall_others(reader)
     }
 
     fn prefetch(&mut self, peer: PeerId, count: usize) {
@@ -86,7 +93,8 @@ impl QueueState {
             {
                 self.admit(blocked);
             }
-            if self.demands.is_empty() {
+            let Some(reader) = self.demands.first() else { break };
+            if self.is_anothers_turn(reader) {
                 break;
             }
             let Some(block) = self.ready.pop_block() else { break };
@@ -147,6 +155,9 @@ impl QueueState {
 
     pub(super) fn close(&mut self, reason: Closing) {
         self.closing.get_or_insert(reason);
+        if let Some(waker) = self.closed_waker.take() {
+            waker.wake();
+        }
         for blocked in std::mem::take(&mut self.blocked) {
             blocked.requester.answer_bytes(&[reason as u8]);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fiber_transport::Link;
 
 use super::durable::PutAnswer;
-use super::{BlockedPut, QueueState};
+use super::{BlockedPut, QueueState, Readers};
 use crate::queue::blocks::Block;
 use crate::queue::wire::{Closing, Operation};
 use fiber_runtime::mesh::{PeerId, Requester};
@@ -24,7 +24,7 @@ impl QueueState {
             return requester.fail_with(error);
         }
         match operation {
-            Operation::Attach { port } => {
+            Operation::Attach(port) => {
                 let Some(link) = link else { return };
                 // An earlier client of the process has failed, so it has not returned its elements.
                 self.demands.set(peer, 0, 0);
@@ -39,13 +39,18 @@ impl QueueState {
                 self.distribute();
                 self.end_if_over();
             }
-            Operation::ReturnElement(element) => self.return_element(element),
-            Operation::GetDelivery { ticket } => {
+            Operation::ReturnElement { element, used, demand } => {
+                let lacking = self.clients.return_unused(peer, demand, used, &mut self.ready);
+                self.demands.set(peer, lacking.unwrap_or(0), 0);
+                self.return_element(element);
+                self.end_if_over();
+            }
+            Operation::GetDelivery(ticket) => {
                 self.demands.wait_for_delivery(ticket, requester);
                 self.distribute();
             }
-            Operation::WithdrawGet { ticket } => self.demands.withdraw(peer, ticket),
-            Operation::Acknowledge { delivery } => {
+            Operation::WithdrawGet(ticket) => self.demands.withdraw(peer, ticket),
+            Operation::Acknowledge(delivery) => {
                 match self.deliveries.end(delivery) {
                     Some(block) if self.durable.is_some() => self.record_done(&block, requester),
                     Some(_) => {
@@ -56,7 +61,7 @@ impl QueueState {
                 }
                 self.end_if_over();
             }
-            Operation::Requeue { delivery } => {
+            Operation::Requeue(delivery) => {
                 if let Some(block) = self.deliveries.end(delivery) {
                     self.ready.put_back(block);
                     self.distribute();
@@ -78,10 +83,10 @@ impl QueueState {
                 }
                 requester.answer(&self.closing.map_or(Ok::<_, Closing>(fits), Err));
             }
-            Operation::Put { ticket, element } => {
+            Operation::Put(ticket, element) => {
                 self.put(Some(ticket), Block::of(element), requester);
             }
-            Operation::WithdrawPut { ticket } => {
+            Operation::WithdrawPut(ticket) => {
                 let is_it = |blocked: &BlockedPut| {
                     blocked.ticket == Some(ticket) && blocked.requester.peer == peer
                 };
@@ -93,19 +98,19 @@ impl QueueState {
             }
             Operation::Len => requester.answer(&(self.ready.len() + self.clients.prefetched())),
             Operation::TaskDone(count) => self.unfinished.done(count),
-            Operation::Join { ticket } => self.unfinished.join(ticket, requester),
-            Operation::WithdrawJoin { ticket } => self.unfinished.withdraw(peer, ticket),
+            Operation::Join(ticket) => self.unfinished.join(ticket, requester),
+            Operation::WithdrawJoin(ticket) => self.unfinished.withdraw(peer, ticket),
             Operation::Close => {
                 self.close(Closing::Closed);
                 requester.answer(&());
             }
-            Operation::EndArrived { role, token } => self.pipe_ends.arrived(role, peer, token),
-            Operation::EndDropped { role } => {
+            Operation::EndArrived(role, token) => self.pipe_ends.arrived(role, peer, token),
+            Operation::EndDropped(role) => {
                 self.pipe_ends.dropped(role, peer);
                 self.close_if_gone(role);
             }
-            Operation::EndSent { role, token } => self.end_sent(role, token),
-            Operation::EndLost { role, token } => self.end_lost(role, token),
+            Operation::EndSent(role, token) => self.end_sent(role, token),
+            Operation::EndLost(role, token) => self.end_lost(role, token),
         }
     }
 
@@ -115,6 +120,10 @@ impl QueueState {
         self.blocked.retain(|blocked| blocked.ticket.is_none() || blocked.requester.peer != peer);
         self.demands.peer_lost(peer);
         self.unfinished.peer_lost(peer);
+        if self.readers == Readers::InTurn {
+            // The next reader knows which items it lacks.
+            self.clients.take_back(peer, &mut self.ready);
+        }
         self.clients.peer_lost(peer, &mut self.ready);
         for block in self.deliveries.peer_lost(peer) {
             self.ready.put_back(block);

@@ -52,7 +52,8 @@ impl QueueState {
             return;
         }
         match role {
-            PipeRole::Reader => {}
+            // Writers that send nothing at present learn it, too.
+            PipeRole::Reader => self.clients.send_ended_to_all(Closing::OtherEndGone),
             // Elements that wait for room were sent, so they can still be received.
             PipeRole::Writer => std::mem::take(&mut self.blocked)
                 .into_iter()

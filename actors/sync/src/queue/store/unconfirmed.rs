@@ -59,6 +59,10 @@ impl Unconfirmed {
         self.sent.iter().any(|(sent_as, _)| *sent_as == SentAs::Prefetched)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.is_empty()
+    }
+
     /// Removes all elements and returns them.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = (SentAs, Block)> {
         std::mem::take(&mut self.sent).into_iter()

@@ -9,11 +9,18 @@ use super::{Deserializer, Result};
 
 /// The elements of an array, or the entries of a map.
 pub(super) struct Elements<'a, 'de> {
-    pub(super) of: &'a mut Deserializer<'de>,
-    pub(super) left: u32,
+    of: &'a mut Deserializer<'de>,
+    left: u32,
 }
 
-impl Elements<'_, '_> {
+impl<'a, 'de> Elements<'a, 'de> {
+    /// Begins to read them, one level deeper.
+    #[inline]
+    pub(super) fn begin(of: &'a mut Deserializer<'de>, len: u32) -> Result<Self> {
+        of.down()?;
+        Ok(Elements { of, left: len })
+    }
+
     #[inline]
     fn next(&mut self) -> bool {
         let more = self.left > 0;
@@ -21,9 +28,14 @@ impl Elements<'_, '_> {
         more
     }
 
+    /// Ends the level. Its `len` elements must have been read for `value`.
     #[inline]
-    pub(super) fn end(&self, len: u32) -> Result<()> {
-        if self.left == 0 { Ok(()) } else { Err(Error::LengthMismatch(len - self.left)) }
+    pub(super) fn end<T>(self, len: u32, value: Result<T>) -> Result<T> {
+        self.of.up();
+        match self.left {
+            left if left > 0 && value.is_ok() => Err(Error::LengthMismatch(len - left)),
+            _ => value,
+        }
     }
 
     /// Returns the length that the sender claims, but at most the number of bytes that are left: an
@@ -124,7 +136,7 @@ impl<'de> de::VariantAccess<'de> for Variant<'_, 'de> {
         visitor: V,
     ) -> Result<V::Value> {
         self.expect_value("struct variant")?;
-        self.of.fields(visitor)
+        self.of.map(visitor)
     }
 }
 

@@ -42,6 +42,12 @@ pub(super) enum Sign {
     None,
 }
 
+/// The name of a field or a variant, or its number.
+pub(super) enum Name<'de> {
+    Text(&'de str),
+    Number(u64),
+}
+
 /// The header of an array or a map; `None` where neither is.
 pub(super) enum Header {
     Array(u32),

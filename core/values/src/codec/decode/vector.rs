@@ -1,10 +1,13 @@
 //! Reads a packed run as a vector of numbers at once. Serde's own visitor of vectors takes one
 //! element after the other: a nanosecond for each, and so for each byte of a `Vec<u8>`.
 
-use std::any::type_name;
-use std::fmt::{self, Display, Formatter};
+#![allow(unsafe_code)]
 
-use castaway::cast;
+use std::any::{TypeId, type_name};
+use std::fmt::{self, Display, Formatter};
+use std::marker::PhantomData;
+use std::mem::transmute;
+
 use serde::de::{self, Deserialize, Visitor};
 use serde::forward_to_deserialize_any;
 
@@ -15,22 +18,55 @@ use crate::codec::packed::Kind;
 /// would return the same.
 #[inline]
 pub(super) fn vector<'de, V: Visitor<'de>>(run: &Run<'_>) -> Option<V::Value> {
+    let mut vector = None::<V::Value>;
+    // SAFETY: it is an option of the type with this id.
+    unsafe { fill((&raw mut vector).cast(), id::<V::Value>(), type_name::<V>(), run) };
+    vector
+}
+
+/// Sets `vector` to the run's numbers, if `visitor` is serde's visitor of its type. One copy for
+/// all types: each type of a vector that a program receives would have its own.
+///
+/// # Safety
+/// `vector` is a valid pointer to an `Option<T>`, and `id` is the id of `T`.
+unsafe fn fill(vector: *mut (), id: TypeId, visitor: &str, run: &Run<'_>) {
     macro_rules! try_each {
         ($($number:ident)*) => {
             $(
-                let mut value: Option<V::Value> = None;
-                if let Ok(vector) = cast!(&mut value, &mut Option<Vec<$number>>) {
-                    // A user's visitor may change the numbers that it gets.
-                    if type_name::<V>() == name_of_visitor::<Vec<$number>>() {
-                        *vector = <$number as Number>::vector(run);
-                    }
-                    return value;
+                // A user's visitor may change the numbers that it gets.
+                if id == TypeId::of::<Vec<$number>>()
+                    && visitor == name_of_visitor::<Vec<$number>>()
+                {
+                    // SAFETY: the ids are equal, so the types are.
+                    unsafe { *vector.cast::<Option<Vec<$number>>>() = $number::vector(run) };
+                    return;
                 }
             )*
         };
     }
     try_each!(u8 f64 f32 i32 i64 u32 u64 usize i8 i16 u16 isize bool);
-    None
+}
+
+/// Returns the id of a type, which for one that borrows is that of its `'static` form.
+fn id<T>() -> TypeId {
+    trait Identified {
+        fn id(&self) -> TypeId
+        where
+            Self: 'static;
+    }
+
+    impl<T> Identified for PhantomData<T> {
+        fn id(&self) -> TypeId
+        where
+            Self: 'static,
+        {
+            TypeId::of::<T>()
+        }
+    }
+
+    let marker: &dyn Identified = &PhantomData::<T>;
+    // SAFETY: only the lifetime changes. `id` reads nothing through it.
+    unsafe { transmute::<&dyn Identified, &(dyn Identified + 'static)>(marker) }.id()
 }
 
 /// A type of which vectors are read at once.

@@ -2,17 +2,16 @@
 
 use std::hash::{Hash, Hasher};
 
-/// Returns to which of `count` actors a key belongs, by rendezvous hashing (D. G. Thaler and C. V.
-/// Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM Transactions on
-/// Networking 6 (1998)): with one actor more, only the keys that move to it change theirs.
-pub(super) fn actor_of(key: &(impl Hash + ?Sized), count: usize) -> usize {
-    let weight = |actor: usize| {
-        let mut hasher = StableHasher(blake3::Hasher::new());
-        (actor as u64).hash(&mut hasher);
-        key.hash(&mut hasher);
-        hasher.finish()
-    };
-    (0..count).max_by_key(|actor| weight(*actor)).unwrap_or_default()
+/// Returns how much of a key belongs to an actor: it is that of the actor with the largest weight.
+///
+/// This is rendezvous hashing (D. G. Thaler and C. V. Ravishankar, "Using name-based mappings to
+/// increase hit rates", IEEE/ACM Transactions on Networking 6 (1998)): with one actor more, only
+/// the keys that move to it change theirs.
+pub(crate) fn weight(key: &(impl Hash + ?Sized), actor: u64) -> u64 {
+    let mut hasher = StableHasher(blake3::Hasher::new());
+    actor.hash(&mut hasher);
+    key.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A hasher whose values stay the same. Those of the standard library may change with a release.
@@ -32,7 +31,11 @@ impl Hasher for StableHasher {
 
 #[cfg(test)]
 mod tests {
-    use super::actor_of;
+    use super::weight;
+
+    fn actor_of(key: &u32, count: u64) -> u64 {
+        (0..count).max_by_key(|actor| weight(key, *actor)).unwrap()
+    }
 
     #[test]
     fn one_actor_more_takes_keys_from_the_others_and_moves_no_other_key() {

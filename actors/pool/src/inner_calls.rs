@@ -1,0 +1,255 @@
+//! Calls that the tasks of a pool make at the pool itself.
+//!
+//! A worker sends the tasks of such a call as a pool sends tasks to a worker ([`current`]), and
+//! gets outcomes as a pool gets them. Each of its assignments is a call in the scheduler here,
+//! which ends with its worker.
+//!
+//! [`current`]: super::current
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fiber_core::{Error, Failure, FailureKind, Result, value_memory};
+use fiber_transport::Received;
+use fiber_values::blob::Blobs;
+use fiber_values::codec;
+use fiber_values::entry::{Entry, EntryRef};
+use parking_lot::Mutex;
+
+use super::batch::{Order, ResultBatch};
+use super::exchange::{Exchange, Sink};
+use super::run::{CallId, Items, PREFIX, Run, push_item};
+use super::scheduler::{CallOptions, Values, WorkerId};
+use super::state::{Cancellation, PoolState};
+use super::wire::{Assignment, PoolCommand, ResultRun, Results, ToWorker};
+use super::worker_handle::Worker;
+use fiber_runtime::timeline::CallRecord;
+
+/// Calls and values of the tasks of workers.
+#[derive(Default)]
+pub(super) struct InnerCalls {
+    /// The calls that are not done: the worker, its number of the call, and the pool's.
+    calls: Mutex<BTreeSet<(WorkerId, CallId, CallId)>>,
+    /// The broadcast values that are not dropped: the worker, and the value's number.
+    values: Mutex<BTreeSet<(WorkerId, u64)>>,
+}
+
+impl InnerCalls {
+    /// Takes those of a worker, or of one of its calls.
+    fn take(&self, worker: WorkerId, call: Option<CallId>) -> BTreeSet<(WorkerId, CallId, CallId)> {
+        let (first, last) = call.map_or((0, CallId::MAX), |call| (call, call));
+        let range = (worker, first, 0)..=(worker, last, CallId::MAX);
+        let mut calls = self.calls.lock();
+        let taken: BTreeSet<_> = calls.range(range).copied().collect();
+        taken.iter().for_each(|call| {
+            calls.remove(call);
+        });
+        taken
+    }
+}
+
+impl PoolState {
+    /// Runs tasks for a task of this worker.
+    pub(super) fn begin_inner(self: &Arc<PoolState>, worker: &Arc<Worker>, assignment: Assignment) {
+        let id = self.calls.next();
+        let tasks = Tasks { first: assignment.first, count: u64::from(assignment.count) };
+        let inner = InnerCall {
+            id,
+            theirs: assignment.call,
+            entry: assignment.entry,
+            tasks,
+            left: AtomicU64::new(tasks.count),
+            worker: Arc::clone(worker),
+            pool: Arc::downgrade(self),
+        };
+        let function = match function_name(assignment.entry) {
+            Ok(name) => name,
+            Err(error) => return inner.fail(FailureKind::Unknown, &error.to_string()),
+        };
+        let record = CallRecord::begin(self.timeline, &self.name, id, function);
+        let (order, buffer) = (Order::Together, u64::MAX);
+        let exchange = Exchange::new(self.runtime, id, function, order, buffer, record, None);
+        let options = CallOptions {
+            chunk: assignment.chunk,
+            timeout: Some(Duration::from_nanos(assignment.timeout)).filter(|time| !time.is_zero()),
+            // The worker counts retries.
+            retries: 0,
+            max_deaths: assignment.max_deaths,
+            max_timeouts: assignment.max_timeouts,
+            comes_first: false,
+        };
+        let mut call = exchange.new_call(self, assignment.entry, options);
+        (call.depth, call.context) = (assignment.depth, assignment.context);
+        call.values = Values::Come;
+        self.inner.calls.lock().insert((worker.id, inner.theirs, id));
+        exchange.pass_to(Arc::new(inner));
+        exchange.set_total(tasks.count);
+        let blobs = assignment.blobs;
+        let arguments = value_memory::stored(assignment.arguments, blobs.private_len());
+        let run = tasks.run(id, arguments, blobs);
+        self.with_scheduler(|scheduler, effects| {
+            scheduler.begin(id, call);
+            scheduler.submit(run, effects);
+            scheduler.finish_feeding(id, Some(tasks.count));
+        });
+    }
+
+    /// Handles a worker's command about a call or a value of its tasks.
+    pub(super) fn command_inner(self: &Arc<PoolState>, worker: WorkerId, command: PoolCommand) {
+        match command {
+            PoolCommand::Cancel { call, kill } => {
+                let end = if kill { Cancellation::KillWorkers } else { Cancellation::LetFinish };
+                self.cancel_inner(worker, Some(call), end);
+            }
+            PoolCommand::DropBroadcast(id) => {
+                if self.inner.values.lock().remove(&(worker, id)) {
+                    self.drop_broadcast(id);
+                }
+            }
+            // Tasks that have not started are here, and the worker gets no task of its own calls
+            // back.
+            PoolCommand::Return(_) | PoolCommand::Drain | PoolCommand::Abandoned { .. } => {}
+        }
+    }
+
+    /// Sends a value of a worker's task to all workers.
+    pub(super) fn broadcast_inner(&self, worker: WorkerId, id: u64, value: Received) {
+        // Without it, the pool has ended.
+        if self.send_broadcast(id, value).is_ok() {
+            self.inner.values.lock().insert((worker, id));
+        }
+    }
+
+    /// Ends all that the tasks of a worker have made.
+    pub(super) fn end_inner(self: &Arc<PoolState>, worker: WorkerId) {
+        self.cancel_inner(worker, None, Cancellation::LetFinish);
+        let mut values = self.inner.values.lock();
+        let its: Vec<_> = values.range((worker, 0)..=(worker, u64::MAX)).copied().collect();
+        its.iter().for_each(|value| {
+            values.remove(value);
+        });
+        drop(values);
+        its.into_iter().for_each(|(_, id)| self.drop_broadcast(id));
+    }
+
+    /// Cancels the calls of the tasks of a worker, or one of them.
+    fn cancel_inner(&self, worker: WorkerId, call: Option<CallId>, end: Cancellation) {
+        for (_, _, id) in self.inner.take(worker, call) {
+            self.cancel(id, end);
+        }
+    }
+}
+
+fn function_name(entry: EntryRef) -> Result<&'static str> {
+    let entry: &'static Entry = entry.resolve()?;
+    Ok(entry.display_name())
+}
+
+/// Consecutive tasks of a worker's call.
+#[derive(Clone, Copy)]
+struct Tasks {
+    first: u64,
+    count: u64,
+}
+
+impl Tasks {
+    fn run(self, call: CallId, arguments: Bytes, blobs: Blobs) -> Run {
+        if blobs.is_empty() {
+            Run::new(call, self.first, self.first + self.count, arguments)
+        } else {
+            Run::with_blobs(call, self.first, arguments, blobs)
+        }
+    }
+}
+
+/// Sends the outcomes of a call to the worker whose task has made it.
+struct InnerCall {
+    id: CallId,
+    /// The worker's number of the call.
+    theirs: CallId,
+    entry: EntryRef,
+    tasks: Tasks,
+    /// How many of the tasks are not completed.
+    left: AtomicU64,
+    worker: Arc<Worker>,
+    pool: Weak<PoolState>,
+}
+
+impl Sink for InnerCall {
+    fn take(&self, _: &'static str, batch: ResultBatch) {
+        let count = batch.len();
+        match batch {
+            ResultBatch::Outcomes(run, _) => self.send(&run),
+            ResultBatch::Failed(
+                index,
+                Error::WorkerDied { deaths, exit, .. } | Error::TaskTimedOut { deaths, exit, .. },
+            ) => {
+                let (call, exit) = (self.theirs, Box::new(exit));
+                let abandoned = PoolCommand::Abandoned { call, index, workers: deaths, exit };
+                self.worker.command(abandoned);
+            }
+            ResultBatch::Failed(index, error) => {
+                let failed = Tasks { first: index, count: 1 };
+                self.send_failures(failed, FailureKind::Result, &error.to_string());
+            }
+        }
+        if self.left.fetch_sub(count, Ordering::AcqRel) == count
+            && let Some(pool) = self.pool.upgrade()
+        {
+            pool.inner.calls.lock().remove(&(self.worker.id, self.theirs, self.id));
+        }
+    }
+
+    fn set_total(&self, _: u64) {}
+
+    fn end(&self, error: &Error) {
+        self.fail(FailureKind::Result, &error.to_string());
+    }
+}
+
+impl InnerCall {
+    /// Fails the tasks that are not completed: the worker ignores outcomes of the others.
+    fn fail(&self, kind: FailureKind, problem: &str) {
+        self.send_failures(self.tasks, kind, problem);
+    }
+
+    fn send(&self, run: &Run) {
+        let outcomes = run.arguments();
+        let (mut length, mut failed) = (0, 0);
+        for (item, has_failed) in Items::new(&outcomes).take(run.len() as usize) {
+            length += PREFIX + item.len();
+            failed += u32::from(has_failed);
+        }
+        let (first, count) = (run.start, run.len());
+        let tasks = Tasks { first, count };
+        self.send_results(tasks, failed, outcomes.slice(..length), run.blobs().clone());
+    }
+
+    fn send_failures(&self, tasks: Tasks, kind: FailureKind, problem: &str) {
+        let failure = codec::encode(&Failure::new(kind, problem));
+        let failure = failure.expect("a failure contains only text");
+        let mut outcomes = Vec::new();
+        (0..tasks.count).for_each(|_| push_item(&mut outcomes, &failure, true));
+        self.send_results(tasks, tasks.count as u32, outcomes.into(), Blobs::default());
+    }
+
+    fn send_results(&self, tasks: Tasks, failed: u32, outcomes: Bytes, blobs: Blobs) {
+        // The worker hands out as many tasks together as are worth a message.
+        let mean = self.pool.upgrade().map(|pool| pool.scheduler.lock().mean_nanos(self.entry));
+        let busy = (mean.unwrap_or(0.0) * tasks.count as f64) as u64;
+        let (count, length) = (tasks.count as u32, outcomes.len() as u32);
+        let results = Results {
+            call: self.theirs,
+            busy: busy.max(1),
+            failed,
+            thread: 0,
+            runs: vec![ResultRun { first: tasks.first, count, length }],
+            outcomes,
+            blobs,
+        };
+        let _ = self.worker.link.send(ToWorker::Results(results).message());
+    }
+}

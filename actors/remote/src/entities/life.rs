@@ -1,0 +1,445 @@
+//! The life of one entity in its process, from its first message until it sleeps or fails.
+//!
+//! Its context runs in a future of its own, which says to [`record`] whose turn it is. A pump in
+//! the context passes the messages to the handlers. An answer goes out when all events before it
+//! are recorded.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Instant;
+
+use actix::dev::ContextFut;
+use actix::fut::ActorFuture;
+use actix::{Actor, ActorContext, ActorState, AsyncContext, Context};
+use fiber_core::{ExitReason, Result, panics};
+use fiber_runtime::mesh::CallFailure;
+use fiber_values::codec::EncodedValue;
+use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::oneshot;
+
+use super::keeper::Shared;
+use crate::remote::{CallOutcome, Encoded};
+
+/// How many messages one entity handles before others run.
+const TURN: usize = 64;
+
+thread_local! {
+    /// The entity that runs.
+    static CURRENT: RefCell<Option<Rc<dyn Records>>> = const { RefCell::new(None) };
+}
+
+/// Records events of the entity that runs.
+trait Records {
+    fn record(&self, event: EncodedValue);
+}
+
+/// Records an event of the entity that runs, if one does.
+///
+/// # Panics
+/// If it can't be encoded.
+pub(super) fn record(encode: impl FnOnce() -> Result<EncodedValue>) {
+    let Some(current) = CURRENT.with_borrow(Option::clone) else { return };
+    match encode() {
+        Ok(event) => current.record(event),
+        Err(error) => panic!("the event can't be recorded: {error}"),
+    }
+}
+
+/// Passes a message to its handler.
+type Run<A> = Box<dyn FnOnce(&mut A, &mut <A as Actor>::Context) -> CallOutcome>;
+
+/// A message for an entity, and its answer.
+pub(super) struct Work<A: Actor> {
+    pub(super) run: Run<A>,
+    pub(super) answer: oneshot::Sender<Encoded>,
+}
+
+impl<A: Actor> Work<A> {
+    pub(super) fn fail(self, failure: CallFailure) {
+        let _ = self.answer.send(Err(failure));
+    }
+}
+
+/// The next step of an entity that has no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Wait,
+    /// It may refuse, by its `stopping`.
+    Sleep,
+    /// Its key belongs to another process.
+    Leave,
+    /// Its events can't be recorded, so it ends at once.
+    Fail,
+}
+
+/// A live entity.
+pub(super) struct Live<A: Actor<Context = Context<A>>> {
+    pub(super) key: Rc<str>,
+    own: Weak<Live<A>>,
+    shared: Rc<Shared<A>>,
+    queue: RefCell<VecDeque<Work<A>>>,
+    waker: RefCell<Option<Waker>>,
+    rest: Cell<Rest>,
+    /// The messages without an answer.
+    open: Cell<usize>,
+    last_use: Cell<Instant>,
+    /// Calls whose handlers' futures are under way.
+    later: RefCell<Option<Box<Answers>>>,
+    log: RefCell<Log>,
+}
+
+/// Where answers go, by the numbers of their calls.
+type Answers = HashMap<u64, oneshot::Sender<Encoded>>;
+
+/// The events of an entity, by their numbers, and what waits for them.
+struct Log {
+    last: u64,
+    recorded: u64,
+    /// Answers that go out when the event of this number is recorded.
+    held: VecDeque<(u64, oneshot::Sender<Encoded>, Encoded)>,
+    /// The number of the last event before the last snapshot.
+    in_snapshot: u64,
+    /// Messages since the last snapshot.
+    messages: u64,
+    last_snapshot: Instant,
+}
+
+/// How the life of an entity has ended.
+pub(super) enum End {
+    /// It has stopped. Its state is on its way to the record.
+    Stopped,
+    /// It panicked, with this message. What it has not recorded is lost.
+    Panicked(String),
+}
+
+impl<A: Actor<Context = Context<A>>> Live<A> {
+    /// Starts an actor as the entity of a key. `recorded` is the number of its last event, and
+    /// `in_snapshot` that of the last one before its snapshot.
+    pub(super) fn start(
+        shared: &Rc<Shared<A>>,
+        key: Rc<str>,
+        actor: A,
+        (in_snapshot, recorded): (u64, u64),
+    ) -> Rc<Live<A>> {
+        let now = Instant::now();
+        // Most entities have one message at a time, and buffers start with room for four.
+        let log = Log {
+            last: recorded,
+            recorded,
+            held: VecDeque::with_capacity(1),
+            in_snapshot,
+            messages: 0,
+            last_snapshot: now,
+        };
+        let live = Rc::new_cyclic(|own| Live {
+            key,
+            own: Weak::clone(own),
+            shared: Rc::clone(shared),
+            queue: RefCell::new(VecDeque::with_capacity(1)),
+            waker: RefCell::default(),
+            rest: Cell::new(Rest::Wait),
+            open: Cell::new(0),
+            last_use: Cell::new(now),
+            later: RefCell::default(),
+            log: RefCell::new(log),
+        });
+        let mut context = Context::new();
+        context.spawn(Pump { live: Rc::clone(&live), later: None, calls: 0 });
+        let life = Life { context: Some(context.into_future(actor)), live: Rc::clone(&live) };
+        drop(fiber_core::spawn_local(life));
+        live
+    }
+
+    /// Gives the entity a message.
+    pub(super) fn push(&self, work: Work<A>) {
+        self.open.set(self.open.get() + 1);
+        self.last_use.set(Instant::now());
+        self.queue.borrow_mut().push_back(work);
+        self.wake();
+    }
+
+    /// Returns how many messages have no answer.
+    pub(super) fn unanswered(&self) -> usize {
+        self.open.get()
+    }
+
+    /// Returns whether it has no message.
+    pub(super) fn is_idle(&self) -> bool {
+        self.open.get() == 0
+    }
+
+    /// Lets it sleep if it has done nothing since this time.
+    pub(super) fn sleep_if_idle_since(&self, time: Instant) {
+        if self.is_idle() && self.last_use.get() <= time && self.rest.get() == Rest::Wait {
+            self.rest.set(Rest::Sleep);
+            self.wake();
+        }
+    }
+
+    /// Lets it end as soon as it has no message.
+    pub(super) fn leave(&self) {
+        self.rest.set(Rest::Leave);
+        self.wake();
+    }
+
+    /// Notes that the events up to a number are recorded, and sends the answers that wait for them.
+    pub(super) fn recorded(&self, number: u64) {
+        loop {
+            let mut log = self.log.borrow_mut();
+            log.recorded = log.recorded.max(number);
+            let recorded = log.recorded;
+            if log.held.front().is_none_or(|(number, ..)| *number > recorded) {
+                return;
+            }
+            let next = log.held.pop_front();
+            drop(log);
+            let Some((_, answer, encoded)) = next else { return };
+            self.answered(answer, encoded);
+        }
+    }
+
+    /// Ends the entity, whose events can't be recorded: its state is ahead of its record.
+    pub(super) fn unrecorded(&self, failure: &CallFailure) {
+        self.rest.set(Rest::Fail);
+        self.wake();
+        let held = std::mem::take(&mut self.log.borrow_mut().held);
+        for (_, answer, _) in held {
+            self.answered(answer, Err(failure.clone()));
+        }
+    }
+
+    /// Returns the messages that no handler has got.
+    pub(super) fn take_queue(&self) -> VecDeque<Work<A>> {
+        std::mem::take(&mut self.queue.borrow_mut())
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Sends an answer, once all events are recorded.
+    fn answer(&self, answer: oneshot::Sender<Encoded>, encoded: Encoded) {
+        let mut log = self.log.borrow_mut();
+        if log.last > log.recorded {
+            let last = log.last;
+            log.held.push_back((last, answer, encoded));
+            return;
+        }
+        drop(log);
+        self.answered(answer, encoded);
+    }
+
+    fn answered(&self, answer: oneshot::Sender<Encoded>, encoded: Encoded) {
+        let _ = answer.send(encoded);
+        self.open.set(self.open.get() - 1);
+        self.last_use.set(Instant::now());
+        if self.is_idle() && self.rest.get() != Rest::Wait {
+            self.wake();
+        }
+    }
+
+    /// Takes a snapshot if it is time for one, or if the entity ends.
+    fn keep(&self, actor: &A, ends: Ends) {
+        let kept = self.shared.plan.kept;
+        let mut log = self.log.borrow_mut();
+        log.messages += u64::from(ends == Ends::No);
+        let is_due = match (kept.events, ends) {
+            (true, _) => kept.every.is_some_and(|every| log.last >= log.in_snapshot + every),
+            (false, Ends::Yes) => true,
+            (false, Ends::No) => {
+                kept.every.is_some_and(|every| log.messages >= every)
+                    || kept.time.is_some_and(|time| log.last_snapshot.elapsed() >= time)
+            }
+        };
+        if !is_due {
+            return;
+        }
+        match (self.shared.state.take)(actor) {
+            Ok(Some(state)) => {
+                let (from, number) = (log.in_snapshot + 1, log.last);
+                log.in_snapshot = number;
+                log.messages = 0;
+                log.last_snapshot = Instant::now();
+                self.shared.write_snapshot(&self.key, from, number, state);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!("the state of `{}` can't be kept: {error}", self.key),
+        }
+    }
+
+    /// Fails the calls that the entity was handling.
+    fn fail_running(&self, reason: &ExitReason) {
+        let later = self.later.borrow_mut().take();
+        for answer in later.into_iter().flat_map(|later| later.into_values()) {
+            self.answered(answer, Err(CallFailure::Stopped(reason.clone())));
+        }
+    }
+}
+
+/// Whether an entity ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    No,
+    Yes,
+}
+
+impl<A: Actor<Context = Context<A>>> Records for Live<A> {
+    fn record(&self, event: EncodedValue) {
+        assert!(
+            self.shared.plan.kept.events,
+            "`persist` needs entities that record events: start them with \
+             `Entities::builder(..).events()`"
+        );
+        let mut log = self.log.borrow_mut();
+        log.last += 1;
+        let own = self.own.upgrade().expect("it runs");
+        self.shared.write_event(own, log.last, event);
+    }
+}
+
+/// The future of an entity's context.
+struct Life<A: Actor<Context = Context<A>>> {
+    context: Option<ContextFut<A, Context<A>>>,
+    live: Rc<Live<A>>,
+}
+
+impl<A: Actor<Context = Context<A>>> Unpin for Life<A> {}
+
+impl<A: Actor<Context = Context<A>>> Future for Life<A> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let Some(context) = &mut this.context else { return Poll::Ready(()) };
+        let before = CURRENT.replace(Some(Rc::clone(&this.live) as Rc<dyn Records>));
+        let body = AssertUnwindSafe(|| Pin::new(context).poll(task));
+        let polled = panics::catch(|| catch_unwind(body));
+        let end = match polled {
+            Ok(Poll::Pending) => None,
+            Ok(Poll::Ready(())) => Some(End::Stopped),
+            Err(panic) => {
+                panic.print_backtrace();
+                Some(End::Panicked(panic.message.clone()))
+            }
+        };
+        if let Some(end) = end {
+            // A context that is dropped lets its actor stop, which may panic again.
+            let context = this.context.take();
+            let _ = panics::catch(|| catch_unwind(AssertUnwindSafe(|| drop(context))));
+            CURRENT.set(before);
+            this.live.fail_running(&match &end {
+                End::Stopped => ExitReason::Normal,
+                End::Panicked(message) => ExitReason::Panicked(message.clone()),
+            });
+            this.live.shared.ended(&this.live, end);
+            return Poll::Ready(());
+        }
+        CURRENT.set(before);
+        Poll::Pending
+    }
+}
+
+/// Answers that are not ready: the numbers of their calls, and the outcomes.
+type Later = FuturesUnordered<LocalBoxFuture<'static, (u64, Encoded)>>;
+
+/// Passes messages to an entity.
+struct Pump<A: Actor<Context = Context<A>>> {
+    live: Rc<Live<A>>,
+    /// From the first answer that is not ready at once.
+    later: Option<Later>,
+    calls: u64,
+}
+
+impl<A: Actor<Context = Context<A>>> Unpin for Pump<A> {}
+
+impl<A: Actor<Context = Context<A>>> ActorFuture<A> for Pump<A> {
+    type Output = ();
+
+    fn poll(
+        mut self: Pin<&mut Self>,
+        actor: &mut A,
+        context: &mut Context<A>,
+        task: &mut TaskContext<'_>,
+    ) -> Poll<()> {
+        let this = &mut *self;
+        let live = Rc::clone(&this.live);
+        if live.rest.get() == Rest::Fail {
+            context.terminate();
+            return Poll::Pending;
+        }
+        let mut turn = 0;
+        // It may wait for a future of its own: `Context::wait`, `AtomicResponse`.
+        while context.state() == ActorState::Running && !context.waiting() {
+            let Some(work) = live.queue.borrow_mut().pop_front() else { break };
+            this.handle(&live, work, actor, context);
+            live.keep(actor, Ends::No);
+            turn += 1;
+            if turn == TURN {
+                task.waker().wake_by_ref();
+                break;
+            }
+        }
+        if let Some(later) = &mut this.later {
+            while let Poll::Ready(Some((call, encoded))) = later.poll_next_unpin(task) {
+                let answer = live.later.borrow_mut().as_mut().and_then(|all| all.remove(&call));
+                if let Some(answer) = answer {
+                    live.answer(answer, encoded);
+                }
+            }
+        }
+        if live.is_idle() && context.state() == ActorState::Running {
+            match live.rest.get() {
+                Rest::Wait | Rest::Fail => {}
+                Rest::Sleep => {
+                    live.rest.set(Rest::Wait);
+                    context.stop();
+                }
+                Rest::Leave => context.terminate(),
+            }
+        }
+        if context.state() != ActorState::Running {
+            live.keep(actor, Ends::Yes);
+        }
+        *live.waker.borrow_mut() = Some(task.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<A: Actor<Context = Context<A>>> Pump<A> {
+    fn handle(
+        &mut self,
+        live: &Rc<Live<A>>,
+        work: Work<A>,
+        actor: &mut A,
+        context: &mut Context<A>,
+    ) {
+        let Work { run, answer } = work;
+        let body = AssertUnwindSafe(|| run(actor, context));
+        match panics::catch(|| catch_unwind(body)) {
+            Ok(CallOutcome::Now(encoded)) => live.answer(answer, encoded),
+            Ok(CallOutcome::Later(outcome)) => {
+                self.calls += 1;
+                let call = self.calls;
+                live.later.borrow_mut().get_or_insert_default().insert(call, answer);
+                let later = self.later.get_or_insert_with(FuturesUnordered::new);
+                later.push(Box::pin(async move { (call, outcome.await) }));
+            }
+            Ok(CallOutcome::None) => drop(answer),
+            Err(panic) => {
+                let message = panic.message.clone();
+                live.answered(answer, Err(CallFailure::Failed(panic.into())));
+                // The actor may be in an invalid state.
+                std::panic::resume_unwind(Box::new(message));
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The entry through which other processes call the handler of a message in an entity.
+
+use std::any::{Any, type_name};
+use std::marker::PhantomData;
+
+use actix::{Actor, Context, Handler};
+use fiber_core::FailureKind;
+use fiber_runtime::mesh::CallFailure;
+use fiber_values::codec;
+use fiber_values::entry::{Entry, MethodFn};
+use tokio::sync::oneshot;
+
+use super::keeper::{Keeper, replaced};
+use super::life::Work;
+use crate::remote::{CallOutcome, MethodCall, RemoteMessage, handle};
+
+/// Returns the entry through which other processes call the handler of `M` in entities of type `A`.
+/// Its message is a key and the handler's message.
+pub(super) fn method<A, M>() -> &'static Entry<MethodFn>
+where
+    A: Actor<Context = Context<A>> + Handler<M>,
+    M: RemoteMessage,
+{
+    Maker::<A, M>::ENTRY
+}
+
+struct Maker<A, M>(PhantomData<(A, M)>);
+
+impl<A, M> Maker<A, M>
+where
+    A: Actor<Context = Context<A>> + Handler<M>,
+    M: RemoteMessage,
+{
+    const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<M>, Self::handle);
+
+    fn handle(keeper: &mut dyn Any, _: &mut dyn Any, call: &mut dyn Any) {
+        let call =
+            call.downcast_mut::<MethodCall>().expect("methods are called with a `MethodCall`");
+        let decoded = codec::decode_with::<(String, M)>(&call.message, &call.message.blobs);
+        let (key, message) = match decoded {
+            Ok(decoded) => decoded,
+            Err(error) => return call.fail(FailureKind::Arguments, &error),
+        };
+        let Some(keeper) = keeper.downcast_mut::<Keeper<A>>() else {
+            let problem = format!("the process has no entities of type `{}`", type_name::<A>());
+            return call.fail(FailureKind::Unknown, &problem);
+        };
+        let (answer, answered) = oneshot::channel();
+        let limit = call.limit;
+        let run = Box::new(move |actor: &mut A, context: &mut Context<A>| {
+            handle::<A, M>(actor, context, message, limit)
+        });
+        keeper.deliver(key, Work { run, answer });
+        call.outcome = CallOutcome::Later(Box::pin(async move {
+            answered.await.unwrap_or_else(|_| Err(CallFailure::Stopped(replaced())))
+        }));
+    }
+}

@@ -1,0 +1,208 @@
+//! The messages between the coordinator of entities and the processes that keep them.
+
+use actix::Message;
+use fiber_core::ExitReason;
+use fiber_runtime::mesh::CallFailure;
+use fiber_values::codec::EncodedValue;
+use serde::{Deserialize, Serialize};
+
+use crate::keys::weight;
+use crate::remote::UntypedAddr;
+
+/// The number of a process that keeps entities. It is used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(super) struct KeeperId(pub(super) u32);
+
+/// Which processes keep the keys.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(super) struct Table {
+    /// Counts the tables.
+    pub(super) epoch: u64,
+    pub(super) keepers: Vec<(KeeperId, UntypedAddr)>,
+    /// Why there are no processes any more.
+    pub(super) end: Option<ExitReason>,
+}
+
+impl Table {
+    /// Returns which process keeps a key, by rendezvous hashing: a process that comes takes keys
+    /// from the others, and one that goes leaves its keys to them. No other key moves.
+    pub(super) fn keeper_of(&self, key: &str) -> Option<KeeperId> {
+        let hash = weight(key, 0);
+        let of = |id: &KeeperId| mix(hash ^ mix(u64::from(id.0) + 1));
+        self.keepers.iter().map(|(id, _)| *id).max_by_key(of)
+    }
+
+    /// Returns the address of a process.
+    pub(super) fn addr(&self, id: KeeperId) -> Option<&UntypedAddr> {
+        self.keepers.iter().find(|(known, _)| *known == id).map(|(_, addr)| addr)
+    }
+}
+
+/// Spreads the bits of a number: the last steps of SplitMix64 (G. L. Steele, D. Lea and
+/// C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+/// Asks for the table after one, as soon as there is one.
+#[derive(Serialize, Deserialize)]
+pub(super) struct AskTable {
+    pub(super) after: u64,
+}
+
+impl Message for AskTable {
+    type Result = Table;
+}
+
+/// A process, and the number that it has got: a process that was replaced has an older one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Token {
+    pub(super) keeper: KeeperId,
+    pub(super) number: u64,
+}
+
+/// From a process that has just started.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Hello(pub(super) KeeperId);
+
+impl Message for Hello {
+    type Result = Welcome;
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Welcome {
+    pub(super) token: Token,
+    pub(super) table: Table,
+    /// The keys of the process that another one has not saved yet.
+    pub(super) expected: Vec<String>,
+}
+
+/// Asks for the record of a key.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Load {
+    pub(super) token: Token,
+    pub(super) key: String,
+}
+
+impl Message for Load {
+    type Result = Result<Record, CallFailure>;
+}
+
+/// The recorded state of an entity: its last snapshot, and the events since.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// The number of the last event before the snapshot, and the snapshot.
+    pub(super) snapshot: Option<(u64, EncodedValue)>,
+    /// In ascending order.
+    pub(super) events: Vec<(u64, EncodedValue)>,
+}
+
+impl Record {
+    /// Returns the number of the last event.
+    pub(super) fn last(&self) -> u64 {
+        let snapshot = self.snapshot.as_ref().map_or(0, |(number, _)| *number);
+        self.events.last().map_or(snapshot, |(number, _)| *number)
+    }
+}
+
+/// Changes of records, in their order. The answer follows when they count.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Write {
+    pub(super) token: Token,
+    pub(super) changes: Vec<RecordChange>,
+}
+
+impl Message for Write {
+    type Result = Result<(), CallFailure>;
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum RecordChange {
+    /// Adds an event.
+    Event { key: String, number: u64, event: EncodedValue },
+    /// Replaces the last snapshot, and the events up to `number`, of which the first is `from`.
+    Snapshot { key: String, from: u64, number: u64, state: EncodedValue },
+}
+
+/// From a process whose entities of these keys are saved, after it had named them as busy.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Released {
+    pub(super) token: Token,
+    pub(super) keys: Vec<String>,
+}
+
+impl Message for Released {
+    type Result = ();
+}
+
+/// From the coordinator: which process keeps which key changes.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) enum Change {
+    /// The next table. The process takes no more messages for keys that it then has no more, and
+    /// saves the entities of these keys that do nothing. The answer names the others.
+    Prepare(Table),
+    /// From now on this table counts. Other processes have not saved the expected keys yet.
+    Commit { table: Table, expected: Vec<String> },
+    /// Expected keys are saved.
+    Arrived(Vec<String>),
+}
+
+impl Message for Change {
+    type Result = Vec<String>;
+}
+
+/// Sets or removes a reminder.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Remind {
+    pub(super) key: String,
+    pub(super) name: String,
+    /// `None` removes the reminder.
+    pub(super) when: Option<When>,
+}
+
+impl Message for Remind {
+    type Result = Result<(), RemindFailure>;
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct When {
+    /// In milliseconds from now.
+    pub(super) after: u64,
+    /// The time from one to the next in milliseconds, if it comes again.
+    pub(super) every: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) enum RemindFailure {
+    /// The entities have no reminders.
+    None,
+    Journal(CallFailure),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KeeperId, mix};
+    use crate::keys::weight;
+
+    fn keeper_of(key: &str, keepers: u32) -> u32 {
+        let hash = weight(key, 0);
+        (0..keepers).max_by_key(|id| mix(hash ^ mix(u64::from(*id) + 1))).unwrap()
+    }
+
+    #[test]
+    fn a_process_more_takes_its_share_and_moves_no_other_key() {
+        let mut counts = [0; 5];
+        let mut moved = 0;
+        for key in 0..10_000 {
+            let key = format!("user {key}");
+            let (before, after) = (keeper_of(&key, 4), keeper_of(&key, 5));
+            assert!(after == before || after == 4);
+            moved += u32::from(after != before);
+            counts[KeeperId(after).0 as usize] += 1;
+        }
+        assert!((1_800..2_200).contains(&moved), "{moved}");
+        assert!(counts.iter().all(|count| (1_800..2_200).contains(count)), "{counts:?}");
+    }
+}

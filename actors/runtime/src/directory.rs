@@ -1,0 +1,481 @@
+//! Names and groups: how actors of a session find each other.
+//!
+//! - The head decides: its `table` says who has which name, and who is in which group. Entries
+//!   leave it with the process that has made them.
+//! - An actor's *home*, the process that owns or has exported it, enters it, and has it leave when
+//!   the actor ends. Other processes ask the home for both.
+//! - A process that asks for a key gets the members, and from then on each change: it answers later
+//!   questions itself (`views`).
+//!
+//! All messages go to one port, which each process has: `PortId::DIRECTORY`.
+
+mod head;
+mod table;
+mod views;
+mod wire;
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use fiber_core::stats::{NameKind, NameStats, Report};
+use fiber_core::{ExitReason, FailureKind, ProcessId};
+use fiber_values::codec;
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use tokio::sync::{oneshot, watch};
+
+use self::head::Head;
+use self::views::Views;
+use self::wire::Message;
+pub use self::wire::{Decoded, Key, Kind, Member, MemberId, Members, Refusal};
+use crate::endpoint::Endpoint;
+use crate::mesh::{
+    ActorId, Answer, Mesh, Payload, PeerId, Pending, Port, PortId, ProcessRef, Request, Unanswered,
+    Waiter, port_head,
+};
+use crate::sources::{Registration, Source, Sources};
+
+/// The names and groups of a session, for one process of it.
+pub struct Directory {
+    endpoint: &'static Endpoint,
+    mesh: &'static Mesh,
+    place: Place,
+    entered: Mutex<Entered>,
+    /// Counts changes, so that who waits for one looks again.
+    changes: watch::Sender<u64>,
+}
+
+/// Where this process is.
+enum Place {
+    Head(Head),
+    Below { head: ProcessRef, views: Mutex<Views> },
+}
+
+/// The actors of this process that have names or are in groups.
+#[derive(Default)]
+struct Entered {
+    members: BTreeMap<(Key, MemberId), Member>,
+    /// The keys of each actor for whose end a future waits.
+    watched: BTreeMap<ActorId, BTreeSet<Key>>,
+}
+
+impl Entered {
+    fn remove(&mut self, place: &(Key, MemberId)) {
+        let (key, id) = place;
+        self.members.remove(place);
+        if let Some(keys) = self.watched.get_mut(&id.actor) {
+            keys.remove(key);
+        }
+    }
+}
+
+/// Takes the outcome of a request.
+type Then<T> = Box<dyn FnOnce(Result<T, Refusal>) + Send>;
+
+impl Directory {
+    /// Opens the directory of a process. `head` is there if the process is below the head.
+    pub(crate) fn open(
+        endpoint: &'static Endpoint,
+        mesh: &'static Mesh,
+        head: Option<ProcessRef>,
+    ) -> &'static Directory {
+        let place = match head {
+            None => Place::Head(Head::default()),
+            Some(head) => Place::Below { head, views: Mutex::default() },
+        };
+        let (entered, changes) = (Mutex::default(), watch::Sender::default());
+        let directory = Directory { endpoint, mesh, place, entered, changes };
+        let directory: &'static Directory = Box::leak(Box::new(directory));
+        let port = DirectoryPort { directory, registration: Registration::default() };
+        let port = mesh.registry().ports().open_for_good(PortId::DIRECTORY, port);
+        endpoint.parts.get::<Sources>().register(&port);
+        if let Some(head) = directory.head().map(|head| head.id) {
+            mesh.after_loss(move |process| process == head && directory.head_lost());
+        }
+        directory
+    }
+
+    /// Returns the process that decides; `None` if it is this one.
+    pub(crate) fn head(&self) -> Option<&ProcessRef> {
+        match &self.place {
+            Place::Head(_) => None,
+            Place::Below { head, .. } => Some(head),
+        }
+    }
+
+    /// Gives an actor a name, or makes it a member of a group. `home` is its home.
+    ///
+    /// # Errors
+    /// Why it gets none.
+    pub async fn enter(
+        &'static self,
+        home: &ProcessRef,
+        key: Key,
+        member: Member,
+    ) -> Result<(), Refusal> {
+        let (done, outcome) = oneshot::channel();
+        let then: Then<()> = Box::new(|outcome| drop(done.send(outcome)));
+        if home.id == self.endpoint.id {
+            self.enter_then(key, member, then);
+        } else {
+            let flat = |outcome: Result<_, _>| then(outcome.flatten());
+            self.request(home, &Message::EnterHere(key, member), Box::new(flat));
+        }
+        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+    }
+
+    /// Returns the names of an actor whose home is this process. It does not wait.
+    pub fn names_of(&self, actor: ActorId) -> Vec<String> {
+        let entered = self.entered.lock();
+        let keys = entered.watched.get(&actor).into_iter().flatten();
+        keys.filter(|key| key.kind == Kind::Name).map(|key| key.name.to_string()).collect()
+    }
+
+    /// Takes a name from an actor, or lets it leave a group.
+    ///
+    /// # Errors
+    /// The actor's home, or the head, can't be reached.
+    pub async fn leave(
+        &'static self,
+        home: &ProcessRef,
+        key: Key,
+        id: MemberId,
+    ) -> Result<(), Refusal> {
+        let (done, outcome) = oneshot::channel();
+        let then: Then<()> = Box::new(|outcome| drop(done.send(outcome)));
+        if home.id == self.endpoint.id {
+            self.leave_then(key, id, then);
+        } else {
+            self.request(home, &Message::LeaveHere(key, id), then);
+        }
+        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+    }
+
+    /// Returns the members of a key, if this process knows them. It does not wait.
+    pub fn known(&self, key: &Key) -> Option<Members> {
+        match &self.place {
+            Place::Head(table) => Some(table.members(key)),
+            Place::Below { views, .. } => views.lock().members(key),
+        }
+    }
+
+    /// Asks the head for the members of a key, and knows them from then on.
+    ///
+    /// # Errors
+    /// The head can't be reached.
+    pub async fn ask(&'static self, key: &Key) -> Result<Members, Refusal> {
+        let Place::Below { head, views } = &self.place else {
+            return Ok(self.known(key).unwrap_or_default());
+        };
+        let (done, outcome) = oneshot::channel();
+        let asked = key.clone();
+        let then: Then<Members> = Box::new(move |outcome| {
+            if let Ok(members) = &outcome {
+                views.lock().answered(&asked, Arc::clone(members));
+                self.changed();
+            }
+            let _ = done.send(outcome);
+        });
+        // Messages about keys leave under the lock, so that they arrive in the order of the views.
+        let unsent = {
+            let mut views = views.lock();
+            self.forget(head, views.ask(key));
+            self.send(head, &Message::Watch(key.clone()), Some(then))
+        };
+        unsent.into_iter().for_each(Unsent::complete);
+        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+    }
+
+    /// Returns the members of a key once there are some.
+    ///
+    /// # Errors
+    /// The head can't be reached.
+    pub async fn when_some(&'static self, key: &Key) -> Result<Members, Refusal> {
+        let mut changes = self.changes.subscribe();
+        self.hold(key);
+        let _held = Held { directory: self, key };
+        loop {
+            let members = match self.known(key) {
+                Some(members) => members,
+                None => self.ask(key).await?,
+            };
+            if !members.is_empty() {
+                return Ok(members);
+            }
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Keeps this process informed of a key until [`release`](Directory::release), once it has
+    /// [asked](Directory::ask).
+    pub fn hold(&'static self, key: &Key) {
+        if let Place::Below { views, .. } = &self.place {
+            views.lock().hold(key);
+        }
+    }
+
+    /// Ends what [`hold`](Directory::hold) began.
+    pub fn release(&'static self, key: &Key) {
+        if let Place::Below { head, views } = &self.place {
+            let mut views = views.lock();
+            self.forget(head, views.release(key));
+        }
+    }
+
+    /// Returns the keys of this kind that have members, in the order of their names.
+    ///
+    /// # Errors
+    /// The head can't be reached.
+    pub async fn list(&'static self, kind: Kind) -> Result<Vec<(Key, Members)>, Refusal> {
+        let head = match &self.place {
+            Place::Head(table) => return Ok(table.list(kind)),
+            Place::Below { head, .. } => head,
+        };
+        let (done, outcome) = oneshot::channel();
+        let then = Box::new(|outcome| drop(done.send(outcome)));
+        self.request(head, &Message::List(kind), then);
+        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+    }
+
+    /// Enters an actor of this process.
+    fn enter_then(&'static self, key: Key, member: Member, then: Then<()>) {
+        let id = member.id;
+        if !self.mesh.registry().is_there(id.actor) {
+            return then(Err(Refusal::Ended));
+        }
+        let (place, copy) = ((key.clone(), id), member.clone());
+        let entered: Then<()> = Box::new(move |outcome| {
+            if outcome.is_ok() {
+                self.entered(place, copy);
+            }
+            then(outcome);
+        });
+        match &self.place {
+            Place::Head(table) => {
+                let outcome = table.enter(key, member);
+                self.changed();
+                entered(outcome);
+            }
+            Place::Below { head, .. } => {
+                let flat = |outcome: Result<_, _>| entered(outcome.flatten());
+                self.request(head, &Message::Enter(key, member), Box::new(flat));
+            }
+        }
+    }
+
+    /// Notes a member that the head has entered, so that it leaves with its actor, and is entered
+    /// again after the loss of the link to the head.
+    fn entered(&'static self, (key, id): (Key, MemberId), member: Member) {
+        let mut entered = self.entered.lock();
+        let is_new = !entered.watched.contains_key(&id.actor);
+        entered.watched.entry(id.actor).or_default().insert(key.clone());
+        let known = entered.members.entry((key, id));
+        known.and_modify(|known| known.merge(member.clone())).or_insert(member);
+        if is_new {
+            self.endpoint.spawn(move || async move {
+                self.mesh.registry().actor_end(id.actor).await;
+                self.ended(id.actor);
+            });
+        }
+    }
+
+    /// Has an actor that has ended leave.
+    fn ended(&'static self, actor: ActorId) {
+        let keys = self.entered.lock().watched.remove(&actor).unwrap_or_default();
+        let id = MemberId { home: self.endpoint.id, actor };
+        keys.into_iter().for_each(|key| self.leave_then(key, id, Box::new(drop)));
+    }
+
+    fn leave_then(&'static self, key: Key, id: MemberId, then: Then<()>) {
+        self.entered.lock().remove(&(key.clone(), id));
+        match &self.place {
+            Place::Head(table) => {
+                table.leave(key, id);
+                self.changed();
+                then(Ok(()));
+            }
+            Place::Below { head, .. } => self.request(head, &Message::Leave(key, id), then),
+        }
+    }
+
+    /// Handles the loss of the link to the head. Returns whether something was sent to it.
+    fn head_lost(&'static self) -> bool {
+        if let Place::Below { views, .. } = &self.place {
+            views.lock().lost();
+            self.changed();
+        }
+        self.enter_again()
+    }
+
+    /// Enters all actors of this process again: the head has taken the loss of the link for the end
+    /// of this process. Returns whether there are any.
+    fn enter_again(&'static self) -> bool {
+        let members = self.entered.lock().members.clone();
+        let is_any = !members.is_empty();
+        for ((key, id), member) in members {
+            let place = (key.clone(), id);
+            let then: Then<()> = Box::new(move |outcome| {
+                let Err(refusal) = outcome else { return };
+                // The next loss comes here again.
+                if !matches!(refusal, Refusal::Unreachable(_)) {
+                    let (key, _) = &place;
+                    tracing::warn!("{key} is lost, as was the link to the head: {refusal:?}");
+                    self.entered.lock().remove(&place);
+                }
+            });
+            self.enter_then(key, member, then);
+        }
+        is_any
+    }
+
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Tells the head that a key is watched no more.
+    fn forget(&'static self, head: &ProcessRef, key: Option<Key>) {
+        if let Some(key) = key {
+            let _ = self.send::<()>(head, &Message::Unwatch(key), None);
+        }
+    }
+
+    fn request<T: DeserializeOwned + 'static>(
+        &'static self,
+        to: &ProcessRef,
+        message: &Message,
+        then: Then<T>,
+    ) {
+        self.send(to, message, Some(then)).into_iter().for_each(Unsent::complete);
+    }
+
+    /// Sends a message. Returns who is to be told that it could not be sent.
+    fn send<T: DeserializeOwned + 'static>(
+        &'static self,
+        to: &ProcessRef,
+        message: &Message,
+        then: Option<Then<T>>,
+    ) -> Option<Unsent> {
+        let mut payload = port_head(PortId::DIRECTORY);
+        codec::append(&mut payload, message).expect("names and addresses can be serialized");
+        let waiter =
+            |then: Then<T>| Waiter::Callback(Box::new(move |answer| then(conclude(answer))));
+        let pending = then.map(|then| Pending::new(waiter(then)));
+        let sent = self.mesh.channel(to).send(Payload::from(payload), pending);
+        sent.err().map(|refused| Unsent { pending: refused.pending, reason: refused.reason })
+    }
+}
+
+/// A request that was not sent.
+struct Unsent {
+    pending: Option<Pending>,
+    reason: ExitReason,
+}
+
+impl Unsent {
+    fn complete(self) {
+        if let Some(pending) = self.pending {
+            pending.complete(Err(Unanswered::Lost(self.reason)));
+        }
+    }
+}
+
+/// Where the messages to a process's directory arrive.
+struct DirectoryPort {
+    directory: &'static Directory,
+    registration: Registration,
+}
+
+impl Source for DirectoryPort {
+    fn registration(&self) -> &Registration {
+        &self.registration
+    }
+
+    /// Reports the names and groups of the session, in the head.
+    fn report(&self, _: ProcessId, report: &mut Report) {
+        let Place::Head(table) = &self.directory.place else { return };
+        for (kind, shown) in [(Kind::Name, NameKind::Name), (Kind::Group, NameKind::Group)] {
+            report.names.extend(table.list(kind).into_iter().map(|(key, members)| {
+                let of = members.first().map(|member| member.description()).unwrap_or_default();
+                NameStats::new(key.name.to_string(), shown, of, members.len() as u64)
+            }));
+        }
+    }
+}
+
+impl Port for DirectoryPort {
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
+    fn receive(&self, request: Request) {
+        let directory = self.directory;
+        let message = match codec::decode(&request.body.bytes) {
+            Ok(message) => message,
+            Err(error) => return request.requester.fail(FailureKind::Arguments, &error),
+        };
+        match (message, &directory.place) {
+            (Message::EnterHere(key, member), _) => {
+                let answer = |outcome| request.requester.answer(&outcome);
+                directory.enter_then(key, member, Box::new(answer));
+            }
+            (Message::LeaveHere(key, id), _) => {
+                directory.leave_then(key, id, Box::new(|_| request.requester.answer(&())));
+            }
+            (message, Place::Head(table)) => {
+                table.receive(message, request);
+                directory.changed();
+            }
+            (Message::Entered(key, member), Place::Below { views, .. }) => {
+                views.lock().entered(&key, member);
+                directory.changed();
+            }
+            (Message::Left(key, id), Place::Below { views, .. }) => {
+                views.lock().left(&key, id);
+                directory.changed();
+            }
+            (message, Place::Below { .. }) => {
+                tracing::error!("a message to the head came to another process: {message:?}");
+            }
+        }
+    }
+
+    fn lost(&self, peer: PeerId) {
+        if let Place::Head(table) = &self.directory.place {
+            table.lost(peer);
+            self.directory.changed();
+        }
+    }
+}
+
+/// Keeps this process informed of a key.
+struct Held<'a> {
+    directory: &'static Directory,
+    key: &'a Key,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.directory.release(self.key);
+    }
+}
+
+fn conclude<T: DeserializeOwned>(answer: Answer) -> Result<T, Refusal> {
+    let unreachable = |problem: String| Refusal::Unreachable(problem);
+    match answer {
+        Ok(value) => codec::decode(&value).map_err(|error| unreachable(error.to_string())),
+        Err(Unanswered::Lost(reason)) => Err(unreachable(reason.to_string())),
+        Err(other) => Err(unreachable(format!("{other:?}"))),
+    }
+}
+
+fn stopped_answering() -> Refusal {
+    Refusal::Unreachable("this process ends".into())
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory").field("head", &self.head()).finish_non_exhaustive()
+    }
+}

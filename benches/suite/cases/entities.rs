@@ -1,0 +1,467 @@
+//! Actors by key: their memory, the first message to one that sleeps, recorded events, and keys
+//! that move from one process to another.
+//!
+//! Each measurement is a session of its own, whose journal is on a disk.
+
+use std::collections::{HashSet, VecDeque};
+use std::env;
+use std::fmt;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use actix::prelude::*;
+use anyhow::{Context as _, bail, ensure};
+use fiber::entities::{Entities, EntitiesAddr, EventSourced};
+use fiber::manager::{Snapshot, Snapshots};
+use fiber::sync::Event;
+use fiber::{Journal, Process, Reply};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use crate::measure::{median, proportional, rate, resident, seconds};
+use crate::table::{Figure, Row, Table, Target};
+
+/// The argument of a process that is a session.
+pub(crate) const ENTITIES: &str = "session-of-entities";
+/// The variable with the name of its measurement.
+const WORK: &str = "BENCH_WORK";
+
+const PROCESSES: usize = 2;
+/// Messages without an answer that one sender has at most.
+const WINDOW: usize = 10_000;
+/// As many while the memory is measured, so that messages under way hardly count.
+const FEW: usize = 1_000;
+/// Keys that are used in all, and those of them that live while the memory is measured.
+const KEYS: usize = 1_000_000;
+const LIVE: usize = 100_000;
+/// The time after which an entity sleeps, where the case has to wait for that.
+const IDLE: Duration = Duration::from_millis(200);
+/// Keys whose first answers are timed, without events and with so many.
+const FIRST: usize = 2_000;
+const REPLAYED: usize = 200;
+const EVENTS: u64 = 1_000;
+/// Events that are recorded, of so many keys.
+const RECORDED: usize = 1_000_000;
+const WRITERS: usize = 10_000;
+/// Keys that move, of twice as many, and the messages that each sender has under way.
+const MOVED: usize = 10_000;
+const LOAD: usize = 500;
+const SENDERS: usize = 2;
+
+/// The entities that live in this process.
+static ALIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts what it gets.
+struct Meter {
+    state: State,
+    /// Whether it refuses to sleep.
+    stays: bool,
+}
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct State {
+    count: u64,
+    /// Messages that did not have the number after the one before.
+    strays: u64,
+}
+
+impl Meter {
+    fn new(_key: String, (): ()) -> Meter {
+        ALIVE.fetch_add(1, Ordering::Relaxed);
+        Meter { state: State::default(), stays: false }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Actor for Meter {
+    type Context = Context<Self>;
+
+    fn stopping(&mut self, _: &mut Context<Self>) -> Running {
+        if self.stays { Running::Continue } else { Running::Stop }
+    }
+}
+
+impl EventSourced for Meter {
+    type Event = u64;
+
+    fn apply(&mut self, number: u64) {
+        self.state.count += number;
+    }
+}
+
+impl Snapshot for Meter {
+    type State = State;
+
+    fn snapshot(&self) -> State {
+        self.state.clone()
+    }
+
+    fn restore(&mut self, state: State) {
+        self.state = state;
+    }
+}
+
+/// Records so many events. The answer is the number of all.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "u64")]
+struct Persist(u64);
+
+impl Handler<Persist> for Meter {
+    type Result = u64;
+
+    fn handle(&mut self, Persist(events): Persist, _: &mut Context<Self>) -> u64 {
+        (0..events).for_each(|_| self.persist(1));
+        self.state.count
+    }
+}
+
+/// Keeps the entity from sleeping.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct Stay;
+
+impl Handler<Stay> for Meter {
+    type Result = ();
+
+    fn handle(&mut self, _: Stay, _: &mut Context<Self>) {
+        self.stays = true;
+    }
+}
+
+/// One of a sender's numbered messages to a key.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct Numbered(u64);
+
+impl Handler<Numbered> for Meter {
+    type Result = ();
+
+    fn handle(&mut self, Numbered(number): Numbered, _: &mut Context<Self>) {
+        self.state.strays += u64::from(number != self.state.count);
+        self.state.count = number + 1;
+    }
+}
+
+/// Asks for the process, its number of live entities, and the entity's state.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "(u32, usize, State)")]
+struct Look;
+
+impl Handler<Look> for Meter {
+    type Result = MessageResult<Look>;
+
+    fn handle(&mut self, _: Look, _: &mut Context<Self>) -> Self::Result {
+        MessageResult((process::id(), ALIVE.load(Ordering::Relaxed), self.state.clone()))
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Memory {
+    /// Bytes for each live entity, in their processes.
+    live: f64,
+    /// Bytes on the disk for each key.
+    disk: f64,
+    /// Bytes for each key, in the process that owns the entities.
+    owner: f64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Moved {
+    time: Duration,
+    keys: usize,
+    sent: u64,
+    /// Messages that were sent, and whose effects are not there.
+    lost: u64,
+    strays: u64,
+    /// The longest time of a call meanwhile.
+    longest: Duration,
+}
+
+pub(super) fn entities(table: &mut Table) -> anyhow::Result<()> {
+    let Memory { live, disk, owner } = measure("memory")?;
+    let row = Row::new("memory of a live entity, 100,000 of 1 M keys", Figure::Bytes(live))
+        .target(Target::Below(Figure::Bytes(1.5 * 1024.0)))
+        .note(format!(
+            "In its process. Each key also takes {} in the process that owns the entities, for \
+             the index of its journal.",
+            Figure::Bytes(owner)
+        ));
+    table.push(row);
+    let row = Row::new("a key with one event on the disk", Figure::Bytes(disk));
+    table.push(row.target(Target::Below(Figure::Bytes(1e3))));
+    let (first, replayed): (Duration, Duration) = measure("first")?;
+    let row = Row::new("first call of an entity that sleeps", seconds(first));
+    table.push(row.target(Target::Below(Figure::Seconds(100e-6))));
+    let name = format!("first call of an entity that sleeps, {EVENTS} events");
+    let row = Row::new(name, seconds(replayed));
+    table.push(row.target(Target::Below(Figure::Seconds(2e-3))));
+    let name = format!("recorded events of {WRITERS} entities");
+    let row = Row::new(name, Figure::Rate(rate(RECORDED, measure("events")?)))
+        .target(Target::Above(Figure::Rate(200e3)))
+        .note("One event a message, whose answer follows when the event is on the disk.");
+    table.push(row);
+    let Moved { time, keys, sent, lost, strays, longest } = measure("moved")?;
+    ensure!(lost == 0 && strays == 0, "{lost} messages lost, {strays} out of order");
+    let row = Row::new("entities of a process under load move to another", seconds(time))
+        .target(Target::Below(Figure::Seconds(1.0)))
+        .note(format!(
+            "{keys} keys, meanwhile messages of {SENDERS} processes, {sent} in all: none was lost, \
+             none was out of order, and the longest call took {}. The time includes the end of \
+             the process.",
+            seconds(longest)
+        ));
+    table.push(row);
+    Ok(())
+}
+
+/// Returns the figures of a session.
+fn measure<T: DeserializeOwned + fmt::Debug>(work: &str) -> anyhow::Result<T> {
+    let mut session = Command::new(env::current_exe()?);
+    let output = session.arg(ENTITIES).env(WORK, work).stderr(Stdio::inherit()).output()?;
+    ensure!(output.status.success(), "the session for `{work}` ended with {}", output.status);
+    let figures = serde_json::from_slice(&output.stdout)?;
+    eprintln!("  {figures:.1?}");
+    Ok(figures)
+}
+
+/// Is a session, and prints its figures.
+pub(crate) fn be_entities() -> anyhow::Result<()> {
+    // On a disk: the directory for temporary files may be in memory.
+    let journal = TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let figures = match &*env::var(WORK)? {
+        "memory" => serde_json::to_string(&memory(journal.path())?)?,
+        "first" => serde_json::to_string(&first_calls(journal.path())?)?,
+        "events" => serde_json::to_string(&events(journal.path())?)?,
+        "moved" => serde_json::to_string(&moved()?)?,
+        other => bail!("{WORK}={other}: not known"),
+    };
+    println!("{figures}");
+    Ok(())
+}
+
+/// Sends a message for each number, of which a window has no answer yet.
+fn pipelined<T>(
+    window: usize,
+    numbers: Range<usize>,
+    mut send: impl FnMut(usize) -> Reply<T>,
+) -> fiber::Result<()> {
+    let mut pending = VecDeque::with_capacity(window);
+    for number in numbers {
+        if pending.len() == window {
+            pending.drain(..window / 2).try_for_each(|call: Reply<T>| call.wait().map(drop))?;
+        }
+        pending.push_back(send(number));
+    }
+    pending.into_iter().try_for_each(|call| call.wait().map(drop))
+}
+
+/// Keys of which each process of entities has one, with their processes.
+fn one_of_each(entities: &EntitiesAddr<Meter>) -> fiber::Result<Vec<(String, u32)>> {
+    let mut found: Vec<(String, u32)> = Vec::new();
+    for number in 0.. {
+        if found.len() == PROCESSES {
+            break;
+        }
+        let key = format!("probe {number}");
+        let (pid, ..) = entities.of(&key).send(Look).wait()?;
+        if found.iter().all(|(_, known)| *known != pid) {
+            entities.of(&key).send(Stay).wait()?;
+            found.push((key, pid));
+        }
+    }
+    Ok(found)
+}
+
+/// Waits until so many entities live in all processes.
+fn wait_for_alive(
+    entities: &EntitiesAddr<Meter>,
+    probes: &[(String, u32)],
+    wanted: usize,
+) -> fiber::Result<()> {
+    loop {
+        let counts = probes.iter().map(|(key, _)| Ok(entities.of(key).send(Look).wait()?.1));
+        if counts.sum::<fiber::Result<usize>>()? == wanted {
+            return Ok(());
+        }
+        thread::sleep(IDLE / 4);
+    }
+}
+
+fn memory(journal: &Path) -> anyhow::Result<Memory> {
+    let builder = Entities::builder("memory").processes(PROCESSES).idle(IDLE).events();
+    let entities = builder.durable(Journal::at(journal)).start(Meter::new, ()).wait()?;
+    let probes = one_of_each(&entities)?;
+    wait_for_alive(&entities, &probes, PROCESSES)?;
+    let used = || probes.iter().map(|(_, pid)| proportional(*pid)).sum::<anyhow::Result<f64>>();
+    let (before, owner_before) = (used()?, resident(process::id())?);
+    for start in (0..KEYS).step_by(LIVE) {
+        pipelined(FEW, start..start + LIVE, |key| entities.of(key).send(Persist(1)))?;
+        wait_for_alive(&entities, &probes, PROCESSES)?;
+    }
+    let owner = (resident(process::id())? - owner_before) / KEYS as f64;
+    let asleep = used()?;
+    pipelined(FEW, 0..LIVE, |key| {
+        let entity = entities.of(key);
+        // An entity that has recorded an event takes more memory than one that has not.
+        entity.do_send(Persist(1));
+        entity.send(Stay)
+    })?;
+    wait_for_alive(&entities, &probes, LIVE + PROCESSES)?;
+    let after = used()?;
+    eprintln!("  processes of entities: {before} bytes, {asleep} asleep, {after} with {LIVE}");
+    let disk = size_of(journal)? as f64 / KEYS as f64;
+    entities.stop().wait()?;
+    Ok(Memory { live: (after - before) / LIVE as f64, disk, owner })
+}
+
+/// The size of all files in a folder.
+fn size_of(folder: &Path) -> anyhow::Result<u64> {
+    let entries = fs::read_dir(folder)?.map(|entry| {
+        let path: PathBuf = entry?.path();
+        if path.is_dir() { size_of(&path) } else { Ok(path.metadata()?.len()) }
+    });
+    entries.sum()
+}
+
+/// Returns the medians of first calls of entities without events, and with many.
+fn first_calls(journal: &Path) -> anyhow::Result<(Duration, Duration)> {
+    let builder = Entities::builder("first").processes(PROCESSES).idle(IDLE).events();
+    let entities = builder.durable(Journal::at(journal)).start(Meter::new, ()).wait()?;
+    let probes = one_of_each(&entities)?;
+    let call = |key: String| {
+        let entity = entities.of(key);
+        let start = Instant::now();
+        entity.send(Persist(0)).wait().map(|count| (start.elapsed(), count))
+    };
+    // They have lived before, and sleep.
+    let plain = |number| format!("plain {number}");
+    let full = |number| format!("full {number}");
+    pipelined(WINDOW, 0..FIRST, |number| entities.of(plain(number)).send(Persist(0)))?;
+    pipelined(WINDOW, 0..REPLAYED, |number| entities.of(full(number)).send(Persist(EVENTS)))?;
+    wait_for_alive(&entities, &probes, PROCESSES)?;
+    let first = (0..FIRST).map(|number| call(plain(number)).map(|(time, _)| time));
+    let first = median(first.collect::<fiber::Result<_>>()?);
+    let replayed = (0..REPLAYED).map(|number| {
+        let (time, count) = call(full(number))?;
+        ensure!(count == EVENTS, "{count} of {EVENTS} events are there");
+        Ok(time)
+    });
+    let replayed = median(replayed.collect::<anyhow::Result<_>>()?);
+    entities.stop().wait()?;
+    Ok((first, replayed))
+}
+
+/// Returns how long it takes to record events of many entities.
+fn events(journal: &Path) -> anyhow::Result<Duration> {
+    let builder = Entities::builder("events").processes(PROCESSES).events();
+    let entities = builder.durable(Journal::at(journal)).start(Meter::new, ()).wait()?;
+    let addresses: Vec<_> = (0..WRITERS).map(|key| entities.of(key)).collect();
+    pipelined(WINDOW, 0..WRITERS, |key| addresses[key].send(Persist(1)))?;
+    let start = Instant::now();
+    pipelined(WINDOW, 0..RECORDED, |number| addresses[number % WRITERS].send(Persist(1)))?;
+    let time = start.elapsed();
+    let counts = addresses.iter().map(|address| address.send(Persist(0)).wait());
+    let count: u64 = counts.sum::<fiber::Result<u64>>()?;
+    ensure!(count == (RECORDED + WRITERS) as u64, "{count} events are there");
+    entities.stop().wait()?;
+    Ok(time)
+}
+
+/// Sends numbered messages to each of a range of keys in turn until the event is set. Returns how
+/// many each key has got, and the longest time of a call.
+fn load(
+    entities: EntitiesAddr<Meter>,
+    keys: Range<usize>,
+    end: Event,
+) -> fiber::Result<(Vec<u64>, Duration)> {
+    let entities: Vec<_> = keys.map(|key| entities.of(key)).collect();
+    let (mut sent, mut longest) = (vec![0; entities.len()], Duration::ZERO);
+    let mut pending: VecDeque<(Instant, Reply<()>)> = VecDeque::with_capacity(LOAD);
+    let mut ended = end.is_set();
+    for number in (0..entities.len()).cycle() {
+        if pending.len() == LOAD {
+            for (start, call) in pending.drain(..LOAD / 2) {
+                call.wait()?;
+                longest = longest.max(start.elapsed());
+            }
+        }
+        pending.push_back((Instant::now(), entities[number].send(Numbered(sent[number]))));
+        sent[number] += 1;
+        if number == 0 {
+            if ended.wait()? {
+                break;
+            }
+            ended = end.is_set();
+        }
+    }
+    pending.into_iter().try_for_each(|(_, call)| call.wait())?;
+    Ok((sent, longest))
+}
+
+/// Moves the keys of one of two processes to the other under load.
+fn moved() -> anyhow::Result<Moved> {
+    let builder = Entities::builder("moved").processes(PROCESSES);
+    let builder = builder.snapshots(Snapshots::every_messages(u64::MAX));
+    let entities = builder.start(Meter::new, ()).wait()?;
+    let total = PROCESSES * MOVED;
+    let look = |key: usize| entities.of(key).send(Look);
+    let pids: Vec<u32> = (0..total)
+        .map(look)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|answer| answer.wait().map(|(pid, ..)| pid))
+        .collect::<fiber::Result<_>>()?;
+    let end = Event::new()?;
+    let share = total / SENDERS;
+    let senders: Vec<Process<(Vec<u64>, Duration)>> = (0..SENDERS)
+        .map(|sender| {
+            let keys = sender * share..(sender + 1) * share;
+            Process::builder().try_spawn(load, (entities.addr(), keys, end.clone()))
+        })
+        .collect();
+    // Both send by then.
+    for sender in 0..SENDERS {
+        while look(sender * share + share - 1).wait()?.2.count < 2 {
+            thread::yield_now();
+        }
+    }
+    let start = Instant::now();
+    entities.scale(1).wait()?;
+    let time = start.elapsed();
+    end.set().wait()?;
+    let (mut sent, mut longest) = (Vec::new(), Duration::ZERO);
+    for sender in senders {
+        let (of_its_keys, its_longest) = sender.wait()?;
+        sent.extend(of_its_keys);
+        longest = longest.max(its_longest);
+    }
+    let states: Vec<(u32, State)> = (0..total)
+        .map(look)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|answer| answer.wait().map(|(pid, _, state)| (pid, state)))
+        .collect::<fiber::Result<_>>()?;
+    entities.stop().wait()?;
+    let left: HashSet<u32> = states.iter().map(|(pid, _)| *pid).collect();
+    ensure!(left.len() == 1, "{} processes are left", left.len());
+    let left = states.first().context("there are keys")?.0;
+    Ok(Moved {
+        time,
+        keys: pids.iter().filter(|pid| **pid != left).count(),
+        sent: sent.iter().sum(),
+        lost: sent.iter().zip(&states).map(|(sent, (_, state))| sent.abs_diff(state.count)).sum(),
+        strays: states.iter().map(|(_, state)| state.strays).sum(),
+        longest,
+    })
+}

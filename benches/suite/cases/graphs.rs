@@ -1,0 +1,177 @@
+//! Tasks that take the values of others.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use fiber::{Output, Pool};
+
+use crate::measure::{beside_graphs, median_time, rate, ready_pool, seconds};
+use crate::peers::PeerResult;
+use crate::table::{Figure, Row, Table};
+
+const CHAIN: u64 = 10_000;
+const FAN: u64 = 100_000;
+/// The tree of tasks below this number has 3,193 of them, each of which waits for two others.
+const FIBONACCI: u64 = 16;
+/// How many values a task of the tree takes.
+const WIDTH: usize = 2;
+
+fn increment(x: u64) -> u64 {
+    x + 1
+}
+
+fn sum(numbers: Vec<u64>) -> u64 {
+    numbers.iter().sum()
+}
+
+fn fibonacci(n: u64) -> u64 {
+    if n < 2 {
+        return n;
+    }
+    let pool = Pool::current().expect("a worker runs this");
+    let parts = [n - 1, n - 2].map(|part| pool.apply(fibonacci, part));
+    parts.into_iter().map(|part| part.wait().expect("it returns")).sum()
+}
+
+pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
+    for workers in [1, 2] {
+        let pool = ready_pool(workers)?;
+        let time = median_time(|| {
+            let mut last = pool.apply(increment, 0).output();
+            for _ in 1..CHAIN {
+                last = pool.apply(increment, last).output();
+            }
+            ensure!(last.get().wait()? == CHAIN, "the chain has lost a link");
+            Ok(())
+        })?;
+        let what = format!("a chain of tasks, each edge, {workers} workers");
+        let mut row = Row::new(what, seconds(time / CHAIN as u32));
+        if workers == 2 {
+            let edge = |peer: &PeerResult| peer.rate.map(|rate| Figure::Seconds(1.0 / rate));
+            row = beside_graphs(row, table, "chain", edge);
+        }
+        table.push(row);
+    }
+    let rate_of = |peer: &PeerResult| peer.rate.map(Figure::Rate);
+    let pool = ready_pool(2)?;
+    let time = median_time(|| {
+        let outputs = pool.map(increment, 0..FAN).outputs();
+        ensure!(pool.apply(sum, outputs).wait()? == FAN * (FAN + 1) / 2, "values are missing");
+        Ok(())
+    })?;
+    let row = Row::new("outputs to one task", Figure::Rate(rate(FAN as usize, time)));
+    let row = beside_graphs(row, table, "fan", rate_of);
+    table.push(row);
+    let time = median_time(|| {
+        let calls = (0..FAN).map(|x| pool.apply(increment, x));
+        let values = fiber::as_completed(calls).wait().map(|(_, value)| value);
+        ensure!(values.sum::<fiber::Result<u64>>()? == FAN * (FAN + 1) / 2, "values are missing");
+        Ok(())
+    })?;
+    let row = Row::new("outcomes of calls as they come", Figure::Rate(rate(FAN as usize, time)));
+    let row = beside_graphs(row, table, "completed", rate_of);
+    table.push(row);
+    let time = median_time(|| {
+        let mut layer = pool.map(increment, 0..FAN).outputs();
+        while layer.len() > 1 {
+            let pairs: Vec<_> = layer.chunks(WIDTH).map(<[_]>::to_vec).collect();
+            layer = pool.map(sum, pairs).outputs();
+        }
+        ensure!(layer[0].get().wait()? == FAN * (FAN + 1) / 2, "values are missing");
+        Ok(())
+    })?;
+    let tasks = 2 * FAN as usize;
+    let row = Row::new("tasks of a tree of pairs", Figure::Rate(rate(tasks, time)));
+    let row = beside_graphs(row, table, "tree", rate_of);
+    table.push(row);
+    let time = median_time(|| {
+        let sum = pool.map(increment, 0..FAN).reduce(|a, b| a + b).wait()?;
+        ensure!(sum == Some(FAN * (FAN + 1) / 2), "values are missing");
+        Ok(())
+    })?;
+    table.push(Row::new("tasks of a map with `reduce`", Figure::Rate(rate(tasks, time))));
+    for workers in [1, 2] {
+        let pool = ready_pool(workers)?;
+        let time = median_time(|| {
+            ensure!(pool.apply(fibonacci, FIBONACCI).wait()? == 987, "a task has lost a part");
+            Ok(())
+        })?;
+        let what = format!("tasks that make and wait for two tasks each, {workers} workers");
+        table.push(Row::new(what, Figure::Rate(rate(3193, time))));
+    }
+    let pool = ready_pool(WORKERS)?;
+    for pattern in [Pattern::Stencil, Pattern::Fft, Pattern::Tree, Pattern::Random] {
+        let time = least_time(&pool, pattern)?;
+        let what = format!("least time of tasks that keeps workers half busy, {pattern:?}");
+        table.push(Row::new(what, seconds(time)));
+    }
+    Ok(())
+}
+
+const WORKERS: usize = 2;
+/// How many tasks a layer of Task Bench has, and how many layers there are.
+const LAYER: usize = 16;
+const LAYERS: usize = 200;
+
+/// The patterns of Task Bench (Slaughter et al., SC20): the tasks of the layer before whose values
+/// a task takes.
+#[derive(Clone, Copy, Debug)]
+enum Pattern {
+    Stencil,
+    Fft,
+    Tree,
+    Random,
+}
+
+impl Pattern {
+    fn inputs(self, layer: usize, task: usize) -> Vec<usize> {
+        match self {
+            Pattern::Stencil => (task.saturating_sub(1)..(task + 2).min(LAYER)).collect(),
+            Pattern::Fft => vec![task, task ^ (1 << (layer % LAYER.ilog2() as usize))],
+            Pattern::Tree => vec![task / 2],
+            Pattern::Random => {
+                let mut rng = fastrand::Rng::with_seed((layer * LAYER + task) as u64);
+                let mut inputs: Vec<_> = (0..LAYER).filter(|_| rng.u8(..4) == 0).collect();
+                inputs.push(task);
+                inputs
+            }
+        }
+    }
+}
+
+/// Computes for a while.
+fn compute(time: Duration, inputs: Vec<u64>) -> u64 {
+    let end = Instant::now() + time;
+    while Instant::now() < end {}
+    inputs.len() as u64
+}
+
+/// Returns Task Bench's METG(50 %): how long a task takes, with all that it costs, where workers
+/// compute half of the time.
+fn least_time(pool: &Pool, pattern: Pattern) -> anyhow::Result<Duration> {
+    let mut least = Duration::MAX;
+    let mut computing = Duration::from_micros(200);
+    while computing >= Duration::from_micros(1) {
+        let time = median_time(|| {
+            let first = (0..LAYER).map(|_| (computing, Vec::<u64>::new()));
+            let mut outputs = pool.map(compute, first.collect::<Vec<_>>()).outputs();
+            for layer in 1..LAYERS {
+                let inputs = |task| pattern.inputs(layer, task).into_iter();
+                let of = |task| inputs(task).map(|input| outputs[input].clone()).collect();
+                let tasks: Vec<(_, Vec<Output<u64>>)> =
+                    (0..LAYER).map(|task| (computing, of(task))).collect();
+                outputs = pool.map(compute, tasks).outputs();
+            }
+            outputs.into_iter().try_for_each(|output| output.get().wait().map(drop))?;
+            Ok(())
+        })?;
+        let each = time * WORKERS as u32 / (LAYER * LAYERS) as u32;
+        if 2 * computing < each {
+            break;
+        }
+        least = each;
+        computing = computing * 4 / 5;
+    }
+    ensure!(least < Duration::MAX, "workers are less than half busy with tasks of 200 us");
+    Ok(least)
+}

@@ -1,0 +1,219 @@
+//! Arguments with outputs among them, in parts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use fiber_core::value_memory::Stored;
+use fiber_core::{Error, Result};
+use serde::de::DeserializeOwned;
+
+use crate::blob::{Blob, Blobs, Place};
+use crate::codec::{self, EncodedValue};
+use crate::output::{Digest, OutputCell, Recipe};
+
+/// The arguments of a task that has outputs among them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Parts(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Value(EncodedValue),
+    Output(Arc<OutputCell>),
+    List(u32),
+}
+
+impl Part {
+    fn size(&self) -> usize {
+        match self {
+            Part::Value(value) => value.size(),
+            Part::Output(cell) => cell.value().and_then(Result::ok).map_or(0, |value| value.size()),
+            Part::List(_) => 0,
+        }
+    }
+}
+
+impl Parts {
+    pub(super) fn push(&mut self, part: Part) {
+        self.0.push(part);
+    }
+
+    /// Returns the outputs among them.
+    pub fn outputs(&self) -> impl Iterator<Item = &Arc<OutputCell>> {
+        self.0.iter().filter_map(|part| match part {
+            Part::Output(cell) => Some(cell),
+            Part::Value(_) | Part::List(_) => None,
+        })
+    }
+
+    /// Returns the length of all values that are there, with their blobs.
+    pub fn size(&self) -> usize {
+        self.0.iter().map(Part::size).sum()
+    }
+
+    /// Returns the machine that has most bytes of the outputs, if any has some, and how many.
+    pub fn nearest(&self) -> Option<(Place, u64)> {
+        let mut bytes = BTreeMap::<Place, u64>::new();
+        for value in self.outputs().filter_map(|cell| cell.value()?.ok()) {
+            for blob in value.blobs.iter() {
+                for place in blob.places() {
+                    *bytes.entry(place).or_default() += blob.len() as u64;
+                }
+            }
+        }
+        bytes.into_iter().max_by_key(|(_, sum)| *sum)
+    }
+
+    /// Returns the failure of the first output that has failed.
+    pub fn failure(&self) -> Option<Error> {
+        self.outputs().find_map(|cell| cell.value()?.err())
+    }
+
+    /// Puts the values of all outputs into their places, behind what `out` has, and returns the
+    /// blobs.
+    ///
+    /// # Errors
+    /// The failure of the first output that has failed, or is not there.
+    pub fn append(&self, out: &mut Vec<u8>) -> Result<Blobs> {
+        let mut blobs: Vec<Blob> = Vec::new();
+        for part in &self.0 {
+            let value = match part {
+                Part::List(count) => {
+                    out.extend_from_slice(&count.to_le_bytes());
+                    continue;
+                }
+                Part::Value(value) => value.clone(),
+                Part::Output(cell) => there(cell)?,
+            };
+            out.extend_from_slice(&(value.bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(&(value.blobs.len() as u32).to_le_bytes());
+            out.extend_from_slice(&value.bytes);
+            blobs.extend(value.blobs.iter().cloned());
+        }
+        Ok(blobs.into())
+    }
+}
+
+/// The arguments of a task that may run again. It keeps no values that can be made again.
+#[derive(Debug)]
+pub struct PartsRecipe {
+    parts: Vec<PartRecipe>,
+    /// Counts the values that are no outputs.
+    _stored: Stored,
+}
+
+#[derive(Debug)]
+enum PartRecipe {
+    Kept(Part),
+    Made(Arc<Recipe>),
+}
+
+/// About the bytes that a part takes besides its value.
+const PART: usize = 64;
+
+impl Parts {
+    /// Returns how these arguments are had again, and how many bytes that keeps.
+    pub fn recipe(&self) -> (PartsRecipe, usize) {
+        let (mut size, mut stored) = (0, 0);
+        let recipe = |part: &Part| {
+            if let Part::Output(cell) = part
+                && let Some(recipe) = cell.recipe()
+            {
+                size += PART + recipe.size();
+                return PartRecipe::Made(recipe);
+            }
+            if let Part::Value(value) = part {
+                stored += value.bytes.len() + value.blobs.private_len();
+            }
+            size += PART + part.size();
+            PartRecipe::Kept(part.clone())
+        };
+        let parts = self.0.iter().map(recipe).collect();
+        (PartsRecipe { parts, _stored: Stored::new(stored) }, size)
+    }
+}
+
+impl PartsRecipe {
+    /// Returns the arguments. Inputs that are lost are being made again.
+    pub fn parts(&self) -> Parts {
+        let part = |part: &PartRecipe| match part {
+            PartRecipe::Kept(part) => part.clone(),
+            PartRecipe::Made(recipe) => Part::Output(recipe.cell()),
+        };
+        Parts(self.parts.iter().map(part).collect())
+    }
+}
+
+/// Values of at most this many bytes identify themselves; longer ones have a digest.
+pub(super) const SHORT: usize = 64;
+
+impl Parts {
+    /// Returns bytes that identify the arguments by their values alone, wherever these come from.
+    /// `digest` is that of a value in the form that [`EncodedValue::alone`] gives.
+    ///
+    /// # Errors
+    /// The failure of the first output that has failed, or is not there.
+    pub fn identity(&self, digest: impl Fn(&EncodedValue) -> Digest) -> Result<Vec<u8>> {
+        let mut identity = Vec::new();
+        for part in &self.0 {
+            let (value, cell) = match part {
+                Part::List(count) => {
+                    identity.push(b'l');
+                    identity.extend_from_slice(&count.to_le_bytes());
+                    continue;
+                }
+                Part::Value(value) => (value.clone(), None),
+                Part::Output(cell) => (there(cell)?, Some(cell)),
+            };
+            if value.blobs.is_empty() && value.bytes.len() <= SHORT {
+                identity.extend_from_slice(&[b'v', value.bytes.len() as u8]);
+                identity.extend_from_slice(&value.bytes);
+                continue;
+            }
+            let compute = || digest(&value.alone());
+            identity.push(b'd');
+            identity.extend_from_slice(&match cell {
+                Some(cell) => cell.digest(compute),
+                None => compute(),
+            });
+        }
+        Ok(identity)
+    }
+}
+
+/// Returns the value of an output that is there.
+fn there(cell: &OutputCell) -> Result<EncodedValue> {
+    let missing = || Err(Error::invalid("Parts", "an output is not there"));
+    cell.value().unwrap_or_else(missing)
+}
+
+/// Reads parts.
+#[derive(Debug)]
+pub struct PartsReader<'a> {
+    bytes: &'a [u8],
+    blobs: &'a [Blob],
+}
+
+impl<'a> PartsReader<'a> {
+    /// Reads these bytes, which have these blobs.
+    pub fn new(bytes: &'a [u8], blobs: &'a Blobs) -> PartsReader<'a> {
+        PartsReader { bytes, blobs }
+    }
+
+    pub(super) fn number(&mut self) -> Result<u32> {
+        let (number, rest) = self.bytes.split_first_chunk().ok_or_else(malformed)?;
+        self.bytes = rest;
+        Ok(u32::from_le_bytes(*number))
+    }
+
+    pub(super) fn value<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let (len, count) = (self.number()? as usize, self.number()? as usize);
+        let (bytes, rest) = self.bytes.split_at_checked(len).ok_or_else(malformed)?;
+        let (blobs, other_blobs) = self.blobs.split_at_checked(count).ok_or_else(malformed)?;
+        (self.bytes, self.blobs) = (rest, other_blobs);
+        codec::decode_with(bytes, &Blobs::from(blobs.to_vec()))
+    }
+}
+
+fn malformed() -> Error {
+    Error::decode("the arguments of a task", "they have another layout")
+}

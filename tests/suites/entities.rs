@@ -1,0 +1,7 @@
+//! Actors by key: `fiber::Entities`.
+
+mod account;
+mod events;
+mod lives;
+mod moves;
+mod reminders;

@@ -1,0 +1,132 @@
+//! Keys that move from process to process.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fiber::manager::Snapshots;
+use fiber::{Entities, Error};
+
+use super::account::{Account, Add, Deposit, See, Slow, Where};
+
+#[test]
+fn state_moves_with_its_key_and_other_keys_stay() {
+    let accounts =
+        Entities::builder("moving").processes(2).snapshots(Snapshots::every_messages(1000));
+    let accounts = accounts.start(Account::new, ()).wait().unwrap();
+    let places = || -> Vec<u32> {
+        (0..40).map(|key| accounts.of(key).send(Where).wait().unwrap().1).collect()
+    };
+    for key in 0..40 {
+        accounts.of(key).send(Add(key)).wait().unwrap();
+    }
+    let before = places();
+    accounts.scale(4).wait().unwrap();
+    let after = places();
+    let stayed: HashSet<_> = before.iter().collect();
+    let moved = before.iter().zip(&after).filter(|(before, after)| before != after);
+    let moved: Vec<_> = moved.map(|(_, after)| after).collect();
+    assert!((5..35).contains(&moved.len()), "{} of 40 moved", moved.len());
+    assert!(moved.iter().all(|pid| !stayed.contains(pid)));
+    accounts.scale(1).wait().unwrap();
+    assert_eq!(places().into_iter().collect::<HashSet<_>>().len(), 1);
+    for key in 0..40 {
+        assert_eq!(accounts.of(key).send(Add(0)).wait().unwrap(), key);
+    }
+}
+
+#[test]
+fn nothing_is_lost_or_out_of_order_while_keys_move_under_load() {
+    const KEYS: u64 = 24;
+    let accounts = Entities::builder("loaded").processes(1).events();
+    let accounts = accounts.start(Account::new, ()).wait().unwrap();
+    let is_over = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let sender = |start: u64| {
+            let (accounts, is_over) = (accounts.addr(), &is_over);
+            move || {
+                let mut number = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let answers: Vec<_> = (start..KEYS)
+                        .step_by(2)
+                        .flat_map(|key| [(key, 2 * number), (key, 2 * number + 1)])
+                        .map(|(key, number)| accounts.of(key).send(See(number)))
+                        .collect();
+                    number += 1;
+                    answers.into_iter().for_each(|answer| drop(answer.wait().unwrap()));
+                }
+                number
+            }
+        };
+        let senders = [scope.spawn(sender(0)), scope.spawn(sender(1))];
+        for count in [3, 2, 4, 1, 2] {
+            accounts.scale(count).wait().unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        senders.map(|sender| sender.join().unwrap())
+    });
+    for key in 0..KEYS {
+        let last = 2 * sent[key as usize % 2];
+        let seen = accounts.of(key).send(See(last)).wait().unwrap();
+        assert_eq!(seen, (0..=last).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_busy_entity_answers_before_its_key_moves() {
+    let accounts = Entities::builder("busy-moves").processes(1).events();
+    let accounts = accounts.start(Account::new, ()).wait().unwrap();
+    let keys: Vec<_> = (0..10).map(|key| accounts.of(key)).collect();
+    let slow: Vec<_> = keys
+        .iter()
+        .map(|key| {
+            key.send(Deposit(1)).wait().unwrap();
+            key.send(Slow(Duration::from_millis(300)))
+        })
+        .collect();
+    accounts.scale(3).wait().unwrap();
+    let behind: Vec<_> = keys.iter().map(|key| key.send(Deposit(1))).collect();
+    for answer in slow {
+        assert_eq!(answer.wait().unwrap(), 1);
+    }
+    for answer in behind {
+        assert_eq!(answer.wait().unwrap(), 2);
+    }
+}
+
+#[test]
+fn messages_fail_when_no_process_is_left() {
+    let accounts = Entities::builder("lost").processes(1);
+    let accounts = accounts.manager(|process| process.intensity(0, Duration::from_secs(60)));
+    let accounts = accounts.start(Account::new, ()).wait().unwrap();
+    accounts.of("anna").send(Add(1)).wait().unwrap();
+    accounts.kill_processes();
+    while accounts.processes().wait().unwrap() > 0 {
+        std::thread::yield_now();
+    }
+    let error = accounts.of("anna").send(Add(1)).wait().unwrap_err();
+    assert!(matches!(error, Error::ActorStopped { .. }), "{error:?}");
+    let error = accounts.of("bert").send(Add(1)).wait().unwrap_err();
+    assert!(matches!(error, Error::ActorStopped { .. }), "{error:?}");
+}
+
+#[test]
+fn a_process_that_ends_for_good_leaves_its_keys_to_the_others() {
+    let accounts = Entities::builder("mortal").processes(2).events();
+    let accounts = accounts.manager(|process| process.intensity(0, Duration::from_secs(60)));
+    let accounts = accounts.start(Account::new, ()).wait().unwrap();
+    let (_, pid) = accounts.of("anna").send(Where).wait().unwrap();
+    accounts.of("anna").send(Deposit(1)).wait().unwrap();
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let balance = loop {
+        match accounts.of("anna").send(Deposit(1)).wait() {
+            Ok(balance) => break balance,
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(balance, 2);
+    while accounts.processes().wait().unwrap() != 1 {
+        std::thread::yield_now();
+    }
+}
