@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fiber::manager::Full;
 use fiber::{AsyncManager, Error, Process, RemoteAddr};
+use fiber_test_support::wait::{wait_for, wait_until};
 use tempfile::TempDir;
 
 use super::counter::{Add, Counter, Meet};
@@ -26,9 +27,7 @@ impl Gate {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().to_path_buf();
         let blocked = actor.send(Meet { place, name: 0, others: 2 });
-        while entered(folder.path()).is_empty() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("the start of the handler", || !entered(folder.path()).is_empty());
         Gate { folder, blocked }
     }
 
@@ -40,6 +39,15 @@ impl Gate {
 
 fn entered(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Waits until the actor has so many messages that it does not handle yet.
+fn wait_for_arrivals(actor: &AsyncManager<Counter>, count: u64) {
+    wait_for("the arrival of messages", || {
+        let actors = fiber::stats().unwrap().report.actors;
+        let waiting = actors.iter().find(|one| one.name == actor.name()).map(|one| one.waiting);
+        if waiting == Some(count) { Ok(()) } else { Err(waiting) }
+    });
 }
 
 #[test]
@@ -55,6 +63,7 @@ fn messages_wait_for_a_place_and_stay_in_their_order() {
     let last = actor.send(Add(100_000));
     // An urgent message needs no place, and is handled before those that wait for one.
     let urgent = actor.addr().urgent().send(Add(1_000_000));
+    wait_for_arrivals(&actor, 2);
     gate.open();
     assert_eq!(urgent.wait().unwrap(), 1_000_000);
     let sums: Vec<_> = sums.into_iter().map(|sum| sum.wait().unwrap() % 1_000_000).collect();

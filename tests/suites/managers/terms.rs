@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::counter::{Add, Counter, Meet, counter};
 
-const SOON: Duration = Duration::from_millis(50);
+const SOON: Duration = Duration::from_millis(500);
 /// Longer than a message takes to the handler, also on a busy host.
-const ENOUGH: Duration = Duration::from_secs(1);
-const LONG: Duration = Duration::from_secs(60);
+const ENOUGH: Duration = Duration::from_secs(2);
+const LONG: Duration = Duration::from_secs(120);
 
 /// Has an actor wait in a handler, until [`release`].
 fn block(counter: &AsyncManager<Counter>, place: &Path) -> Reply<()> {
