@@ -4,8 +4,10 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use fiber::Journal;
+use fiber_journal::Reader;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use tempfile::TempDir;
 
@@ -13,6 +15,9 @@ use tempfile::TempDir;
 const PROGRAM: &str = "DURABLE_PROGRAM";
 /// The variable with the folder that all runs of a program share.
 const FOLDER: &str = "DURABLE_FOLDER";
+
+/// The interval of checks whether a program has come to the place where it is killed.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Runs the program whose name is in the environment.
 pub(crate) fn run_named() {
@@ -48,6 +53,19 @@ impl Folder {
     pub(crate) fn noted(&self, file: &str, number: u64) -> u64 {
         self.note(file, number);
         number
+    }
+
+    /// Returns what the journal has as the state of actors, rings and queues.
+    pub(crate) fn recorded(&self) -> Vec<Vec<u8>> {
+        let mut recorded = Vec::new();
+        let read = Reader::open(&self.file("journal")).and_then(|reader| {
+            reader.slots(|_, (_, bytes, _)| {
+                recorded.push(bytes.to_vec());
+                Ok(())
+            })
+        });
+        // A journal that the program has not written yet can't be read.
+        read.map(|()| recorded).unwrap_or_default()
     }
 
     pub(crate) fn numbers(&self, file: &str) -> Vec<u64> {
@@ -133,7 +151,7 @@ impl Runs {
                 assert!(status.success(), "`{}` failed", self.program);
                 return false;
             }
-            std::thread::yield_now();
+            std::thread::sleep(LOOK);
         }
         kill(&mut program);
         true

@@ -51,6 +51,8 @@ fn sum(folder: &Folder) {
 fn a_killed_program_continues_its_ring_and_gets_the_same_result() {
     let [undisturbed, killed] = [Runs::of("sum"), Runs::of("sum")];
     undisturbed.succeed();
+    // The first kill waits for a recorded checkpoint.
+    killed.kill_when(|folder| !folder.recorded().is_empty());
     killed.survive_kills(8, "starts.steps", 12);
     let results = killed.folder().lines("results");
     assert_eq!(results, undisturbed.folder().lines("results"), "with and without kills");
