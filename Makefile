@@ -178,10 +178,10 @@ bench-all: setup
 
 ## soak: objects made and dropped, and processes killed, SOAK (125) times as often as by `make test`
 soak: setup
-	@SOAK=$(SOAK) scripts/run-tests.sh $(SOAK_BUILD) -t soak -t chaos -t suites -o 'fiber/*' \
+	@SOAK=$(SOAK) TEST_LIMIT=$(or $(TEST_LIMIT),0) scripts/run-tests.sh $(SOAK_BUILD) -t soak -t chaos -t suites -o 'fiber/*' \
 		-- $(or $(ARGS),free killed chaos)
-	@SOAK=$(SOAK) scripts/run-tests.sh $(SOAK_BUILD) -t seeds
-	@SOAK=$(SOAK) scripts/run-tests.sh $(SOAK_BUILD) -t durable -- killed
+	@SOAK=$(SOAK) TEST_LIMIT=$(or $(TEST_LIMIT),0) scripts/run-tests.sh $(SOAK_BUILD) -t seeds
+	@SOAK=$(SOAK) TEST_LIMIT=$(or $(TEST_LIMIT),0) scripts/run-tests.sh $(SOAK_BUILD) -t durable -- killed
 
 ## sim: play scenarios under fresh seeds in simulated worlds; SIM_SECONDS=60; SIM_PROFILE=steps; SEED=7 SCENARIO=queue shows one
 sim: setup-local

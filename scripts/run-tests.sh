@@ -9,6 +9,9 @@
 # pattern of bash for FOLDER/NAME (`actors/pool/lib`, `fiber/programs`): -o those, -x not those.
 # Without these options, the examples in the documentation are tested, too. The arguments are those
 # of each test binary: a part of a test's name, `--ignored`.
+#
+# A binary that runs for TEST_LIMIT seconds (900; 0: no limit; twice as long for the examples) is ended,
+# after its threads are printed, and runs once more.
 
 set -euo pipefail
 
@@ -18,16 +21,38 @@ cargo=${CARGO:-cargo}
 longest=(fiber/doc fiber/programs cli/top fiber/suites fiber/soak fiber/durable core/values/models)
 tab=$'\t'
 
+# Prints the first tests of a binary that are not in its output: those that hang, and a few that had not
+# begun.
+unfinished() {
+    [[ $name != doc ]] || return 0
+    "$executable" "${arguments[@]}" --list 2>/dev/null | sed -n 's/: test$//p' | sort >"$1.all"
+    sed -n 's/^test \(.*\) \.\.\. .*/\1/p' "$1" | sort | comm -23 "$1.all" - | head -n 8 | paste -sd' '
+    rm "$1.all"
+}
+
 # Runs one line of `chosen`, and prints the output as a whole.
 run_one() {
-    local folder name executable code=0 arguments=() TIMEFORMAT="%0R s, CPU %0U + %0S s"
+    local folder name executable code=0 arguments=() limit=${TEST_LIMIT:-900}
+    local TIMEFORMAT="%0R s, CPU %0U + %0S s"
     IFS=$tab read -r folder name executable <<<"$1"
     local output="$SCRATCH/${folder//\//_}_$name" directory=$root/$folder
     [[ $folder == fiber ]] && directory=$root
     mapfile -d '' arguments <"$SCRATCH/arguments"
     set -- "$executable"
-    [[ $name == doc ]] && set -- "$cargo" test --quiet --workspace --all-features --doc --
+    if [[ $name == doc ]]; then
+        set -- "$cargo" test --quiet --workspace --all-features --doc --
+        limit=$((2 * limit))
+    fi
+    set -- timeout --foreground --kill-after 60 "$limit" "$root/scripts/watched-test.sh" "$@"
     time=$({ time env -C "$directory" "$@" "${arguments[@]}" >"$output" 2>&1; } 2>&1) || code=$?
+    # What `timeout` exits with at the limit.
+    if [[ $code == 124 ]]; then
+        echo "hung: $folder/$name ran for $limit s, and once more; $(unfinished "$output")" >>"$SCRATCH/hung"
+        # What follows counts.
+        sed '/^test result:/d' "$output" >"$output.hung"
+        code=0
+        time=$({ time env -C "$directory" "$@" "${arguments[@]}" >"$output" 2>&1; } 2>&1) || code=$?
+    fi
     if [[ $code != 0 ]]; then
         echo "failed: $folder/$name, exit code $code" >>"$SCRATCH/failed"
         mv "$output" "$output.failed"
@@ -81,8 +106,14 @@ summarize() {
         # The output of each failed test is below this line. A binary that crashes has none.
         sed -n '/^failures:$/,$p' "$output" | grep . || tail -n 40 "$output"
     done
+    for output in "$SCRATCH"/*.hung; do
+        [[ -e $output ]] || continue
+        printf '\n==> hung: %s\n' "$(basename "$output" .hung)"
+        # Without the tests that had ended.
+        grep -v ' \.\.\. ok$' "$output" | grep . | head -n 300
+    done
     echo
-    [[ ! -e $SCRATCH/failed ]] || cat "$SCRATCH/failed"
+    cat "$SCRATCH/hung" "$SCRATCH/failed" 2>/dev/null || true
     sed -n "s/^test result:.* $counts.*/\1 \2 \3/p" "$SCRATCH"/*_* | awk -v seconds="$SECONDS" '
         { passed += $1; failed += $2; ignored += $3 }
         END { printf "tests: %d passed, %d failed, %d ignored, in %d s\n", passed, failed, ignored, seconds }'

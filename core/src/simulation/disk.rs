@@ -64,7 +64,7 @@ enum NameChange {
 
 /// How long a sync takes usually, and at most if the disk is slow, in microseconds.
 const SYNC: u64 = 20_000;
-const SLOW_SYNC: u64 = 5_000_000;
+const SLOW_SYNC: u64 = if cfg!(test) { SYNC } else { 5_000_000 };
 /// How long the disk is full, at most, in milliseconds.
 const FULL: u64 = 5_000;
 
