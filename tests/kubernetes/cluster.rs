@@ -54,13 +54,18 @@ pub(crate) fn pods(program: u32) -> Vec<Value> {
     made("pods", program)
 }
 
-/// Deletes a pod that the cluster knows to be running. Kubelet 1.20 kills a pod at once, with all
-/// its processes, if it is deleted before its status says that its containers run.
-pub(crate) fn delete_running(pod: &str) {
+/// Waits until the cluster knows that this pod runs. Kubelet 1.20 kills a pod at once, with all its
+/// processes, if it is deleted or evicted before its status says that its containers run.
+pub(crate) fn wait_until_running(pod: &str) {
     wait_until("the pod runs", || {
         let status = &get(&["pod", pod])["status"];
         status["phase"] == "Running" && status["containerStatuses"][0]["ready"] == true
     });
+}
+
+/// Deletes a pod as soon as the cluster knows that it runs.
+pub(crate) fn delete_running(pod: &str) {
+    wait_until_running(pod);
     kubectl(&["delete", "pod", pod, "--wait=false"]);
 }
 

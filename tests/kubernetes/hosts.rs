@@ -7,7 +7,9 @@ use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
 use crate::chaos::evict;
-use crate::cluster::{delete_running, leaves_nothing, names, pods, program, text};
+use crate::cluster::{
+    delete_running, leaves_nothing, names, pods, program, text, wait_until_running,
+};
 
 pub(crate) fn shared(scenario: &str, processes_per_job: usize) -> Setup {
     program(scenario).env("FIBER_PROCESSES_PER_JOB", processes_per_job.to_string())
@@ -62,6 +64,7 @@ fn the_limits_of_processes_add_up() {
 fn an_evicted_pod_lets_the_tasks_of_all_its_workers_end() {
     let mut program = shared("drained", 2).start();
     let pod = program.line("runs in: ");
+    wait_until_running(&pod);
     evict(&get(&["pod", &pod]));
     assert_eq!(program.line("others: "), "59");
     program.say("go on");

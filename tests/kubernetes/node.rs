@@ -6,7 +6,10 @@ use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
 use serde_json::{Value, json};
 
-use crate::cluster::{Object, leaves_nothing, name, new_name, own_image, pods, program, text};
+use crate::cluster::{
+    Object, leaves_nothing, name, names, new_name, own_image, pods, program, text,
+    wait_until_running,
+};
 use crate::hosts::shared;
 
 #[trial]
@@ -183,6 +186,7 @@ fn a_drained_node_ends_tasks_in_order() {
     let mut program = program("drained").start();
     let pod = program.line("runs in: ");
     let all = pods(program.pid());
+    names(&all).iter().for_each(|pod| wait_until_running(pod));
     let own = all.iter().find(|found| name(found) == pod).expect("it is one of them");
     let session = text(&own["metadata"]["labels"]["fiber.session"]);
     let node = Cordon(text(&own["spec"]["nodeName"]).to_string());
