@@ -132,7 +132,7 @@ test-cluster: setup cluster-up
 		TEST_BACKENDS="$(BACKENDS)" TEST_GRIDENGINE="$$(tests/cluster/gridengine-enter.sh)" \
 		TEST_SSH_CONFIG="$$(tests/cluster/ssh-config.sh)" \
 		TEST_REGISTRY="$(if $(filter containerd,$(RUNTIME)),$$(tests/cluster/registry-address.sh))" \
-		$(CARGO) test --workspace --all-features $(SUITES:%=--test %) $(ARGS)
+		LANES=1 TEST_LIMIT=1500 scripts/run-tests.sh $(SUITES:%=-t %) -- $(ARGS)
 
 ## lint: formatting, clippy with all features and with few, each feature alone, documentation: a warning fails
 lint: setup

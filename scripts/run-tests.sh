@@ -11,7 +11,9 @@
 # of each test binary: a part of a test's name, `--ignored`.
 #
 # A binary that runs for TEST_LIMIT seconds (900; 0: no limit; twice as long for the examples) is ended,
-# after its threads are printed, and runs once more.
+# after its threads are printed, and runs once more. Up to three failed tests of a binary run once
+# more. One that passes then is flaky, which is a defect: it is shown at the end, and noted in
+# `flaky-tests.txt` in fiber's cache directory. Two are borne.
 
 set -euo pipefail
 
@@ -28,6 +30,33 @@ unfinished() {
     "$executable" "${arguments[@]}" --list 2>/dev/null | sed -n 's/: test$//p' | sort >"$1.all"
     sed -n 's/^test \(.*\) \.\.\. .*/\1/p' "$1" | sort | comm -23 "$1.all" - | head -n 8 | paste -sd' '
     rm "$1.all"
+}
+
+# Runs the failed tests of a binary once more. Returns whether all of them pass.
+are_flaky() {
+    local output=$1 test failed
+    [[ $name != doc ]] || return 1
+    mapfile -t failed < <(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$output" | sed 's/ - should panic$//; s/ *$//')
+    ((${#failed[@]} > 0 && ${#failed[@]} <= 3)) || return 1
+    for test in "${failed[@]}"; do
+        env -C "$directory" timeout --foreground --kill-after 60 "$limit" "$root/scripts/watched-test.sh" \
+            "$executable" --exact "$test" >"$SCRATCH/again.$$" 2>&1 || true
+        # A name that is not found would pass, too.
+        grep -q '^test result: ok. 1 passed' "$SCRATCH/again.$$" && continue
+        sed '/^test result:/d' "$SCRATCH/again.$$" >>"$output"
+        return 1
+    done
+    for test in "${failed[@]}"; do
+        echo "flaky: $folder/$name $test: $(reason_of "$test" "$output")" >>"$SCRATCH/flaky"
+    done
+    # They count as passed.
+    sed -i -E "s/^test result: FAILED\. ([0-9]+) passed; [0-9]+ failed/test result: ok. \1 passed; 0 failed/" "$output"
+    printf 'test result: ok. %d passed; 0 failed; 0 ignored\n' "${#failed[@]}" >>"$output"
+}
+
+# Prints why a test failed, on one line.
+reason_of() {
+    sed -n "/^---- $1 .*----\$/,/^\$/p" "$2" | sed 1d | paste -sd' ' | cut -c1-300
 }
 
 # Runs one line of `chosen`, and prints the output as a whole.
@@ -52,6 +81,9 @@ run_one() {
         sed '/^test result:/d' "$output" >"$output.hung"
         code=0
         time=$({ time env -C "$directory" "$@" "${arguments[@]}" >"$output" 2>&1; } 2>&1) || code=$?
+    fi
+    if [[ $code != 0 ]] && are_flaky "$output"; then
+        code=0
     fi
     if [[ $code != 0 ]]; then
         echo "failed: $folder/$name, exit code $code" >>"$SCRATCH/failed"
@@ -113,7 +145,7 @@ summarize() {
         grep -v ' \.\.\. ok$' "$output" | grep . | head -n 300
     done
     echo
-    cat "$SCRATCH/hung" "$SCRATCH/failed" 2>/dev/null || true
+    cat "$SCRATCH/hung" "$SCRATCH/flaky" "$SCRATCH/failed" 2>/dev/null || true
     sed -n "s/^test result:.* $counts.*/\1 \2 \3/p" "$SCRATCH"/*_* | awk -v seconds="$SECONDS" '
         { passed += $1; failed += $2; ignored += $3 }
         END { printf "tests: %d passed, %d failed, %d ignored, in %d s\n", passed, failed, ignored, seconds }'
@@ -149,5 +181,11 @@ LD_LIBRARY_PATH="$(rustc --print target-libdir)${LD_LIBRARY_PATH:+:$LD_LIBRARY_P
 export LD_LIBRARY_PATH
 code=0
 chosen | xargs -r -d '\n' -n1 -P"${LANES:-3}" "${BASH_SOURCE[0]}" one || code=$?
+if [[ -e $SCRATCH/flaky ]]; then
+    notes=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/fiber/flaky-tests.txt
+    mkdir -p "$(dirname "$notes")"
+    sed "s/^flaky:/$(date '+%F %T')/" "$SCRATCH/flaky" >>"$notes"
+    (($(wc -l <"$SCRATCH/flaky") <= 2)) || { echo "failed: more than two flaky tests" >>"$SCRATCH/failed"; code=1; }
+fi
 summarize
 exit "$code"
