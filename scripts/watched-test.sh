@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# Runs a test binary. When this gets SIGTERM, at a time limit, it prints what the binary and its
-# processes are doing, and kills them.
-#
-#   scripts/watched-test.sh PROGRAM [ARGUMENT…]
+# Runs one test for nextest (`.config/nextest.toml`). When nextest ends the test at its time limit,
+# prints what the test and its processes are doing before it kills them.
 
 set -uo pipefail
 
@@ -35,7 +33,7 @@ describe() {
 }
 
 end() {
-    echo "==> at its time limit; its processes, before they are killed:"
+    echo "==> the test is at its time limit; its processes, before they are killed:"
     timeout 15 bash -c "$(declare -f family threads describe); test=$test describe $1"
     # shellcheck disable=SC2046 # one argument a process
     kill -KILL $(family "$test") 2>/dev/null
@@ -43,7 +41,7 @@ end() {
     exit 1
 }
 
-# A process group of its own, so that this script is not ended by what ends the binary.
+# A process group of its own: nextest signals the group of this script.
 set -m
 "$@" &
 test=$!
@@ -57,6 +55,6 @@ while true; do
     code=$?
     kill -0 "$test" 2>/dev/null || break
 done
-# Ends by the signal that ended the binary.
+# Ends by the signal that ended the test.
 ((code <= 128)) || { trap - INT HUP QUIT TERM; ulimit -c 0; kill -"$((code - 128))" $$; }
 exit "$code"

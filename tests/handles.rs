@@ -12,11 +12,11 @@ use fiber::{
 use serde::{Deserialize, Serialize};
 
 /// How long an object outlives its last handle: less than in programs, to keep the tests short.
-const TRANSIT_TIME: Duration = Duration::from_secs(2);
+const TRANSIT_TIME: Duration = Duration::from_secs(4);
 /// Longer than that.
-const LATER: Duration = Duration::from_secs(3);
+const LATER: Duration = Duration::from_secs(5);
 /// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(80);
+const LONG: Duration = Duration::from_secs(120);
 
 fiber::__private::ctor::declarative::ctor! {
     /// Prepares all processes, as `fiber::test_harness!` does.

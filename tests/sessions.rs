@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fiber::simulation::Session;
 use fiber::stats::EventKind;
 use fiber::{Pool, Result};
-
-/// The time limit of each step.
-const LONG: Duration = Duration::from_secs(60);
+use fiber_test_support::wait::wait_until;
 
 /// The decisions of a session, and its remains.
 #[derive(Debug, PartialEq)]
@@ -22,14 +20,6 @@ struct Life {
     /// The ids of all processes, by their names.
     ids: BTreeMap<String, String>,
     left: Vec<String>,
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what} takes longer than {LONG:?}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Notes the ids of the session's processes.

@@ -23,7 +23,7 @@ const ROLE: &str = "SHORTAGE_ROLE";
 /// The name of the test, which is the only one.
 const TEST: &str = "a_moment_without_descriptors_harms_no_later_operation";
 /// Time limit for each operation.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 /// More descriptors than an operation needs.
 const ENOUGH: u64 = 30;
 /// The client's last line of output.

@@ -1,7 +1,5 @@
 //! The lifetime of containers and of their program.
 
-use std::time::Duration;
-
 use fiber_test_support::docker::docker;
 use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
@@ -113,8 +111,7 @@ fn the_session_key_is_in_no_log_and_no_process_list() {
 fn pools_in_pools() {
     // A container that starts while its parent exits gets no answer at the parent's address, not
     // even a refusal.
-    let mut program =
-        program("family").env("FIBER_NESTED", "true").outlive(Duration::from_secs(15)).start();
+    let mut program = program("family").env("FIBER_NESTED", "true").start();
     program.line("nested: done");
     program.say("go on");
     leaves_nothing(program).code(0).says(&["squares: [[0, 1, 4], [100, 121, 144]]"]);

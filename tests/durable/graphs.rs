@@ -2,6 +2,7 @@
 
 use fiber_journal::Reader;
 use fiber_test_support::trial;
+use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
 use crate::sweep::Sweep;
@@ -40,9 +41,7 @@ fn a_graph_that_is_killed_at_any_moment_runs_what_is_not_recorded() {
         let before = if sweep.journal().exists() { recorded(&sweep) } else { 0 };
         let program = sweep.start("graph", &items);
         let ran = || std::fs::read_to_string(sweep.ran_file()).unwrap_or_default().lines().count();
-        while ran() < stop_after && program.has_not_ended() {
-            std::thread::yield_now();
-        }
+        wait_until("a recorded task", || ran() >= stop_after || !program.has_not_ended());
         program.signal(Signal::KILL);
         program.end();
         assert!(recorded(&sweep) <= before + sweep.take_ran().len() as u64);

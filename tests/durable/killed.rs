@@ -28,7 +28,8 @@ const KILLS: usize = 40;
 
 #[trial]
 fn a_program_that_is_killed_at_any_moment_goes_on_where_it_was() {
-    let seed = rand::random();
+    // Only `make soak` looks for moments that no run has had.
+    let seed = if soak() > 1 { rand::random() } else { 17 };
     println!("seed {seed}");
     let mut random = SmallRng::seed_from_u64(seed);
     let (mut killed, mut sweeps, begun) = (0, 0, Instant::now());

@@ -14,8 +14,8 @@ mod sweep;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, run_scenario, run_waiting_tests};
+use fiber_test_support::{Test, run_scenario, run_tests};
 
 fn main() -> ExitCode {
-    run_scenario(fiber::init).unwrap_or_else(|| run_waiting_tests(|_| false))
+    run_scenario(fiber::init).unwrap_or_else(|| run_tests(|_| false))
 }

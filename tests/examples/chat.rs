@@ -5,6 +5,7 @@ use std::error::Error;
 use std::thread::{self, JoinHandle};
 
 use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::wait::wait_for;
 use fiber_test_support::{scenario, trial};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -29,13 +30,10 @@ fn start(folder: &TempDir) -> (Program, String) {
 
 /// Posts as a browser does: again until there is an answer, which is the number of the post.
 fn say(addr: &str, name: &str, text: &str) -> u64 {
-    loop {
-        let key = format!("{name} {text}");
-        if let Some(number) = post(addr, &format!("{ROOM}/{name}"), &key, text) {
-            return number.parse().expect("it is a number");
-        }
-        thread::yield_now();
-    }
+    let key = format!("{name} {text}");
+    let number =
+        wait_for("an answer", || post(addr, &format!("{ROOM}/{name}"), &key, text).ok_or(()));
+    number.parse().expect("it is a number")
 }
 
 /// Reads the posts from `from` to `to` as a browser does: it connects again when a connection ends.

@@ -10,8 +10,8 @@ mod http;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, run_scenario, run_waiting_tests};
+use fiber_test_support::{Test, run_scenario, run_tests};
 
 fn main() -> ExitCode {
-    run_scenario(|| {}).unwrap_or_else(|| run_waiting_tests(|_: &Test| false))
+    run_scenario(|| {}).unwrap_or_else(|| run_tests(|_: &Test| false))
 }

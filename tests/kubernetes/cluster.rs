@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use fiber_test_support::kubectl::{get, kubectl, registry, try_kubectl};
 use fiber_test_support::program::{Program, ProgramOutput, Setup, pid};
@@ -34,8 +33,6 @@ pub(crate) fn program(scenario: &str) -> Setup {
         .env("FIBER_BACKEND", "kubernetes")
         .env("FIBER_ENVIRONMENT", "SCENARIO,SCENARIO_MARK")
         .env("FIBER_START_TIMEOUT", "120s")
-        // A pod without a parent notices it at the latest when it can't connect to it.
-        .outlive(Duration::from_secs(30))
 }
 
 /// Returns all objects of a kind that a process has created.

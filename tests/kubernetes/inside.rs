@@ -90,13 +90,6 @@ impl ProgramInPod {
     }
 }
 
-/// Removes the namespace of these tests.
-pub(crate) fn clean() {
-    if try_kubectl(&["get", "namespace", NAMESPACE]).is_ok() {
-        kubectl(&["delete", "namespace", NAMESPACE]);
-    }
-}
-
 #[trial]
 fn a_program_in_a_pod_has_pods_of_its_own() {
     let inside = ProgramInPod::start("hosts", "fiber", |_| {});

@@ -3,7 +3,7 @@
 //! `TEST_BACKENDS=kubernetes` enables them, and then requires a cluster: the one of `make
 //! test-cluster`, or any other in the kubeconfig, with `TEST_REGISTRY` if its nodes do not share
 //! this host's Docker engine. Some tests change nodes or stop the API server, where they can: use a
-//! cluster for tests only.
+//! cluster for tests only. `.config/nextest.toml` lets these run alone.
 
 mod chaos;
 mod cluster;
@@ -17,17 +17,9 @@ mod proxy;
 mod resources;
 
 use std::process::ExitCode;
-use std::sync::{PoisonError, RwLock};
 
 use fiber_test_support::{Test, is_asked, run_scenario, tests};
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
-
-/// The topics whose tests disturb the whole cluster.
-const ALONE: [&str; 2] = ["chaos", "node"];
-
-/// Read-locked by tests that run beside others, write-locked by those that disturb the whole
-/// cluster.
-static CLUSTER: RwLock<()> = RwLock::new(());
+use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
     run_scenario(|| {}).unwrap_or_else(run_all)
@@ -43,22 +35,10 @@ fn run_all() -> ExitCode {
              cluster"
         );
     }
-    let trial = |test: &'static Test| {
-        let is_alone = ALONE.contains(&test.topic());
-        let run = move || {
-            let _alone = is_alone.then(|| CLUSTER.write().unwrap_or_else(PoisonError::into_inner));
-            let _beside =
-                (!is_alone).then(|| CLUSTER.read().unwrap_or_else(PoisonError::into_inner));
-            run(test)
-        };
-        Trial::ignorable_test(test.path(), run).with_ignored_flag(!asked)
-    };
+    let trial =
+        |test: &'static Test| Trial::test(test.path(), || run(test)).with_ignored_flag(!asked);
     let trials = tests().into_iter().map(trial).collect();
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
-    if asked {
-        inside::clean();
-    }
-    conclusion.exit_code()
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 /// The reason why a test can't run on this cluster.
@@ -69,12 +49,12 @@ fn skip(why: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(Unsuited(why)))
 }
 
-fn run(test: &Test) -> Result<Completion, Failed> {
-    match std::panic::catch_unwind(|| test.run()) {
-        Ok(()) => Ok(Completion::Completed),
-        Err(panic) => match panic.downcast::<Unsuited>() {
-            Ok(unsuited) => Ok(Completion::ignored_with(unsuited.0)),
+fn run(test: &Test) -> Result<(), Failed> {
+    if let Err(panic) = std::panic::catch_unwind(|| test.run()) {
+        match panic.downcast::<Unsuited>() {
+            Ok(unsuited) => eprintln!("skipped: {}", unsuited.0),
             Err(panic) => std::panic::resume_unwind(panic),
-        },
+        }
     }
+    Ok(())
 }

@@ -107,12 +107,12 @@ fn a_panic_of_main_ends_a_family() {
 
 #[trial]
 fn stopped_children_are_replaced() {
-    let setup = Setup::new("stopped children").env("FIBER_HEARTBEAT", "50ms");
-    setup.env("FIBER_HEARTBEAT_TIMEOUT", "300ms").run().code(0).says(&[
-        "process: process `process-1` sent no heartbeat for 300ms",
+    let setup = Setup::new("stopped children").env("FIBER_HEARTBEAT", "200ms");
+    setup.env("FIBER_HEARTBEAT_TIMEOUT", "2s").run().code(0).says(&[
+        "process: process `process-1` sent no heartbeat for 2s",
         "replaced: true",
-        "2 of its workers died while they ran it; the last one sent no heartbeat for 300ms",
-        "could not be started: it sent no heartbeat for 300ms",
+        "2 of its workers died while they ran it; the last one sent no heartbeat for 2s",
+        "could not be started: it sent no heartbeat for 2s",
     ]);
 }
 

@@ -33,9 +33,9 @@ mod traces;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, run_scenario, run_waiting_tests};
+use fiber_test_support::{Test, run_scenario, run_tests};
 
 fn main() -> ExitCode {
     let impossible = |test: &Test| test.topic() == "memory" && !memory::can_be_limited();
-    run_scenario(|| {}).unwrap_or_else(|| run_waiting_tests(impossible))
+    run_scenario(|| {}).unwrap_or_else(|| run_tests(impossible))
 }

@@ -81,9 +81,10 @@ impl Proxy {
         Proxy { address, plan }
     }
 
-    /// Returns whether this process may let a host be lost: some systems allow it root alone.
+    /// Returns whether this process may let a host be lost: newer kernels let root alone filter the
+    /// packets of a TCP socket.
     pub(crate) fn can_lose_hosts() -> bool {
-        let probe = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+        let probe = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         SockRef::from(&probe).attach_filter(&[DROP_ALL]).is_ok()
     }
 

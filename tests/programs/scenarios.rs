@@ -18,11 +18,11 @@ mod unfinished;
 
 use std::io::{BufRead, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use fiber::{Config, Error, Pool, Process, config::OutputMode};
 use fiber_test_support::program::pid;
 use fiber_test_support::scenario;
+use fiber_test_support::wait::wait_until;
 use rustix::process::{Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +45,7 @@ fn progress() {
 #[scenario("progress beside lines")]
 fn progress_beside_lines() {
     fn speak(x: u64) -> u64 {
-        wait_until(|| x == 0 || Path::new("bar").exists());
+        wait_until("the test's file", || x == 0 || Path::new("bar").exists());
         println!("worker {x}");
         eprintln!("also worker {x}");
         x
@@ -55,7 +55,7 @@ fn progress_beside_lines() {
     let mut results = pool.imap(speak, 0..8).progress("lines").wait();
     let first = results.next().unwrap().unwrap();
     std::fs::write("bar", "").unwrap();
-    wait_until(|| Path::new("go").exists());
+    wait_until("the test's file", || Path::new("go").exists());
     // Many programs print while they iterate.
     let mut out = std::io::stdout().lock();
     for x in [first].into_iter().chain(results.map(Result::unwrap)) {
@@ -72,12 +72,6 @@ fn hang() {
 /// Reads a line of standard input, by which a test controls the program.
 fn read_line() -> Option<String> {
     std::io::stdin().lock().lines().next()?.ok()
-}
-
-fn wait_until(reached: impl Fn() -> bool) {
-    while !reached() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 mod async_main {
@@ -164,7 +158,7 @@ fn family(then: &Then) {
     let _calls = pool.map(parent, 0..2);
     drop(Process::spawn(parent, 2));
     let all_at_work = || (0..9).all(|name| Path::new(&name.to_string()).exists());
-    wait_until(all_at_work);
+    wait_until("work of all", all_at_work);
     println!("all at work");
     match then {
         Then::Wait => hang(),

@@ -11,8 +11,7 @@ mod work;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, is_asked, run_scenario, run_tests_with};
-use libtest_mimic::Arguments;
+use fiber_test_support::{Test, is_asked, run_scenario, run_tests};
 use tracing_subscriber::filter::LevelFilter;
 
 fn main() -> ExitCode {
@@ -26,10 +25,7 @@ fn main() -> ExitCode {
                  requires TEST_SSH_CONFIG"
             );
         }
-        // They cut the wires of machines that all of them use.
-        let mut arguments = Arguments::from_args();
-        arguments.test_threads = Some(1);
-        run_tests_with(&arguments, |_| !asked)
+        run_tests(|_| !asked)
     })
 }
 

@@ -5,6 +5,7 @@ use fiber::manager::{Snapshot, Snapshots};
 use fiber::pool::Pool;
 use fiber::sync::{List, Map, Namespace, Value};
 use fiber::{Array, AsyncManager, Process, Queue, RemoteAddr, Ring, RingNode};
+use fiber_test_support::wait::wait_until;
 use serde::{Deserialize, Serialize};
 
 /// Elements of an array that is large enough to be shared.
@@ -322,10 +323,7 @@ fn idle_workers_drop_a_broadcast_array_with_its_last_handle() {
         let first = |array: fiber::Broadcast<Array<u64>>| array.get().unwrap()[0];
         assert_eq!(pool.map(first, vec![read.clone(); 9]).wait().unwrap(), [2; 9]);
         drop((unread, read));
-        // The test runner has a deadline.
-        while fiber::value_memory().shared > 0 {
-            std::thread::yield_now();
-        }
+        wait_until("the end of the arrays", || fiber::value_memory().shared == 0);
     }
     // In a process of its own, in which no other test has arrays.
     Process::spawn(broadcast, ()).wait().unwrap();

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// The number of calls, unless `make soak` asks for more.
 const CALLS: u64 = 400;
 /// The time limit of each call.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 
 struct Echo;
 

@@ -15,10 +15,9 @@ use fiber::{
     error::{ExitReason, FailureKind},
     process::active_children,
 };
+use fiber_test_support::wait::{LONG, wait_until};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde::{Deserialize, Serialize};
-
-const LONG: Duration = Duration::from_secs(20);
 
 fn add(a: i32, b: i32) -> i32 {
     a + b
@@ -27,14 +26,6 @@ fn add(a: i32, b: i32) -> i32 {
 fn hang() {
     loop {
         std::thread::park();
-    }
-}
-
-fn wait_until(what: &str, reached: impl Fn() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !reached() {
-        assert!(Instant::now() < deadline, "{what} did not happen");
-        std::thread::yield_now();
     }
 }
 
@@ -420,9 +411,7 @@ fn twenty_processes_work_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let meet = |n: u32, path: String| {
         File::create(format!("{path}/{n}")).unwrap();
-        while std::fs::read_dir(&path).unwrap().count() < 20 {
-            std::thread::yield_now();
-        }
+        wait_until("a file of each", || std::fs::read_dir(&path).unwrap().count() >= 20);
         n
     };
     let path = directory.path().to_string_lossy().into_owned();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fiber::sync::{Barrier, Event, List, Value};
 use fiber::{Error, Pool, Process, Queue};
 use fiber_test_support::tricky::{Tricky, tricky};
+use fiber_test_support::wait::wait_until;
 use futures_util::StreamExt;
 
 const MOMENT: Duration = Duration::from_millis(20);
@@ -14,13 +15,6 @@ const MOMENT: Duration = Duration::from_millis(20);
 fn hang<G>(_held: G, ready: &Event) {
     ready.set().wait().unwrap();
     Event::new().unwrap().wait_set().wait().unwrap();
-}
-
-/// Waits until `reached` returns `true`. The test runner has a deadline.
-fn until(reached: impl Fn() -> bool) {
-    while !reached() {
-        std::thread::yield_now();
-    }
 }
 
 fn all<T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static>(
@@ -461,7 +455,7 @@ fn operations_fail_with_the_reason_when_the_owner_dies() {
     };
     let owner = Process::spawn(own, made.clone());
     let (full, empty) = (made.get().wait().unwrap(), made.get().wait().unwrap());
-    until(|| full.len().wait().unwrap() == 1);
+    wait_until("one element", || full.len().wait().unwrap() == 1);
     let wait = |full: Queue<u32>, empty: Queue<u32>| {
         let (put, take, join) = (full.put(2), empty.get_acknowledged(), full.join());
         let get = empty.get().wait().is_err();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fiber::sync::{List, Lock};
 use fiber::{Error, Pipe, Process, Queue};
 use fiber_test_support::soak;
+use fiber_test_support::wait::LONG;
 use rand::{Rng, SeedableRng};
 
 /// Kills each child after a random time, and starts another, until `done` returns `true`.
@@ -77,26 +78,39 @@ fn a_living_consumer_gets_no_element_twice_and_none_is_left() {
 
 #[test]
 fn a_lock_survives_all_its_holders() {
-    // Whether the previous holder had died, for each round.
-    let (lock, rounds) = (Lock::new().unwrap(), List::<bool>::new().unwrap());
-    let work = |lock: Lock, rounds: List<bool>| {
-        while let Ok(held) = lock.lock().wait() {
-            rounds.push(held.was_abandoned()).wait().unwrap();
-            drop(held);
-        }
-    };
-    let start = || Process::spawn(work, (lock.clone(), rounds.clone()));
-    let mut deaths = 0;
-    let children = torment!(3, start(), {
-        deaths += 1;
+    let (lock, holders) = (Lock::new().unwrap(), Queue::new().unwrap());
+    let hold = |lock: Lock, holders: Queue<u32>| loop {
         let held = lock.lock().wait().unwrap();
-        rounds.push(held.was_abandoned()).wait().unwrap();
-        deaths > 60
-    });
-    children.into_iter().for_each(|child| child.kill());
-    let rounds = rounds.to_vec().wait().unwrap();
-    assert!(rounds.len() > 100 && rounds.contains(&true));
-    assert!(lock.lock().timeout(Duration::from_secs(10)).wait().is_ok());
+        holders.put(std::process::id()).wait().unwrap();
+        // Most are killed here.
+        std::thread::sleep(Duration::from_millis(2));
+        drop(held);
+    };
+    let start = || Process::spawn(hold, (lock.clone(), holders.clone()));
+    let mut children: Vec<_> = (0..3).map(|_| start()).collect();
+    for _ in 0..20 {
+        let holder = holders.get().wait().unwrap();
+        for child in &mut children {
+            if child.pid() == Some(holder) {
+                std::mem::replace(child, start()).kill();
+            }
+        }
+    }
+    children.iter().for_each(Process::kill);
+    assert!(lock.lock().timeout(LONG).wait().is_ok());
+    // The next holder learns that the last one died with the lock.
+    let holder = start();
+    while holders.get().wait().unwrap() != holder.pid().unwrap() {}
+    let park = |lock: Lock, holders: Queue<u32>| {
+        let _held = lock.lock().wait().unwrap();
+        holders.put(0).wait().unwrap();
+        std::thread::park();
+    };
+    holder.kill();
+    let last = Process::spawn(park, (lock.clone(), holders.clone()));
+    while holders.get().wait().unwrap() != 0 {}
+    last.kill();
+    assert!(lock.lock().timeout(LONG).wait().unwrap().was_abandoned());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(120);
 /// The interval of checks whether something has happened.
 const LOOK: Duration = Duration::from_millis(1);
 

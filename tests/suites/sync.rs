@@ -7,6 +7,7 @@ use fiber::sync::{
 };
 use fiber::{Error, Pool, Process};
 use fiber_test_support::tricky::{Tricky, tricky};
+use fiber_test_support::wait::wait_until;
 
 const MOMENT: Duration = Duration::from_millis(20);
 
@@ -194,9 +195,7 @@ fn a_barrier_does_not_count_dead_parties() {
     let barrier = Barrier::new(3).unwrap();
     let meet = |barrier: Barrier| barrier.wait_all().wait().unwrap();
     let dead = Process::spawn(meet, barrier.clone());
-    while barrier.waiting().wait().unwrap() == 0 {
-        std::thread::yield_now();
-    }
+    wait_until("the first party", || barrier.waiting().wait().unwrap() > 0);
     dead.kill();
     dead.wait().unwrap_err();
     timed_out(barrier.wait_all().timeout(MOMENT).wait());

@@ -12,7 +12,7 @@ use fiber::{AsyncManager, Error, Group, Pool, Process, RemoteAddr};
 use serde::{Deserialize, Serialize};
 
 /// The time limit of what has to happen.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug, PartialEq, Message, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ use fiber::stats::NameKind;
 use fiber::sync::{Barrier, Event};
 use fiber::topic::{Slow, Subscription, Topic};
 use fiber::{Array, Error, Process, Queue};
+use fiber_test_support::wait::{wait_for, wait_until};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The publisher of a message, and its number there.
@@ -28,9 +29,7 @@ where
 
 /// Waits until an attempt succeeds.
 fn succeed(attempt: impl Fn() -> fiber::Result<()>) {
-    while attempt().is_err() {
-        thread::yield_now();
-    }
+    wait_for("a success", attempt);
 }
 
 #[test]
@@ -374,9 +373,7 @@ fn a_topic_lives_as_long_as_a_process_has_a_subscription() {
     // The child gives it back, or this process takes it first.
     let topic = topics.get().wait().unwrap();
     topics.put(topic.clone()).wait().unwrap();
-    while !child.is_alive() {
-        thread::yield_now();
-    }
+    wait_until("the child's start", || child.is_alive());
     let mut own = topic.subscribe(Slow::KeepNewest(1)).wait().unwrap();
     let publisher = thread::spawn(move || {
         while topic.publish(7).wait().is_ok() && !PUBLISHER_MAY_END.load(Ordering::SeqCst) {
@@ -403,7 +400,5 @@ fn statistics_list_the_topics_that_have_names() {
     let found = listed().unwrap();
     assert_eq!((found.of.as_str(), found.members), ("u64", 2));
     drop((topic, subscriptions));
-    while listed().is_some() {
-        thread::yield_now();
-    }
+    wait_until("the end of the topic", || listed().is_none());
 }

@@ -402,23 +402,17 @@ fn a_silent_or_slow_peer_is_refused_after_a_time_limit() {
 
 const CROWD: usize = 10_000;
 
-/// The connecting peers and the listener are processes of their own, because the listener counts
-/// its descriptors and its memory.
+/// The connecting peers are a process of their own, because this one counts its descriptors and its
+/// memory.
 #[test]
 fn ten_thousand_connections_at_once_take_few_resources_and_keep_no_peer_out() {
-    let mut child = support::spawn_test("child_process", "besieged", &[]);
-    assert!(child.wait().unwrap().success());
+    run(besieged());
 }
 
 #[test]
 fn child_process() {
-    let Some((role, arguments)) = support::child() else { return };
-    run(async move {
-        match role.as_str() {
-            "besieged" => besieged().await,
-            _ => crowd(&arguments[0]).await,
-        }
-    });
+    let Some((_, arguments)) = support::child() else { return };
+    run(async move { crowd(&arguments[0]).await });
 }
 
 async fn crowd(address: &str) {

@@ -494,7 +494,7 @@ async fn leave(kind: LinkKind) {
     let count = |what: &str| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
     once().await;
     let (descriptors, threads) = (count("fd"), count("task"));
-    for _ in 0..300 {
+    for _ in 0..100 {
         once().await;
     }
     within(async {

@@ -77,8 +77,13 @@ fn main() -> ExitCode {
         eprintln!("error: TEST_BACKENDS names `{unknown}`, which is no backend");
         return ExitCode::FAILURE;
     }
-    let code = gridengine::run_in_a_job_if_asked(&mut wanted);
-    if wanted.contains(&"slurm") && std::env::var_os("SLURM_JOB_ID").is_none() {
+    let arguments = Arguments::from_args();
+    let mut code = ExitCode::SUCCESS;
+    if runs(&arguments, "gridengine::") {
+        code = gridengine::run_in_a_job_if_asked(&mut wanted);
+    }
+    let is_outside = std::env::var_os("SLURM_JOB_ID").is_none();
+    if wanted.contains(&"slurm") && is_outside && runs(&arguments, "slurm::") {
         return worse(code, in_an_allocation(&wanted));
     }
     let mut trials = Vec::new();
@@ -107,7 +112,14 @@ fn main() -> ExitCode {
             );
         }
     }
-    worse(code, libtest_mimic::run(&Arguments::from_args(), trials).exit_code())
+    worse(code, libtest_mimic::run(&arguments, trials).exit_code())
+}
+
+/// Returns whether this process is to run tests whose names begin with this. nextest starts it for
+/// their list, and once for each test.
+fn runs(arguments: &Arguments, prefix: &str) -> bool {
+    let is_excluded = |name: &String| arguments.exact && !name.starts_with(prefix);
+    !arguments.list && !arguments.filter.as_ref().is_some_and(is_excluded)
 }
 
 /// Returns the first code, unless it is a success.

@@ -11,7 +11,7 @@ use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
 /// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 /// The interval of checks whether something has happened.
 const LOOK: Duration = Duration::from_millis(20);
 

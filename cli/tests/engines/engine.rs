@@ -25,9 +25,6 @@ pub(crate) trait Engine: Sync {
     /// Exits with an error if there is no such engine, and creates what all tests share.
     fn set_up(&self);
 
-    /// Removes what all tests share.
-    fn tear_down(&self);
-
     /// Returns environment variables that the command needs.
     fn variables(&self) -> Vec<(&'static str, String)>;
 
@@ -48,8 +45,7 @@ pub(crate) trait Engine: Sync {
 
     fn remove_volume(&self, claim: &str);
 
-    /// Creates a volume whose storage nothing provides, if the engine has such volumes. It is
-    /// removed in `tear_down`.
+    /// Creates a volume whose storage nothing provides, if the engine has such volumes.
     fn create_pending_volume(&self) -> Option<String>;
 
     /// Returns variables that make the engine unreachable, and the error to expect then.

@@ -63,7 +63,6 @@ fn two_volumes_in_one_place(engine: &'static dyn Engine) {
 
 #[trial]
 fn a_name_that_is_taken(engine: &'static dyn Engine) {
-    let _none_cleans = crate::sessions::NO_CLEANING.read();
     let started = StartedSession::new(engine, &[], "ready");
     let taken = format!("a {} `{}` exists already", engine.unit(), started.name);
     fails(run(engine, &["--name", &started.name], "pi"), 125, &[&taken, "fiber kill"]);

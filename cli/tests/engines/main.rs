@@ -21,7 +21,7 @@ mod volumes;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{inventory, is_asked, processes, run_scenario, topic};
+use fiber_test_support::{inventory, is_asked, processes, run_scenario, runs, topic};
 use libtest_mimic::{Arguments, Trial};
 
 use self::engine::Engine;
@@ -58,9 +58,9 @@ fn run_all() -> ExitCode {
     let mut trials = Vec::new();
     for engine in engine::ALL {
         let asked = is_asked(engine.name());
-        if asked {
+        if asked && runs(engine.name()) {
             engine.set_up();
-        } else {
+        } else if !asked {
             eprintln!("SKIPPED: the command on {0}; TEST_BACKENDS={0} asks for it", engine.name());
         }
         for test in &tests {
@@ -77,8 +77,5 @@ fn run_all() -> ExitCode {
             trials.push(Trial::test(path, run).with_ignored_flag(ignored));
         }
     }
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
-    let asked = engine::ALL.iter().filter(|engine| is_asked(engine.name()));
-    asked.for_each(|engine| engine.tear_down());
-    conclusion.exit_code()
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -88,7 +88,6 @@ fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
 
 #[trial]
 fn a_head_whose_pod_is_drained_or_deleted_is_started_again(engine: &'static dyn Engine) {
-    let _none_cleans = crate::sessions::NO_CLEANING.read();
     let volume = TestVolume::new(engine);
     let (session, attached) = crate::restarts::resuming(engine, &volume, 2);
     attached.line("waits");

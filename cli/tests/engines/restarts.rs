@@ -25,7 +25,6 @@ pub(crate) fn resuming(
 
 #[trial]
 fn a_lost_head_is_started_again_and_goes_on(engine: &'static dyn Engine) {
-    let _none_cleans = crate::sessions::NO_CLEANING.read();
     let volume = TestVolume::new(engine);
     let (started, attached) = resuming(engine, &volume, 1);
     let waiting = fiber(engine, &["wait", &started.name]).start();
@@ -78,7 +77,6 @@ fn a_killed_session_is_not_started_again(engine: &'static dyn Engine) {
 
 #[trial]
 fn waiting_ends_with_the_exit_code_or_the_time(engine: &'static dyn Engine) {
-    let _none_cleans = crate::sessions::NO_CLEANING.read();
     let (lives, ended) =
         (StartedSession::new(engine, &[], "ready"), StartedSession::new(engine, &[], "exit 3"));
     let late = fiber(engine, &["wait", "--timeout", "1s", &lives.name]).run().code(124);

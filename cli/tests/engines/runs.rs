@@ -44,7 +44,6 @@ fn an_attached_run_ends_as_its_program_does(engine: &'static dyn Engine) {
 
 #[trial]
 fn logs_and_exit_code_can_be_read_later(engine: &'static dyn Engine) {
-    let _none_cleans = crate::sessions::NO_CLEANING.read();
     let started = StartedSession::new(engine, &[], "exit 3");
     let digits = started.name.strip_prefix("fiber-").expect("it has such a name");
     assert!(digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digits}");

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) fn init() {
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(200);
-        config.heartbeat_timeout = Duration::from_secs(2);
+        config.heartbeat_timeout = Duration::from_secs(5);
     });
 }
 

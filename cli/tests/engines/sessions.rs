@@ -1,28 +1,10 @@
 //! `fiber ps`, `fiber logs`, `fiber kill` and `fiber clean`.
 
-use std::sync::RwLock;
-
 use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
 use crate::engine::{Engine, StartedSession, fiber, output, own_name, run};
-
-/// Read-locked by tests that need ended sessions, write-locked by tests that clean.
-pub(crate) static NO_CLEANING: Lock = Lock(RwLock::new(()));
-
-/// A lock without poisoning.
-pub(crate) struct Lock(RwLock<()>);
-
-impl Lock {
-    pub(crate) fn read(&self) -> std::sync::RwLockReadGuard<'_, ()> {
-        self.0.read().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, ()> {
-        self.0.write().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
 
 /// Returns the containers or pods of a session's running workers.
 fn running(session: &serde_json::Value) -> Vec<String> {
@@ -159,7 +141,6 @@ fn names_may_be_abbreviated_and_typing_errors_are_recognized(engine: &'static dy
 
 #[trial]
 fn leftovers_of_dead_sessions_are_removed(engine: &'static dyn Engine) {
-    let _alone = NO_CLEANING.write();
     let (ended, killed, lives) =
         (StartedSession::new(engine, &[], "exit 3"), ready(engine), ready(engine));
     ended.wait_until("it has ended", |session| session["state"] == "ended");
@@ -175,7 +156,6 @@ fn leftovers_of_dead_sessions_are_removed(engine: &'static dyn Engine) {
 
 #[trial]
 fn cleaning_keeps_the_exit_code_of_an_attached_run(engine: &'static dyn Engine) {
-    let _alone = NO_CLEANING.write();
     let started = StartedSession::under(engine, &own_name("test"));
     let attached = run(engine, &["-a", "--name", &started.name], "ready").start();
     attached.line("ready: 2");

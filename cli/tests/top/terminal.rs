@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time limit for anything that must appear.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(30);
 
 /// A terminal, which is closed when this is dropped.

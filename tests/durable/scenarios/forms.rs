@@ -5,6 +5,7 @@ use std::time::Duration;
 use fiber::stats::PoolPhase;
 use fiber::{Pool, Result};
 use fiber_test_support::scenario;
+use fiber_test_support::wait::wait_until;
 use futures_util::StreamExt;
 
 use super::{durable_pool, items, journal, note, square, variable};
@@ -186,9 +187,8 @@ fn figures() -> Result<()> {
         result?;
     }
     // The results may come before the end of the items.
-    while pool.stats().calls.iter().any(|call| call.total.is_none()) {
-        std::thread::yield_now();
-    }
+    let has_totals = || pool.stats().calls.iter().all(|call| call.total.is_some());
+    wait_until("the end of the items", has_totals);
     let stats = pool.stats();
     let calls: Vec<_> = stats.calls.iter().map(|call| (call.done, call.total)).collect();
     println!("calls {calls:?} recorded {}", stats.tasks.recorded);

@@ -116,7 +116,8 @@ fn value_memory() {
 #[scenario("full queues")]
 fn full_queues() {
     fiber::init();
-    let moment = Duration::from_millis(50);
+    // Only a put that waits for memory takes so long.
+    let moment = Duration::from_secs(2);
     let [first, second] = [(); 2].map(|()| Queue::<ByteBuf>::new().expect("a queue is made"));
     let mut stored = 0;
     while first.put(give(1 << 20)).timeout(moment).wait().is_ok() {

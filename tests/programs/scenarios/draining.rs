@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use fiber::{Journal, Pool, Process};
 use fiber_test_support::program::pid;
 use fiber_test_support::scenario;
+use fiber_test_support::wait::wait_until;
 use rustix::process::{Signal, kill_process, test_kill_process};
 
-use super::{hang, wait_until};
+use super::hang;
 
 /// Writes the id of this process into a file, at once for those that look.
 fn announce(file: &str) {
@@ -17,7 +18,7 @@ fn announce(file: &str) {
 }
 
 fn announced(file: &str) -> rustix::process::Pid {
-    wait_until(|| Path::new(file).exists());
+    wait_until("the test's file", || Path::new(file).exists());
     pid(std::fs::read_to_string(file).unwrap().parse().unwrap())
 }
 
@@ -47,7 +48,7 @@ fn endless_task() {
     kill_process(worker, Signal::TERM).unwrap();
     let result = call.wait().unwrap();
     println!("ended after its grace period: {}", start.elapsed() >= Duration::from_millis(300));
-    wait_until(|| test_kill_process(nested).is_err());
+    wait_until("the end of the child", || test_kill_process(nested).is_err());
     println!("result: {result}, deaths: {}", pool.stats().deaths);
 }
 
@@ -56,7 +57,7 @@ fn record_run(x: u64, folder: String) -> u64 {
     use std::io::Write;
     let folder = Path::new(&folder);
     std::fs::write(folder.join(format!("begun-{x}")), "").unwrap();
-    wait_until(|| x > 1 || folder.join("go").exists());
+    wait_until("the test's file", || x > 1 || folder.join("go").exists());
     let runs = std::fs::File::options().create(true).append(true).open(folder.join("runs"));
     runs.unwrap().write_all(format!("{x}\n").as_bytes()).unwrap();
     x
@@ -68,7 +69,7 @@ fn folder() -> String {
 
 fn wait_until_begun(task: u64) {
     let begun = Path::new(&folder()).join(format!("begun-{task}"));
-    wait_until(|| begun.exists());
+    wait_until("the task's start", || begun.exists());
 }
 
 /// A durable call of 1000 tasks, of which the first two wait.

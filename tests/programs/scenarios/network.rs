@@ -8,9 +8,10 @@ use std::time::Duration;
 use actix::prelude::{Actor, Context, Handler, Message};
 use fiber::{AsyncManager, Pool, Process};
 use fiber_test_support::scenario;
+use fiber_test_support::wait::wait_until;
 use serde::{Deserialize, Serialize};
 
-use super::{hang, read_line, wait_until};
+use super::{hang, read_line};
 
 /// Lets children connect by the proxy in the environment. They write their parent's own address to
 /// a file for it.
@@ -41,7 +42,7 @@ fn behind_a_proxy() {
             }
             "whole" => {
                 let pool = pool.as_ref().expect("there is one");
-                wait_until(|| workers_at_work(pool) == 2);
+                wait_until("work of both workers", || workers_at_work(pool) == 2);
                 println!("2 workers");
             }
             "join" => {
@@ -56,7 +57,9 @@ fn behind_a_proxy() {
             }
             "another actor" => {
                 let (actor, first) = actors.last().expect("there is one");
-                wait_until(|| actor.send(Question).wait().is_ok_and(|pid| pid != *first));
+                wait_until("the restart", || {
+                    actor.send(Question).wait().is_ok_and(|pid| pid != *first)
+                });
                 println!("another answers");
             }
             "process" => {

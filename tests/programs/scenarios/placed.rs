@@ -11,9 +11,10 @@ use fiber::stats::{JobPlace, ProcessRole, ProcessState, ProcessStats};
 use fiber::supervisor::Backoff;
 use fiber::{ActorPool, AsyncManager, Entities, Error, Process, RemoteAddr, Reply};
 use fiber_test_support::scenario;
+use fiber_test_support::wait::wait_until;
 use serde::{Deserialize, Serialize};
 
-use super::{shortages::kill, wait_until};
+use super::shortages::kill;
 
 struct Idle;
 
@@ -116,7 +117,7 @@ fn placed() {
             && matches!(&process.state, ProcessState::Waiting(why)
                 if why.contains("host `processes/host-1` is full: it has 2 processes"))
     };
-    wait_until(|| processes().iter().any(is_full));
+    wait_until("a full host", || processes().iter().any(is_full));
     let fourth = started(named("fourth"));
     assert_eq!(host_of("fourth"), "processes/host-3", "others do not wait");
     first.stop().wait().unwrap();
@@ -185,7 +186,7 @@ fn spread() {
     let pid = pool.managers().next().unwrap().send(Pid).wait().unwrap();
     kill_host(&host_of("pool-0"));
     successor(&pool.managers().next().unwrap().addr(), pid);
-    wait_until(|| numbers("pool-").iter().sum::<usize>() == 3);
+    wait_until("all workers", || numbers("pool-").iter().sum::<usize>() == 3);
     assert_eq!(numbers("pool-").len(), 2);
     println!("a pool is spread");
     pool.stop().wait().unwrap();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fiber::{Pool, Process, Ring, RingNode};
 use fiber_test_support::scenario;
+use fiber_test_support::wait::wait_until;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -76,12 +77,6 @@ pub(super) fn kill(process: u32) {
     kill_process(process, Signal::KILL).expect("the process is a child of this one");
 }
 
-fn wait_until(reached: impl Fn() -> bool) {
-    while !reached() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// Waits for a line from the test.
 pub(super) fn wait_for_word() {
     std::io::stdin().lock().lines().next();
@@ -107,7 +102,7 @@ fn of_some() {
     pool.wait_until_ready().wait().expect("the other workers are ready");
     println!("ready {}", pool.ready_workers());
     drop(shortage);
-    wait_until(|| pool.ready_workers() == 3);
+    wait_until("all workers", || pool.ready_workers() == 3);
     ENOUGH.store(true, Ordering::SeqCst);
     let results = map.wait().expect("the map continues");
     assert!(
@@ -126,7 +121,7 @@ fn while_growing() {
     println!("ready {}", pool.ready_workers());
     wait_for_word();
     drop(shortage);
-    wait_until(|| pool.ready_workers() == 3);
+    wait_until("all workers", || pool.ready_workers() == 3);
     pool.scale(1).wait().expect("two workers stop");
     println!("ready {}", pool.ready_workers());
 }
@@ -139,7 +134,7 @@ fn of_all() {
         pool.map(pid, 0..8).wait().unwrap().into_iter().collect();
     let shortage = Shortage::begin();
     workers.into_iter().for_each(kill);
-    wait_until(|| pool.ready_workers() == 0);
+    wait_until("the end of all workers", || pool.ready_workers() == 0);
     let call = pool.apply(work, 21);
     let freeing = std::thread::spawn(move || {
         wait_for_word();
@@ -214,7 +209,9 @@ fn of_a_ring() {
     // Each start that fails takes longer than a second.
     let ring = Ring::builder().name("short").size(3).intensity(3, Duration::from_secs(60));
     let ring = ring.try_run(until_restarted, place.clone());
-    wait_until(|| (0..3).all(|rank| place.join(format!("{rank}.ready")).exists()));
+    wait_until("a file of each rank", || {
+        (0..3).all(|rank| place.join(format!("{rank}.ready")).exists())
+    });
     // The system refuses a thread, too, during a shortage of processes.
     let (begun, shortage) = std::sync::mpsc::channel();
     let ending = std::thread::spawn(move || {
@@ -241,7 +238,7 @@ fn of_a_rank() {
             // The directory can be made without a descriptor.
             std::fs::create_dir(file("short")).expect("there is room");
         }
-        wait_until(|| file("short").exists());
+        wait_until("the shortage", || file("short").exists());
         if node.rank() == 0 {
             if short != 0 {
                 std::fs::create_dir(file("sends")).expect("there is room");
@@ -250,7 +247,7 @@ fn of_a_rank() {
             return Ok("sent".into());
         }
         if passes {
-            wait_until(|| file("sends").exists());
+            wait_until("the first message", || file("sends").exists());
             // Time to meet the shortage. If it is too short, the test only tests less.
             std::thread::sleep(Duration::from_millis(300));
             drop(shortage);

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 
 use fiber::{Reduction, Ring, RingNode};
 use fiber_test_support::scenario;
-
-use super::wait_until;
+use fiber_test_support::wait::wait_until;
 
 /// Connections to each socket of a rank.
 const CROWD: usize = 20;
@@ -33,7 +32,7 @@ fn sum(mut node: RingNode) -> fiber::Result<f32> {
         .collect();
     std::fs::write(file(node.rank()), "").expect("there is room");
     // No rank connects before the silent connections of all ranks.
-    wait_until(|| (0..node.size()).all(|rank| file(rank).exists()));
+    wait_until("a file of each rank", || (0..node.size()).all(|rank| file(rank).exists()));
     let mut sum = [node.rank() as f32];
     node.all_reduce(&mut sum, Reduction::Sum)?;
     drop(silent);

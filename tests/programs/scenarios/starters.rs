@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use fiber::{Pool, Process};
 use fiber_test_support::scenario;
+use fiber_test_support::wait::wait_until;
 use rustix::process::{Signal, kill_process};
 
-use super::{hang, pid, read_line, wait_until};
+use super::{hang, pid, read_line};
 
 /// Starts a program as shells do, with a child that it does not end itself.
 #[allow(clippy::zombie_processes)] // It outlives this process, unless fiber ends it.
@@ -50,19 +51,19 @@ fn on_demand() {
             }
             "cancel" => {
                 let mut call = start();
-                wait_until(began);
+                wait_until("the start", began);
                 call.cancel();
             }
             "kill" => {
                 let worker = pool.apply(std::process::id, ()).wait().expect("it works");
                 let call = start();
-                wait_until(began);
+                wait_until("the start", began);
                 kill_process(pid(worker), Signal::KILL).expect("it runs");
                 call.wait().unwrap_err();
             }
             "hang" => {
                 kept.push(start());
-                wait_until(began);
+                wait_until("the start", began);
             }
             other => panic!("`{other}` is no way"),
         }

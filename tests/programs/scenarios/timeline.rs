@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use fiber::Pool;
 use fiber_test_support::scenario;
-
-use super::wait_until;
+use fiber_test_support::wait::wait_until;
 
 /// Long tasks in threads, a task that ends its worker once, one that always does, and short tasks.
 #[scenario("timeline")]
@@ -27,8 +26,9 @@ fn until_killed() {
     let pool = Pool::builder().name("ovens").processes(1).build().unwrap();
     pool.map(bake, 0..3).wait().expect("the tasks succeed");
     println!("baked");
-    let _last = pool.apply(|| wait_until(|| Path::new("never").exists()), ());
-    wait_until(|| Path::new("never").exists());
+    let _last =
+        pool.apply(|| wait_until("the end by the test", || Path::new("never").exists()), ());
+    wait_until("the end by the test", || Path::new("never").exists());
 }
 
 /// Tasks that take the values of others, in two pools.

@@ -4,9 +4,8 @@ use std::path::Path;
 
 use fiber::{Error, Pool};
 use fiber_test_support::scenario;
+use fiber_test_support::wait::wait_until;
 use tracing::info_span;
-
-use super::wait_until;
 
 /// A call in a span, to two workers, that fails once. The program ends at once after it.
 #[scenario("traced tasks")]
@@ -30,7 +29,7 @@ fn work(x: u64) {
         let files = std::fs::read_dir(".").expect("the directory can be read").flatten();
         files.filter(|file| file.file_name().to_string_lossy().starts_with("worker-")).count()
     };
-    wait_until(|| workers() == 2);
+    wait_until("both workers", || workers() == 2);
     tracing::info!("item {x}");
 }
 
@@ -54,7 +53,7 @@ fn nested() {
     };
     pool.apply(outer, ()).wait().expect("the task succeeds");
     println!("done");
-    wait_until(|| Path::new("never").exists());
+    wait_until("the end by the test", || Path::new("never").exists());
 }
 
 fn start() {

@@ -52,7 +52,7 @@ fn lines() {
         .build()
         .unwrap();
     let print_or_hang = |text: String| if text.is_empty() { hang() } else { print!("{text}") };
-    let limited = pool.timeout(Duration::from_millis(50)).max_deaths(1);
+    let limited = pool.timeout(Duration::from_secs(1)).max_deaths(1);
     limited.map(print_or_hang, ["<before a timeout>".into(), String::new()]).wait().unwrap_err();
     drop(pool);
 

@@ -6,6 +6,7 @@ use actix::prelude::*;
 use fiber::entities::{EventSourced, RecordedEvent};
 use fiber::supervisor::Backoff;
 use fiber::{Entities, Error, Journal};
+use fiber_test_support::wait::wait_until;
 use serde::{Deserialize, Serialize};
 
 use super::account::{Account, Add, Deposit, GoToSleep, See, Where};
@@ -27,9 +28,9 @@ fn events_outlive_sleep_and_the_death_of_the_process() {
         let before: Vec<_> = (0..10).map(place).collect();
         accounts.kill_processes();
         // A message that is sent before might be handled twice.
-        while (0..10).map(place).zip(&before).any(|(after, before)| after == *before) {
-            std::thread::yield_now();
-        }
+        wait_until("the restart of all processes", || {
+            (0..10).map(place).zip(&before).all(|(after, before)| after != *before)
+        });
     }
 }
 

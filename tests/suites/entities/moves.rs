@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fiber::manager::Snapshots;
 use fiber::{Entities, Error};
+use fiber_test_support::wait::{wait_for, wait_until};
 
 use super::account::{Account, Add, Deposit, See, Slow, Where};
 
@@ -101,9 +102,7 @@ fn messages_fail_when_no_process_is_left() {
     let accounts = accounts.start(Account::new, ()).wait().unwrap();
     accounts.of("anna").send(Add(1)).wait().unwrap();
     accounts.kill_processes();
-    while accounts.processes().wait().unwrap() > 0 {
-        std::thread::yield_now();
-    }
+    wait_until("the end of the process", || accounts.processes().wait().unwrap() == 0);
     let error = accounts.of("anna").send(Add(1)).wait().unwrap_err();
     assert!(matches!(error, Error::ActorStopped { .. }), "{error:?}");
     let error = accounts.of("bert").send(Add(1)).wait().unwrap_err();
@@ -119,14 +118,7 @@ fn a_process_that_ends_for_good_leaves_its_keys_to_the_others() {
     accounts.of("anna").send(Deposit(1)).wait().unwrap();
     let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    let balance = loop {
-        match accounts.of("anna").send(Deposit(1)).wait() {
-            Ok(balance) => break balance,
-            Err(_) => std::thread::yield_now(),
-        }
-    };
+    let balance = wait_for("an answer", || accounts.of("anna").send(Deposit(1)).wait());
     assert_eq!(balance, 2);
-    while accounts.processes().wait().unwrap() != 1 {
-        std::thread::yield_now();
-    }
+    wait_until("the end of one process", || accounts.processes().wait().unwrap() == 1);
 }

@@ -2,6 +2,7 @@
 
 use actix::prelude::*;
 use fiber::{AsyncManager, RemoteAddr, manager::Snapshot};
+use fiber_test_support::wait::wait_until;
 use serde::{Deserialize, Serialize};
 
 /// An actor that counts, and fails on request.
@@ -148,9 +149,8 @@ impl Handler<Meet> for Counter {
 
     fn handle(&mut self, meet: Meet, _: &mut Context<Self>) {
         std::fs::write(meet.place.join(meet.name.to_string()), "").unwrap();
-        while std::fs::read_dir(&meet.place).unwrap().count() < meet.others {
-            std::thread::yield_now();
-        }
+        let met = || std::fs::read_dir(&meet.place).unwrap().count() >= meet.others;
+        wait_until("a file of each", met);
     }
 }
 

@@ -6,10 +6,11 @@ use actix::prelude::*;
 use fiber::manager::Full;
 use fiber::stats::{EventKind, EventStream, events};
 use fiber::{AsyncManager, Error, Process, RemoteAddr, supervisor::Restart};
+use fiber_test_support::wait::wait_until;
 
 use super::counter::{Add, Counter, Fail, Meet, Remark, Stop, counter};
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 
 /// Returns how many events tell `wanted` dead letters of an actor, and the problem of the last.
 fn told(events: &mut EventStream, name: &str, wanted: u64) -> (u64, String) {
@@ -201,8 +202,7 @@ impl Handler<Meet> for Crowded {
 
     fn handle(&mut self, meet: Meet, _: &mut Context<Self>) {
         std::fs::write(meet.place.join(meet.name.to_string()), "").unwrap();
-        while std::fs::read_dir(&meet.place).unwrap().count() < meet.others {
-            std::thread::yield_now();
-        }
+        let met = || std::fs::read_dir(&meet.place).unwrap().count() >= meet.others;
+        wait_until("a file of each", met);
     }
 }

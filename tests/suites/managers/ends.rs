@@ -1,9 +1,10 @@
 //! The end of managed actors and of their processes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix::prelude::*;
 use fiber::{AsyncManager, Process, error::ExitReason};
+use fiber_test_support::wait::wait_until;
 
 use super::counter::{Add, Counter, Stop, counter};
 use super::{exists, stopped};
@@ -64,9 +65,5 @@ fn the_managed_actors_of_a_process_end_with_it() {
     };
     let (count, pid) = Process::spawn(nested, 4).wait().unwrap();
     assert_eq!(count, 5);
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while exists(pid) {
-        assert!(Instant::now() < deadline, "the managed process outlives its parent");
-        std::thread::yield_now();
-    }
+    wait_until("the end of the managed process", || !exists(pid));
 }

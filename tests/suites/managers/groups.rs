@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use actix::prelude::*;
 use fiber::{AsyncManager, Error, Group, Pool, Process, RemoteAddr};
+use fiber_test_support::wait::wait_for;
 use serde::{Deserialize, Serialize};
 
 use super::counter::{Add, Counter, Gate, Remark, counter};
@@ -17,9 +18,10 @@ fn counters(counts: impl IntoIterator<Item = u64>) -> Vec<AsyncManager<Counter>>
 
 /// Waits until a group has so many members in this process's view.
 fn wait_for_members(group: &Group<Add>, count: usize) {
-    while group.members().wait().unwrap().len() != count {
-        std::thread::yield_now();
-    }
+    wait_for("members", || match group.members().wait().unwrap().len() {
+        members if members == count => Ok(()),
+        members => Err(members),
+    });
 }
 
 fn values(answers: Vec<fiber::Result<u64>>) -> Vec<u64> {

@@ -6,6 +6,7 @@ use actix::prelude::*;
 use fiber::stats::{Event, EventKind};
 use fiber::supervisor::Restart;
 use fiber::{AsyncManager, Error, Pool, Process, RemoteAddr, Supervisor, find, find_recipient};
+use fiber_test_support::wait::wait_until;
 
 use super::counter::{Add, Counter, Remark, Stop, WhichProcess, counter};
 use super::{kill, stopped};
@@ -18,12 +19,8 @@ impl Actor for Other {
 
 /// Waits until no actor has a name.
 fn wait_until_free(name: &str) {
-    loop {
-        match find::<Counter>(name).wait() {
-            Err(Error::NoSuchName { .. }) => return,
-            _ => std::thread::yield_now(),
-        }
-    }
+    let is_free = || matches!(find::<Counter>(name).wait(), Err(Error::NoSuchName { .. }));
+    wait_until("the end of the name's holder", is_free);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use fiber::stats::EventKind;
 use fiber::{Pool, Queue, error::ExitReason, sync};
+use fiber_test_support::wait::wait_until;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::{pool, sleep_ms, square};
@@ -50,12 +51,6 @@ fn was_drained(end: &End, redelivered: u64) {
     assert_eq!((end.expected, end.blamed, end.redelivered), (true, 0, redelivered), "{end:?}");
 }
 
-fn wait_until(reached: impl Fn() -> bool) {
-    while !reached() {
-        sleep_ms(1);
-    }
-}
-
 /// Where a task reports that it runs, and what it waits for.
 type Gate = (Queue<u32>, sync::Event);
 
@@ -88,7 +83,7 @@ fn a_worker_ends_its_task_and_returns_the_others() {
     let mut seen: Vec<_> = results.by_ref().take(99).map(|result| result.unwrap().0).collect();
     seen.sort_unstable();
     assert_eq!(seen, (1..100).collect::<Vec<_>>());
-    wait_until(|| pool.ready_workers() == 1);
+    wait_until("one ready worker", || pool.ready_workers() == 1);
     open.set().wait().unwrap();
     assert_eq!(results.next().unwrap().unwrap(), (0, pid));
     was_drained(&ends.recv().unwrap(), 0);
@@ -107,7 +102,7 @@ fn all_threads_of_a_worker_end_their_tasks() {
     let results = pool.imap(pass, tasks);
     let pids: Vec<_> = (0..3).map(|_| running.get().wait().unwrap()).collect();
     terminate(pids[0]);
-    wait_until(|| pool.ready_workers() == 0);
+    wait_until("the end of all workers", || pool.ready_workers() == 0);
     open.set().wait().unwrap();
     let results: Vec<_> = results.wait().map(Result::unwrap).collect();
     was_drained(&ends.recv().unwrap(), 0);
@@ -139,7 +134,7 @@ fn nothing_counts_if_a_worker_is_killed_before_its_task_has_ended() {
         // Twice, as kubelets and shells do.
         terminate(pid);
         terminate(pid);
-        wait_until(|| pool.ready_workers() == 0);
+        wait_until("the end of all workers", || pool.ready_workers() == 0);
         signal(pid, Signal::KILL);
         was_drained(&ends.recv().unwrap(), 1);
     }
@@ -160,7 +155,7 @@ fn a_crash_counts_also_after_sigterm() {
     let (running, open) = gate.clone();
     let call = pool.apply(crash, gate);
     terminate(running.get().wait().unwrap());
-    wait_until(|| pool.ready_workers() == 0);
+    wait_until("the end of all workers", || pool.ready_workers() == 0);
     open.set().wait().unwrap();
     let error = call.wait().unwrap_err();
     assert!(matches!(error, fiber::Error::WorkerDied { deaths: 1, .. }), "{error}");

@@ -1,8 +1,7 @@
 //! Pools that are closed, stopped, killed or dropped.
 
-use std::time::Duration;
-
 use fiber::Error;
+use fiber_test_support::wait::wait_until;
 
 use super::{pool, sleep_ms, square};
 
@@ -78,16 +77,7 @@ fn dropping_a_pool_kills_its_workers() {
     let hanging = pool.map(|_: u32| sleep_ms(3_600_000), 0..10);
     drop(pool);
     assert!(matches!(hanging.wait(), Err(Error::PoolEnded { .. })));
-    wait_until(|| !alive(pid));
-}
-
-/// Waits for a change of the operating system, which sends no event.
-fn wait_until(reached: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while !reached() {
-        assert!(std::time::Instant::now() < deadline, "the condition was not reached in 20 s");
-        std::thread::yield_now();
-    }
+    wait_until("the worker's end", || !alive(pid));
 }
 
 fn alive(pid: u32) -> bool {

@@ -1,6 +1,7 @@
 //! Initializers of workers, and pools whose workers fail at the start.
 
 use fiber::Pool;
+use fiber_test_support::wait::wait_for;
 
 use super::{sleep_ms, square};
 
@@ -60,13 +61,11 @@ fn a_pool_whose_workers_die_unused_fails_with_their_output() {
         });
     }
     let pool = Pool::builder().name("doomed").processes(2).initializer(doom, ()).build().unwrap();
-    let error = loop {
-        // The pool may be ready for a moment.
-        if let Err(error) = pool.wait_until_ready().wait() {
-            break error.to_string();
-        }
-        std::thread::yield_now();
-    };
+    // The pool may be ready for a moment.
+    let error = wait_for("the end of the pool", || match pool.wait_until_ready().wait() {
+        Err(error) => Ok(error.to_string()),
+        Ok(()) => Err(pool.ready_workers()),
+    });
     assert!(error.contains("pool `doomed` failed") && error.contains("in a row"), "{error}");
     assert!(error.contains("exited with code 3") && error.contains("no licence"), "{error}");
     assert_eq!(pool.apply(square, 3).wait().unwrap_err().to_string(), error);

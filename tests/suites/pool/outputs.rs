@@ -2,6 +2,7 @@
 
 use fiber::config::value_memory;
 use fiber::{Array, Error, Output, Process, Queue, as_completed, first};
+use fiber_test_support::wait::wait_until;
 
 use super::{pid_after, pool, square};
 use crate::arrays::is_sharing;
@@ -286,11 +287,9 @@ fn values_are_freed_with_their_last_handle() {
         let usage = stats.report.processes[0].usage.as_ref().unwrap();
         assert_eq!((fiber::tree().memory.outputs, usage.outputs), (1, 1));
         drop(kept);
-        // The thread that has filled it may hold it for a moment longer. The test runner has a
-        // deadline.
-        while value_memory().stored > 0 || fiber::tree().memory.outputs > 0 {
-            std::thread::yield_now();
-        }
+        // The thread that has filled it may hold it for a moment longer.
+        let left = || (value_memory().stored, fiber::tree().memory.outputs);
+        wait_until("the end of the values", || left() == (0, 0));
     }
     // In a process of its own, in which no other test has values.
     Process::spawn(drop_handles, ()).wait().unwrap();

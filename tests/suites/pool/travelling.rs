@@ -1,6 +1,7 @@
 //! Outputs that travel to other processes.
 
 use fiber::{Array, Error, Output, Pool, Process, Queue};
+use fiber_test_support::wait::wait_until;
 
 use super::{pool, sleep_ms, square};
 
@@ -152,10 +153,7 @@ fn the_last_handle_in_any_process_frees_the_value() {
     assert_eq!(unfinished(), 2);
     let other = Pool::new(1).unwrap();
     other.apply(take, kept).wait().unwrap();
-    // The test runner has a deadline.
-    while unfinished() > 1 {
-        std::thread::yield_now();
-    }
+    wait_until("the cancellation", || unfinished() <= 1);
     go.put(()).wait().unwrap();
     holding.wait().unwrap();
 }

@@ -126,7 +126,9 @@ fn a_value_that_cannot_travel_fails_the_calls() {
     ] {
         assert!(problem.to_string().contains("it is closed"), "{problem}");
     }
-    let durable = pool.durable("none").with(1).apply(|x: &i32| *x, ());
+    let folder = tempfile::tempdir().unwrap();
+    let journal = fiber::Journal::at(folder.path().join("none"));
+    let durable = pool.durable(journal).with(1).apply(|x: &i32| *x, ());
     assert!(matches!(durable.wait(), Err(fiber::Error::Invalid { .. })));
 }
 

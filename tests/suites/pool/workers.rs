@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 
 use fiber::Pool;
 use fiber::stats::EventKind;
+use fiber_test_support::wait::wait_until;
 
 use super::{pid_after, pool, sleep_ms, square};
 
@@ -75,9 +76,7 @@ fn a_pool_scales_with_the_number_of_tasks() {
         }
     }
     // The handle was dropped: the pool shrinks, and still works.
-    while pool.ready_workers() > 1 {
-        std::thread::yield_now();
-    }
+    wait_until("the end of two workers", || pool.ready_workers() <= 1);
     assert_eq!(pool.map(square, 0..3).wait().unwrap(), [0, 1, 4]);
 }
 

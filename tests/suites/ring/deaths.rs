@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use fiber::{Error, Reduction, Ring, RingNode, error::ExitReason};
+use fiber_test_support::wait::wait_until;
 use serde::{Deserialize, Serialize};
 
 use super::{LONG, die};
@@ -85,9 +86,7 @@ fn until_killed(mut node: RingNode, ready: PathBuf) -> fiber::Result<u32> {
 }
 
 fn wait_for_files(place: &Path, count: usize) {
-    while std::fs::read_dir(place).unwrap().count() < count {
-        std::thread::yield_now();
-    }
+    wait_until("a file of each rank", || std::fs::read_dir(place).unwrap().count() >= count);
 }
 
 #[test]
@@ -104,9 +103,7 @@ fn after_the_kill_of_one_rank_all_ranks_are_restarted() {
 
 fn wait_until_gone(pids: &[u32]) {
     let is_gone = |pid: &u32| !Path::new(&format!("/proc/{pid}/exe")).exists();
-    while !pids.iter().all(is_gone) {
-        std::thread::yield_now();
-    }
+    wait_until("the end of all ranks", || pids.iter().all(is_gone));
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn disagreement<A: Serialize + DeserializeOwned, M, N>(
 where
     N: 'static,
 {
-    let ring = Ring::builder().name("odd").size(size).timeout(Duration::from_millis(700));
+    let ring = Ring::builder().name("odd").size(size).timeout(Duration::from_secs(5));
     match ring.try_run(function, args).wait().map(drop) {
         Err(error @ Error::Ring { .. }) => error.to_string(),
         other => panic!("not an `Error::Ring`: {other:?}"),

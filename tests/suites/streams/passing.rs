@@ -2,6 +2,7 @@
 
 use fiber::sync::Event;
 use fiber::{Array, Error, Process, Sender, Stream};
+use fiber_test_support::wait::wait_until;
 use futures_util::{FutureExt, StreamExt};
 
 use super::{count, endless, pool};
@@ -95,9 +96,7 @@ fn the_end_of_the_owner_is_the_last_item() {
     let stream = |out: Sender<Stream<u64>>| {
         let pool = pool(1);
         out.send(pool.stream(endless, Event::new().unwrap())).wait().unwrap();
-        while !out.is_closed() {
-            std::thread::yield_now();
-        }
+        wait_until("the end of the consumer", || out.is_closed());
         let _ =
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         std::thread::park();

@@ -2,6 +2,7 @@
 
 use fiber::sync::{Event, Value};
 use fiber::{Array, Error, Pool, Sender, Stream};
+use fiber_test_support::wait::{wait_for, wait_until};
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
@@ -101,9 +102,7 @@ fn dropping_the_stream_stops_its_producer() {
     // A producer that sends nothing learns it, too.
     let idle = |ended: Event, out: Sender<u64>| {
         out.send(0).wait().unwrap();
-        while !out.is_closed() {
-            std::thread::yield_now();
-        }
+        wait_until("the end of the consumer", || out.is_closed());
         ended.set().wait()
     };
     ended.clear().wait().unwrap();
@@ -126,13 +125,10 @@ fn a_slow_consumer_holds_its_producer_up() {
     let is_full = |queue: &fiber::stats::QueueStats| {
         queue.name.contains("streams/tasks.rs") && queue.blocked > 0
     };
-    let bytes = loop {
-        let stats = fiber::stats().unwrap();
-        if let Some(full) = stats.report.queues.iter().find(|queue| is_full(queue)) {
-            break full.bytes;
-        }
-        std::thread::yield_now();
-    };
+    let bytes = wait_for("a full buffer", || {
+        let queues = fiber::stats().unwrap().report.queues;
+        queues.iter().find(|queue| is_full(queue)).map(|full| full.bytes).ok_or(queues.clone())
+    });
     // Half of the buffer, and the frame that has filled it.
     assert!((BUFFER / 2..BUFFER / 2 + (512 << 10)).contains(&bytes), "{bytes} bytes are stored");
     let lengths = items.wait().map(|item| item.unwrap().len());
@@ -224,9 +220,7 @@ fn a_task_takes_a_stream_of_its_own_pool() {
         let pool = Pool::current().unwrap();
         (1..4).try_for_each(|end| out.send(pool.stream(count, end)).wait())?;
         // The process of a stream's owner lives until the stream is taken.
-        while !out.is_closed() {
-            std::thread::yield_now();
-        }
+        wait_until("the end of the consumer", || out.is_closed());
         fiber::Result::<()>::Ok(())
     };
     let pool = pool(2);

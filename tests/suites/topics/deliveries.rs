@@ -1,7 +1,5 @@
 //! Deliveries of topics to actors.
 
-use std::thread;
-
 use actix::prelude::*;
 use fiber::error::ExitReason;
 use fiber::manager::AsyncManager;
@@ -9,6 +7,7 @@ use fiber::remote::RemoteAddr;
 use fiber::sync::Event;
 use fiber::topic::{Slow, Topic};
 use fiber::{Error, Process, Queue};
+use fiber_test_support::wait::{self, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
@@ -56,9 +55,10 @@ fn collector() -> AsyncManager<Collector> {
 }
 
 fn wait_for(collector: &AsyncManager<Collector>, expected: &[u32]) {
-    while collector.send(Collected).wait().unwrap() != expected {
-        thread::yield_now();
-    }
+    wait::wait_for("the messages", || match collector.send(Collected).wait().unwrap() {
+        collected if collected == expected => Ok(()),
+        collected => Err(collected),
+    });
 }
 
 #[test]
@@ -89,9 +89,7 @@ fn an_actor_that_restarts_gets_the_next_messages() {
     assert_eq!(delivery.failed(), 1);
     let pid = collector.pid().unwrap();
     kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
-    while collector.pid().is_none_or(|now| now == pid) {
-        thread::yield_now();
-    }
+    wait_until("the restart", || collector.pid().is_some_and(|now| now != pid));
     // The link to the dead process may not have closed yet: what is sent over it counts as failed.
     let mut published = 0;
     while collector.send(Collected).wait().unwrap().is_empty() {
@@ -99,9 +97,8 @@ fn an_actor_that_restarts_gets_the_next_messages() {
         topic.publish(Collect::Number(3)).wait().unwrap();
     }
     topic.publish(Collect::Number(4)).wait().unwrap();
-    while collector.send(Collected).wait().unwrap().last() != Some(&4) {
-        thread::yield_now();
-    }
+    let last = || collector.send(Collected).wait().unwrap().last().copied();
+    wait_until("the last message", || last() == Some(4));
     let arrived = collector.send(Collected).wait().unwrap().len() as u64 - 1;
     assert_eq!(arrived + delivery.failed() - 1, published);
 }

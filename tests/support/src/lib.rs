@@ -24,6 +24,4 @@ pub use fiber_test_macros::{crates, scenario, trial};
 pub use inventory;
 
 pub use self::scenario::{Scenario, exit_code, run_scenario};
-pub use self::suite::{
-    Test, is_asked, run_tests, run_tests_with, run_waiting_tests, soak, tests, topic,
-};
+pub use self::suite::{Test, is_asked, run_tests, runs, soak, tests, topic};

@@ -21,8 +21,10 @@ const MARK: &str = "SCENARIO_MARK";
 const LONG: Duration = Duration::from_secs(120);
 /// The interval of checks whether something has happened.
 const LOOK: Duration = Duration::from_millis(1);
+/// The interval of checks of all processes of the machine.
+const PROCESSES_LOOK: Duration = Duration::from_millis(10);
 /// Time limit for processes to end after their program.
-const OUTLIVE: Duration = Duration::from_secs(10);
+const OUTLIVE: Duration = Duration::from_secs(60);
 
 /// Configures and starts a program.
 #[derive(Debug)]
@@ -296,6 +298,7 @@ impl Program {
                 left(),
                 self.words()
             );
+            std::thread::sleep(PROCESSES_LOOK);
         }
         let left: Vec<_> = files(self.places.temporary.path());
         assert!(left.is_empty(), "files are left: {left:?}");

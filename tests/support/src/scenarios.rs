@@ -17,8 +17,8 @@ use crate::{scenario, tasks};
 /// Initializes fiber with fast heartbeats, which keep the tests short.
 pub(crate) fn init() {
     fiber::init_with(|config| {
-        config.heartbeat = Duration::from_millis(200);
-        config.heartbeat_timeout = Duration::from_secs(2);
+        config.heartbeat = Duration::from_millis(500);
+        config.heartbeat_timeout = Duration::from_secs(5);
     });
 }
 

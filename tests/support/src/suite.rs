@@ -53,20 +53,6 @@ pub fn tests() -> Vec<&'static Test> {
 
 /// Runs the tests of this binary, except for the `ignored`, as the arguments demand.
 pub fn run_tests(ignored: impl Fn(&Test) -> bool) -> ExitCode {
-    run_tests_with(&Arguments::from_args(), ignored)
-}
-
-/// Works as [`run_tests`] for tests that wait most of the time: twice as many run at a time as there
-/// are cores.
-pub fn run_waiting_tests(ignored: impl Fn(&Test) -> bool) -> ExitCode {
-    let mut arguments = Arguments::from_args();
-    let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    arguments.test_threads.get_or_insert(2 * cores);
-    run_tests_with(&arguments, ignored)
-}
-
-/// Works as [`run_tests`], with these arguments.
-pub fn run_tests_with(arguments: &Arguments, ignored: impl Fn(&Test) -> bool) -> ExitCode {
     let trial = |test: &'static Test| {
         let run = || {
             test.run();
@@ -74,7 +60,16 @@ pub fn run_tests_with(arguments: &Arguments, ignored: impl Fn(&Test) -> bool) ->
         };
         Trial::test(test.path(), run).with_ignored_flag(ignored(test))
     };
-    libtest_mimic::run(arguments, tests().into_iter().map(trial).collect()).exit_code()
+    libtest_mimic::run(&Arguments::from_args(), tests().into_iter().map(trial).collect())
+        .exit_code()
+}
+
+/// Returns whether this process is to run tests whose paths begin with this. nextest starts it for
+/// their list, and once for each test.
+pub fn runs(prefix: &str) -> bool {
+    let arguments = Arguments::from_args();
+    let is_excluded = |name: &String| arguments.exact && !name.starts_with(prefix);
+    !arguments.list && !arguments.filter.as_ref().is_some_and(is_excluded)
 }
 
 /// Returns how many times as much the tests that repeat something repeat it: `SOAK` from the

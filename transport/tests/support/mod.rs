@@ -33,7 +33,7 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
 
 /// Fails a test that waits too long.
 pub(crate) async fn within(test: impl Future<Output = ()>) {
-    tokio::time::timeout(Duration::from_secs(60), test).await.expect("it happens within a minute")
+    tokio::time::timeout(Duration::from_secs(180), test).await.expect("it happens in three minutes")
 }
 
 const ROLE: &str = "FIBER_TEST_ROLE";

@@ -22,9 +22,9 @@ pub(crate) const BLOCKED_AFTER: Duration = Duration::from_millis(5);
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// How long the executor's thread may take to answer with its stack.
-const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// How long the report of an overdue task waits for the stack.
-const STACK_LIMIT: Duration = Duration::from_secs(1);
+const STACK_LIMIT: Duration = Duration::from_secs(3);
 
 /// The monitor's last observation of one executor.
 #[derive(Default)]

@@ -27,8 +27,6 @@ impl Engine for Docker {
         true
     }
 
-    fn tear_down(&self) {}
-
     fn variables(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }

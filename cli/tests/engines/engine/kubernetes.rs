@@ -1,8 +1,6 @@
 //! Kubernetes, with a namespace for these tests that has the rights of fiber's manifest.
 
-use std::sync::OnceLock;
-
-use fiber_test_support::kubectl::{apply, get, kubectl, nodes, registry, try_kubectl};
+use fiber_test_support::kubectl::{apply, get, nodes, registry, try_kubectl};
 use fiber_test_support::processes;
 use serde_json::{Value, json};
 
@@ -10,9 +8,9 @@ use super::Engine;
 
 pub(crate) struct Kubernetes;
 
+/// `make test-cluster` removes it.
 pub(crate) fn namespace() -> &'static str {
-    static NAMESPACE: OnceLock<String> = OnceLock::new();
-    NAMESPACE.get_or_init(|| format!("fiber-test-cli-{}", std::process::id()))
+    "fiber-test-command"
 }
 
 /// Returns the names of the pods that satisfy a condition.
@@ -51,7 +49,10 @@ impl Engine for Kubernetes {
     }
 
     fn set_up(&self) {
-        if let Err(problem) = try_kubectl(&["create", "namespace", namespace()]) {
+        let created = try_kubectl(&["create", "namespace", namespace()]);
+        if let Err(problem) = created
+            && !problem.contains("AlreadyExists")
+        {
             eprintln!(
                 "error: TEST_BACKENDS names kubernetes, and no cluster is of use (`make \
                  cluster-up` starts one): {problem}"
@@ -62,10 +63,6 @@ impl Engine for Kubernetes {
         let shipped = std::fs::read_to_string(path).expect("it is shipped");
         let rights = shipped.replace("namespace: fiber", &format!("namespace: {}", namespace()));
         apply(rights);
-    }
-
-    fn tear_down(&self) {
-        kubectl(&["delete", "namespace", namespace()]);
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {

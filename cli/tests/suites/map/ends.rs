@@ -14,14 +14,14 @@ const FAMILY: &str = "exec 9>pipe; setsid sleep 1000 & sleep 1000 & echo $PPID >
 fn a_timeout_ends_all_processes_of_a_command() {
     let folder = Folder::new();
     folder.pipe("pipe");
-    let map = folder.spawn(&["--json", "--timeout", "300ms", "--", "sh", "-c", FAMILY, ":::", "a"]);
+    let map = folder.spawn(&["--json", "--timeout", "3s", "--", "sh", "-c", FAMILY, ":::", "a"]);
     let mut pipe = folder.open_pipe("pipe");
     wait_for_line(&mut pipe);
     wait_for_end(pipe);
     let ended = Ended(map.wait_with_output().expect("it ends"));
     let line = &ended.json()[0];
     assert_eq!((ended.code(), &line["exit_code"]), (Some(1), &serde_json::Value::Null));
-    assert_eq!(line["error"], "killed after its timeout of 300ms");
+    assert_eq!(line["error"], "killed after its timeout of 3s");
     assert_eq!(line["attempts"], 1);
 }
 
@@ -29,13 +29,12 @@ fn a_timeout_ends_all_processes_of_a_command() {
 fn a_command_may_end_in_order_at_its_timeout_or_is_killed() {
     let folder = Folder::new();
     let script = "trap 'echo bye; exit 0' TERM; echo hello; while :; do sleep 0.01; done";
-    let ended = folder.map(&["--json", "--timeout", "300ms", "sh", "-c", script, ":::", "a"]);
+    let ended = folder.map(&["--json", "--timeout", "3s", "sh", "-c", script, ":::", "a"]);
     let line = &ended.json()[0];
     // Its output is kept. It has failed, whatever its exit code is.
     assert_eq!((ended.code(), &line["stdout"]), (Some(1), &"hello\nbye\n".into()));
     let script = "trap '' TERM; while :; do sleep 0.01; done";
-    let ended =
-        folder.map(&["--timeout", "100ms", "--retries", "1", "sh", "-c", script, ":::", "a"]);
+    let ended = folder.map(&["--timeout", "1s", "--retries", "1", "sh", "-c", script, ":::", "a"]);
     ended.failed(1, &["timeout"]);
 }
 

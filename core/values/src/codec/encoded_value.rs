@@ -133,6 +133,7 @@ mod tests {
 
     #[test]
     fn an_encoding_may_be_a_blob() {
+        arena::enable(true);
         let value = ("a".to_string(), Array::from(vec![7_u8; MIN_LEN]), vec![1_u32; 100]);
         let EncodedValue { bytes, mut blobs } = EncodedValue::new(&value).unwrap();
         let mut moved = bytes.to_vec();

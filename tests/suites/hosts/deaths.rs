@@ -1,10 +1,11 @@
 //! Workers in hosts die, and hosts do.
 
+use fiber_test_support::wait::{LONG, wait_until};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::{distinct, hosts, is_running, kill, pool, send, wait_until};
+use super::{distinct, hosts, is_running, kill, pool, send};
 
 #[test]
 fn a_worker_that_dies_starts_again_in_its_host() {
@@ -38,7 +39,7 @@ fn the_tasks_of_a_killed_host_run_again() {
     );
     kill(victim);
     assert_eq!(call.wait().unwrap(), (0..1000).collect::<Vec<_>>());
-    wait_until(|| !is_running(victim));
+    wait_until("the victim's end", || !is_running(victim));
     pool.wait_until_ready().wait().unwrap();
     let after = hosts(&pool, 4);
     assert!(!after.contains(&victim) && distinct(&after) == 2, "{after:?}");
@@ -50,7 +51,7 @@ fn workers_do_not_outlive_their_host() {
     let host = hosts(&pool, 2)[0];
     let workers = pool.map(|()| std::process::id(), vec![(); 100]).wait().unwrap();
     kill(host);
-    wait_until(|| workers.iter().all(|worker| !is_running(*worker)));
+    wait_until("the end of all workers", || workers.iter().all(|worker| !is_running(*worker)));
 }
 
 #[test]
@@ -75,7 +76,7 @@ fn a_host_that_falls_silent_is_replaced() {
     // The heartbeats of the host and of its workers stop together.
     let call = pool.map(|x: u64| x, 0..100);
     // The last events alone are kept, and other tests have some, too.
-    wait_until(|| {
+    wait_until("the event of the host's end", || {
         let events = fiber::stats().unwrap().events;
         let reasons = events.iter().map(|event| format!("{event:?}"));
         reasons
@@ -83,7 +84,7 @@ fn a_host_that_falls_silent_is_replaced() {
             .any(|reason| reason.contains("HostEnded") && reason.contains("HeartbeatLost"))
     });
     assert_eq!(call.wait().unwrap().len(), 100);
-    wait_until(|| !is_running(host));
+    wait_until("the host's end", || !is_running(host));
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn work_goes_on_while_hosts_and_workers_are_killed() {
             stats.report.processes.iter().filter(is_victim).find_map(|process| process.pid);
         let deaths = pool.stats().deaths;
         kill(victim.expect("there are some of both kinds"));
-        wait_until(|| pool.stats().deaths > deaths);
+        wait_until("a death", || pool.stats().deaths > deaths);
         // The next victim dies when this one has a successor.
         pool.wait_until_ready().wait().unwrap();
     }
@@ -125,10 +126,10 @@ fn sigterm_at_a_host_ends_its_workers_in_order() {
     });
     send(Signal::TERM, host);
     for _ in 0..2 {
-        let reason = ends.recv_timeout(Duration::from_secs(30)).expect("it ends");
+        let reason = ends.recv_timeout(LONG).expect("it ends");
         assert_eq!(reason, fiber::error::ExitReason::Terminated);
     }
-    wait_until(|| !is_running(host));
+    wait_until("the host's end", || !is_running(host));
     pool.wait_until_ready().wait().unwrap();
     assert_eq!(pool.stats().deaths, 0);
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use fiber::pipe::{PipeReceiver, PipeSender};
 use fiber::sync::Event;
 use fiber::{Array, Pipe, Process, Queue, value_memory};
+use fiber_test_support::wait::wait_until;
 use futures_util::FutureExt;
-
-fiber::test_harness!();
 
 /// Elements of an array of 1 MiB.
 const MIB: usize = (1 << 20) / size_of::<u64>();
@@ -37,11 +36,9 @@ fn check(got: &Array<u64>, len: usize, from: u64) {
     assert_eq!(got.is_shared(), is_sharing());
 }
 
-/// Waits until no process uses an array of this one. The test runner has a deadline.
+/// Waits until no process uses an array of this one.
 fn until_arrays_are_free() {
-    while value_memory().shared > 0 {
-        std::thread::yield_now();
-    }
+    wait_until("the end of the arrays", || value_memory().shared == 0);
 }
 
 /// Puts arrays in, and ends when nobody uses them.

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fiber::{Array, Broadcast, Pool, Process};
+use fiber_test_support::wait::wait_until;
 use fiber_transport::traffic;
 
-use crate::{kill, pool, wait_until};
+use super::{kill, pool};
 
 const WORKERS: usize = 8;
 /// Elements of 20 MB.
@@ -68,9 +69,13 @@ fn broadcast_to_a_host() {
     let expected = if over_nng() { size..size + size / 10 } else { 0..size / 10 };
     assert!(expected.contains(&sent), "{sent} bytes were sent");
 
-    wait_until(|| kept_by_host() == Some(if over_nng() { size.next_multiple_of(4096) } else { 0 }));
+    wait_until("what the host keeps", || {
+        kept_by_host() == Some(if over_nng() { size.next_multiple_of(4096) } else { 0 })
+    });
     drop(value);
-    wait_until(|| kept_by_host() == Some(0) && fiber::value_memory().shared == 0);
+    wait_until("the end of the arrays", || {
+        kept_by_host() == Some(0) && fiber::value_memory().shared == 0
+    });
 }
 
 #[test]
@@ -85,7 +90,7 @@ fn a_worker_maps_an_array_that_came_to_its_host() {
     let read = |array: Array<u64>| (sum(&array), array.is_shared());
     assert_eq!(pool.map(read, vec![array; 10]).wait().unwrap(), [(100_000, true); 10]);
     drop(pool);
-    wait_until(|| fiber::value_memory().shared == 0);
+    wait_until("the end of the arrays", || fiber::value_memory().shared == 0);
 }
 
 /// Runs in a process of its own, because the counted bytes are those of all pools.
@@ -105,7 +110,7 @@ fn arrays_of_tasks() {
     };
     let kept = |arrays: u64| {
         let bytes = if over_nng() { arrays * size.next_multiple_of(4096) } else { 0 };
-        wait_until(|| kept_by_host() == Some(bytes));
+        wait_until("what the host keeps", || kept_by_host() == Some(bytes));
     };
     let pool = pool(2, 2);
     let fill = |value: u64| Array::build(LENGTH, |numbers: &mut [u64]| numbers.fill(value));
@@ -125,7 +130,7 @@ fn arrays_of_tasks() {
     // A value of tasks, and the tasks that take it, which are in either worker.
     let output = pool.apply(fill, 5).output();
     let worker = std::process::id;
-    check(counted(&|| wait_until(|| output.is_ready())), (0, 0));
+    check(counted(&|| wait_until("the output", || output.is_ready())), (0, 0));
     let read_output = || {
         let items: Vec<_> = (0..20).map(|index| (output.clone(), index)).collect();
         assert_eq!(pool.map(read, items).wait().unwrap(), [5; 20]);
@@ -139,7 +144,7 @@ fn arrays_of_tasks() {
     check(counted(&read_output), (0, 0));
     drop(output);
     kept(0);
-    wait_until(|| fiber::value_memory().shared == 0);
+    wait_until("the end of the arrays", || fiber::value_memory().shared == 0);
 }
 
 #[test]

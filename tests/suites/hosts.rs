@@ -12,8 +12,6 @@ use std::collections::BTreeSet;
 use fiber::Pool;
 use rustix::process::{Pid, Signal, kill_process};
 
-fiber::test_harness!();
-
 /// A pool of `processes` workers, `per_job` of them in a host.
 fn pool(processes: usize, per_job: usize) -> Pool {
     let builder = Pool::builder().processes(processes).processes_per_job(per_job);
@@ -47,15 +45,6 @@ fn distinct(pids: &[u32]) -> usize {
 fn is_running(pid: u32) -> bool {
     // A zombie has no command line.
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
-}
-
-/// Waits for an event that only the process table shows.
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while !condition() {
-        assert!(std::time::Instant::now() < deadline, "it did not happen within 30 s");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
 }
 
 fn kill(pid: u32) {

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use fiber::Pool;
 use fiber::stats::ProcessRole;
+use fiber_test_support::wait::wait_until;
 
-use crate::{kill, wait_until};
+use super::kill;
 
 const HOSTS: usize = 8;
 const PER_HOST: usize = 64;
@@ -43,7 +44,7 @@ fn many_workers_lose_no_task_when_whole_hosts_die() {
     victims[..HOSTS / 2].iter().for_each(|host| kill(*host));
     results.extend(outcomes.map(Result::unwrap));
     assert!(results.into_iter().eq((0..tasks).map(|x| x * x)), "a result is lost or wrong");
-    wait_until(|| hosts_of(&pool).len() == HOSTS);
+    wait_until("all hosts", || hosts_of(&pool).len() == HOSTS);
     pool.wait_until_ready().wait().unwrap();
     assert_eq!(pool.ready_workers(), HOSTS * PER_HOST);
 }
@@ -64,7 +65,7 @@ fn a_pool_of_many_workers_shrinks_by_whole_hosts() {
     };
     assert_eq!(hosts().into_iter().collect::<BTreeSet<_>>().len(), HOSTS);
     pool.scale(PER_HOST).wait().unwrap();
-    wait_until(|| hosts().len() == PER_HOST);
+    wait_until("one host", || hosts().len() == PER_HOST);
     assert_eq!(hosts().into_iter().collect::<BTreeSet<_>>().len(), 1);
     assert_eq!(pool.map(|x: u64| x + 1, 0..10_000).wait().unwrap()[9_999], 10_000);
 }

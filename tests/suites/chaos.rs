@@ -9,8 +9,6 @@ use fiber_test_support::soak;
 use rand::{Rng, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process};
 
-fiber::test_harness!();
-
 const WORKERS: usize = 6;
 
 /// A task of random length, which sometimes kills its worker.
@@ -63,8 +61,8 @@ fn run_case(tasks: u64, chunk: u32, threads: usize) {
     static CONFIGURE: Once = Once::new();
     CONFIGURE.call_once(|| {
         fiber::init_with(|config| {
-            config.heartbeat = Duration::from_millis(100);
-            config.heartbeat_timeout = Duration::from_millis(500);
+            config.heartbeat = Duration::from_millis(200);
+            config.heartbeat_timeout = Duration::from_secs(2);
         });
     });
     let pool =

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use fiber::{Meta, Pool};
+use fiber_test_support::wait::wait_until;
 
-use crate::{distinct, hosts, is_running, pool, wait_until};
+use super::{distinct, hosts, is_running, pool};
 
 #[test]
 fn workers_share_a_job() {
@@ -40,7 +41,7 @@ fn a_worker_in_a_host_can_have_a_pool() {
 fn the_tree_shows_workers_below_their_pool_and_hosts_as_processes() {
     let pool = pool(2, 2);
     let host = format!(" in {}/host-", pool.name());
-    wait_until(|| fiber::tree().to_string().contains(&host));
+    wait_until("the host in the tree", || fiber::tree().to_string().contains(&host));
     let stats = fiber::stats().unwrap();
     let roles: Vec<_> =
         stats.report.processes.iter().map(|process| process.role.to_string()).collect();
@@ -55,11 +56,13 @@ fn a_pool_that_shrinks_or_ends_leaves_no_host() {
     assert_eq!(distinct(&all), 2);
     pool.scale(2).wait().unwrap();
     // Whole hosts go: one is left with both workers.
-    wait_until(|| all.iter().filter(|host| is_running(**host)).count() == 2);
+    wait_until("the end of the others", || {
+        all.iter().filter(|host| is_running(**host)).count() == 2
+    });
     let left = hosts(&pool, 2);
     assert_eq!(distinct(&left), 1);
     pool.stop().wait().unwrap();
-    wait_until(|| !is_running(left[0]));
+    wait_until("the host's end", || !is_running(left[0]));
 }
 
 #[test]

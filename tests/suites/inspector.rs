@@ -1,6 +1,6 @@
 //! The inspector, and the statistics that a program reads itself.
 
-use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -8,23 +8,14 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use actix::prelude::*;
 use fiber::stats::{EventKind, PoolPhase, ProcessRole, QueueStats, SessionStats, Slice};
 use fiber::{AsyncManager, Pool, Queue};
+use fiber_test_support::wait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-fiber::test_harness!();
 
 fn connect(session: &str) -> BufReader<UnixStream> {
     let name = SocketAddr::from_abstract_name(format!("fiber-inspect-{session}")).unwrap();
     // The head begins to listen just after it has started.
-    loop {
-        match UnixStream::connect_addr(&name) {
-            Ok(stream) => return BufReader::new(stream),
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                std::thread::yield_now();
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
+    wait::wait_for("a connection", || UnixStream::connect_addr(&name).map(BufReader::new))
 }
 
 fn ask(connection: &mut BufReader<UnixStream>, request: &str) -> Value {
@@ -42,12 +33,10 @@ fn inspect(connection: &mut BufReader<UnixStream>) -> SessionStats {
 /// Looks at the session until `found` finds something.
 fn wait_for<T>(found: impl Fn(&SessionStats) -> Option<T>) -> T {
     let mut connection = connect(&fiber::stats().unwrap().session);
-    loop {
-        if let Some(found) = found(&inspect(&mut connection)) {
-            return found;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait::wait_for("what the test looks for", || {
+        let session = Box::new(inspect(&mut connection));
+        found(&session).ok_or(session)
+    })
 }
 
 fn pool_called(name: &str, processes: usize) -> Pool {

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fiber::{Array, Output, Pool, Process, Queue};
+use fiber_test_support::wait::wait_until;
 use fiber_transport::traffic;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::arrays::over_nng;
-use crate::{distinct, is_running, kill, parent_pid, pool, send, wait_until};
+use super::arrays::over_nng;
+use super::{distinct, is_running, kill, parent_pid, pool, send};
 
 /// Elements of 20 MB.
 const LENGTH: usize = 20_000_000 / size_of::<u64>();
@@ -49,11 +50,11 @@ fn values_of_two_hosts() {
         for _ in 0..5 {
             output = pool.apply(add, output.clone()).output();
         }
-        wait_until(|| output.is_ready());
+        wait_until("the output", || output.is_ready());
     });
     assert_eq!(made, (0, 0));
     // Values that nothing has any more are gone.
-    wait_until(|| elsewhere() == 1);
+    wait_until("a value elsewhere", || elsewhere() == 1);
     // Workers of both hosts take it, and the second host gets it from the first.
     let read_everywhere = || {
         let seen = pool.map(read, vec![output.clone(); 8]).wait().unwrap();
@@ -66,7 +67,7 @@ fn values_of_two_hosts() {
     let ask = || assert_eq!(output.get().wait().unwrap().0[LENGTH - 1], 10);
     assert_eq!((crossed(ask), crossed(ask), elsewhere()), ((0, 1), (0, 0), 0));
     drop(output);
-    wait_until(|| fiber::value_memory().stored == 0);
+    wait_until("the end of all values", || fiber::value_memory().stored == 0);
 }
 
 /// A value without arrays, of about 20 MB.
@@ -118,7 +119,7 @@ fn a_value_of_a_lost_host_is_made_again() {
     drop(first);
     let third = pool.apply(noted, (runs.clone(), second.clone())).output();
     let host = runs.get().wait().unwrap();
-    wait_until(|| third.is_ready());
+    wait_until("the third output", || third.is_ready());
     let (again, taken) = (pool.clone(), second.clone());
     kill(host);
     assert_eq!(again.apply(read, taken).wait().unwrap().0, 6);
@@ -129,7 +130,7 @@ fn a_value_of_a_lost_host_is_made_again() {
 /// Returns a value that its host alone has, and its host, if hosts are far.
 fn made_by(pool: &Pool) -> (Output<(Array<u64>, u32)>, u32) {
     let output = pool.apply(fill, 7).output();
-    wait_until(|| output.is_ready());
+    wait_until("the output", || output.is_ready());
     let host = pool.apply(parent_pid, ()).wait().unwrap();
     (output, host)
 }
@@ -139,13 +140,13 @@ fn values_outlive_their_pool_and_hosts_that_end_in_order() {
     let ended = pool(2, 2);
     let (output, host) = made_by(&ended);
     ended.stop().wait().unwrap();
-    wait_until(|| !is_running(host));
+    wait_until("the host's end", || !is_running(host));
     assert_eq!(output.get().wait().unwrap().0[0], 7);
 
     let dropped = pool(2, 2);
     let (output, host) = made_by(&dropped);
     drop(dropped);
-    wait_until(|| !is_running(host));
+    wait_until("the host's end", || !is_running(host));
     assert_eq!(output.get().wait().unwrap().0[0], 7);
 }
 
@@ -154,7 +155,7 @@ fn a_host_that_is_asked_to_end_gives_its_values_away() {
     let pool = pool(2, 2);
     let (output, host) = made_by(&pool);
     send(Signal::TERM, host);
-    wait_until(|| !is_running(host));
+    wait_until("the host's end", || !is_running(host));
     let (array, made_by) = output.get().wait().unwrap();
     assert_eq!((array[0], made_by), (7, host));
 }
@@ -192,7 +193,7 @@ fn graphs_go_on_while_hosts_and_workers_are_killed() {
         arrays = pool.map(add, pairs).outputs();
         // Long graphs wait now and then, so that they are not made at once.
         if layer % 10 == 9 {
-            wait_until(|| arrays.iter().all(Output::is_ready));
+            wait_until("all arrays", || arrays.iter().all(Output::is_ready));
         }
     }
     for (array, expected) in arrays.iter().zip(&expected) {
