@@ -100,11 +100,15 @@ fn a_lock_survives_all_its_holders() {
     assert!(lock.lock().timeout(LONG).wait().is_ok());
     // The next holder learns that the last one died with the lock.
     let holder = start();
+    holder.started().wait().unwrap();
     while holders.get().wait().unwrap() != holder.pid().unwrap() {}
     let park = |lock: Lock, holders: Queue<u32>| {
         let _held = lock.lock().wait().unwrap();
         holders.put(0).wait().unwrap();
-        std::thread::park();
+        // It may return for a wake-up that came late.
+        loop {
+            std::thread::park();
+        }
     };
     holder.kill();
     let last = Process::spawn(park, (lock.clone(), holders.clone()));
