@@ -52,6 +52,7 @@ class Result:
         # Why tests that passed did not test anything.
         self.left_out = []
         self.is_failed = False
+        self.is_left_out = False
 
 
 def main(arguments):
@@ -85,7 +86,9 @@ def run(target):
     """Runs a check, whose output goes to this program's."""
     result = Result(target)
     if target == "deny" and not shutil.which("cargo-deny"):
-        print("\n==> SKIPPED: deny; `make deny` installs cargo-deny, which takes minutes to build")
+        print("\n==> make deny: skipped")
+        result.is_left_out = True
+        result.left_out.append("`make deny` installs cargo-deny, which takes minutes to build")
         return result
     print(f"\n==> make {target}", flush=True)
     began = time.monotonic()
@@ -169,8 +172,8 @@ def summarize(results):
     note_flaky(flaky)
     print("\n==> summary")
     for result in results:
-        word = "FAILED" if result.is_failed else "passed"
-        print(f"{word}  {result.seconds:5.0f} s  make {result.target}")
+        word = "FAILED" if result.is_failed else "skipped" if result.is_left_out else "passed"
+        print(f"{word:7}  {result.seconds:5.0f} s  make {result.target}")
     left_out = sorted({why for result in results for why in result.left_out})
     for why in left_out[:5]:
         print(f"skipped: {why}")
