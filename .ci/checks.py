@@ -49,7 +49,7 @@ class Result:
         # For each failed test: its name, the reason, the command that runs it again.
         self.failed = []
         self.flaky = []
-        # Why tests that passed did not test anything.
+        # The reasons of tests that passed without testing anything.
         self.left_out = []
         self.is_failed = False
         self.is_left_out = False

@@ -1,6 +1,7 @@
 //! The configuration: code overrides environment, which overrides the file.
 
 mod earlier;
+mod found;
 mod load;
 mod names;
 mod page;

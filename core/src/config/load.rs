@@ -1,13 +1,14 @@
 //! Reading the configuration from code, environment and file.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
 use bytesize::ByteSize;
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::earlier::{CodeChanges, EarlierNames};
+use super::found::Search;
 use super::section::entries;
 use super::sources::{Environment, SourceValues, text};
 use super::{Config, ConfigProblem, ConfigSource, LinkKind, PREFIX};
@@ -97,15 +98,26 @@ impl Config {
         if let Some(path) = named.as_ref().filter(|path| !path.is_file()) {
             return Err(ConfigProblem::NotAFile { path: path.clone() }.into());
         }
-        let file = named.unwrap_or_else(|| FILE.into());
-        let mut config = Config::read(&file, Environment::new(PREFIX, &variables::ALL))?;
+        let file = match named {
+            Some(path) => Some(path),
+            None => Search::here().find(FILE)?,
+        };
+        static SAID: Once = Once::new();
+        if let Some(path) = &file {
+            SAID.call_once(|| tracing::info!("read the configuration in `{}`", path.display()));
+        }
+        let environment = Environment::new(PREFIX, &variables::ALL);
+        let mut config = Config::read(file.as_deref(), environment)?;
         config.change(take_overrides().iter().map(|apply| |config: &mut Config| apply(config)))?;
         config.check()?;
         Ok(config)
     }
 
-    pub(super) fn read(file: &Path, environment: Environment) -> Result<Config> {
-        let mut sources: Vec<_> = SourceValues::of_file(file)?.into_iter().collect();
+    pub(super) fn read(file: Option<&Path>, environment: Environment) -> Result<Config> {
+        let mut sources = Vec::new();
+        if let Some(file) = file {
+            sources.push(SourceValues::of_file(file)?);
+        }
         sources.push(SourceValues::of_environment(environment)?);
         let mut options = defaults();
         sources.iter().for_each(|source| options.extend(source.options.clone()));

@@ -17,6 +17,10 @@ from `fiber.toml` in the working directory or the nearest one above it (or the f
 `FIBER_CONFIG` names), else it uses the default. Unknown names are errors. Children receive their
 parent's configuration.
 
+Fiber looks for `fiber.toml` up to the home directory, and within one file system. A file that
+another user could have written is an error: one that belongs to neither you nor root, that others
+can write, or that is in a directory of which this holds.
+
 `init_with` may be called several times before fiber reads the configuration, which it does for the
 first pool, process or other object. A call after that panics.
 

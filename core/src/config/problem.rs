@@ -16,6 +16,13 @@ pub enum ConfigProblem {
         /// The value of `FIBER_CONFIG`.
         path: PathBuf,
     },
+    /// Another user could have written the file that was found above the working directory.
+    Untrusted {
+        /// The file.
+        path: PathBuf,
+        /// The owner or the mode that lets another user write it.
+        why: String,
+    },
     /// A source can't be read.
     Unreadable {
         /// The source.
@@ -141,6 +148,13 @@ impl fmt::Display for ConfigProblem {
                 "{} names `{}`, which is not a file: correct or unset it",
                 variables::CONFIG,
                 path.display()
+            ),
+            ConfigProblem::Untrusted { path, why } => write!(
+                f,
+                "`{path}` is not used, because {why}: remove it, correct the owner and the mode, or \
+                 trust it with {variable}={path}",
+                path = path.display(),
+                variable = variables::CONFIG
             ),
             ConfigProblem::Unreadable { source, message } => {
                 write!(f, "{source} can't be read: {message}")

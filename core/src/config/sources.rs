@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
@@ -43,17 +43,16 @@ pub(super) struct Found<'a> {
 }
 
 impl SourceValues {
-    /// Reads a TOML file. One that does not exist has no values.
+    /// Reads a TOML file.
     ///
     /// # Errors
     /// It can't be read, has an option by two names, or a section has an unknown key.
-    pub(super) fn of_file(file: &Path) -> Result<Option<SourceValues>, ConfigProblem> {
-        let Some(path) = find(file) else { return Ok(None) };
-        let source = ConfigSource::File(path.clone());
+    pub(super) fn of_file(path: &Path) -> Result<SourceValues, ConfigProblem> {
+        let source = ConfigSource::File(path.to_path_buf());
         let unreadable = |message| ConfigProblem::Unreadable { source: source.clone(), message };
-        let text = fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
+        let text = fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
         let options = basic_toml::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
-        SourceValues::new(source, options).map(Some)
+        SourceValues::new(source, options)
     }
 
     /// Takes the values of variables.
@@ -100,12 +99,6 @@ pub(super) fn text(value: &Value) -> String {
         Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
-}
-
-/// Returns the path of a file in the working directory, or in the nearest directory above it.
-fn find(file: &Path) -> Option<PathBuf> {
-    let directory = std::env::current_dir().unwrap_or_default();
-    directory.ancestors().map(|above| above.join(file)).find(|path| path.is_file())
 }
 
 /// Takes a section's values out of `options`. Notes which of them have their earlier names there.

@@ -1,3 +1,4 @@
+mod found;
 mod sections;
 
 use std::io::Write;
@@ -10,7 +11,7 @@ fn from_file(text: &str) -> Result<Config> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     // Not this process's environment, in which a link may be set for the tests.
-    Config::read(file.path(), Environment::new("FIBER_NOT_SET_", &[]))
+    Config::read(Some(file.path()), Environment::new("FIBER_NOT_SET_", &[]))
 }
 
 fn error_of(text: &str) -> String {
@@ -67,7 +68,7 @@ fn an_error_holds_source_key_and_value() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"processes = '3'").unwrap();
     let source = ConfigSource::File(file.path().to_path_buf());
-    let error = Config::read(file.path(), Environment::new("FIBER_NOT_SET_", &[])).unwrap_err();
+    let error = Config::read(Some(file.path()), Environment::new("FIBER_NOT_SET_", &[])).unwrap_err();
     let Error::Config(ConfigProblem::InvalidValue { source: found, option, value, .. }) = &error
     else {
         panic!("{error:#?}");

@@ -30,7 +30,7 @@ inventory::submit! {
 /// Reads variables of the environment, which begin with `prefix` in place of `FIBER_`.
 fn from_variables(prefix: &'static str, variables: &[(&str, &str)]) -> Result<Config> {
     let named = variables.iter().map(|(name, value)| (format!("{prefix}{name}"), *value));
-    Config::read("/does/not/exist.toml".as_ref(), Environment::of(prefix, named))
+    Config::read(None, Environment::of(prefix, named))
 }
 
 fn section(config: &Config) -> TestSection {
@@ -77,7 +77,7 @@ fn the_environment_overrides_the_file_by_whichever_names() {
     file.write_all(b"ssh_cache = '/y'\n[ssh]\nhosts = 'a'").unwrap();
     let variables = [("FIBER_HOSTS".to_string(), "b"), ("FIBER_SSH_CACHE".to_string(), "/z")];
     let environment = Environment::of("FIBER_", variables.into_iter());
-    let ssh = section(&Config::read(file.path(), environment).unwrap());
+    let ssh = section(&Config::read(Some(file.path()), environment).unwrap());
     assert_eq!((ssh.hosts, ssh.cache), (vec!["b".into()], Some("/z".into())));
 }
 

@@ -1,0 +1,107 @@
+//! Which file above the working directory counts.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+use tempfile::TempDir;
+
+use super::super::found::Search;
+
+const NAME: &str = "fiber.toml";
+/// A user that no test runs as.
+const STRANGER: u32 = 54_321;
+
+/// A directory with the file, and two directories below it.
+struct Place {
+    top: TempDir,
+    below: PathBuf,
+}
+
+impl Place {
+    fn new() -> Place {
+        let top = tempfile::tempdir().unwrap();
+        let below = top.path().join("a/b");
+        fs::create_dir_all(&below).unwrap();
+        fs::write(top.path().join(NAME), "").unwrap();
+        Place { top, below }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.top.path().join(NAME)
+    }
+
+    fn search(&self) -> Search {
+        let (from, user) = (self.below.clone(), geteuid().as_raw());
+        Search { from, home: None, user }
+    }
+
+    /// Returns the error, which names the file and the remedy.
+    fn refusal(&self) -> String {
+        let error = self.search().find(NAME).unwrap_err().to_string();
+        let remedy = format!("trust it with FIBER_CONFIG={}", self.file().display());
+        assert!(error.ends_with(&remedy), "{error}");
+        error
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn the_nearest_file_counts() {
+    let place = Place::new();
+    assert_eq!(place.search().find(NAME).unwrap(), Some(place.file()));
+    let nearer = place.top.path().join("a").join(NAME);
+    fs::write(&nearer, "").unwrap();
+    assert_eq!(place.search().find(NAME).unwrap(), Some(nearer));
+}
+
+#[test]
+fn no_file_above_the_home_directory_counts() {
+    let place = Place::new();
+    let home = Some(place.top.path().join("a"));
+    assert_eq!(Search { home, ..place.search() }.find(NAME).unwrap(), None);
+    let home = Some(place.top.path().to_path_buf());
+    assert_eq!(Search { home, ..place.search() }.find(NAME).unwrap(), Some(place.file()));
+}
+
+#[test]
+fn a_file_that_others_can_write_or_replace_is_refused() {
+    let place = Place::new();
+    set_mode(&place.file(), 0o666);
+    let error = place.refusal();
+    assert!(error.contains(&format!("can write `{}`", place.file().display())), "{error}");
+    set_mode(&place.file(), 0o644);
+    set_mode(place.top.path(), 0o777);
+    let error = place.refusal();
+    assert!(error.contains(&format!("can write `{}`", place.top.path().display())), "{error}");
+    // Its owner alone can replace it there.
+    set_mode(place.top.path(), 0o1777);
+    assert_eq!(place.search().find(NAME).unwrap(), Some(place.file()));
+}
+
+#[test]
+fn a_file_of_another_user_is_refused() {
+    let place = Place::new();
+    // The owner of the file is another user for this one, who is not root.
+    if geteuid().is_root() {
+        chown(place.file(), Some(STRANGER), None).unwrap();
+    } else {
+        let search = Search { user: STRANGER, ..place.search() };
+        let error = search.find(NAME).unwrap_err().to_string();
+        return assert!(error.contains("belongs to the user"), "{error}");
+    }
+    let error = place.refusal();
+    assert!(error.contains(&format!("belongs to the user {STRANGER}")), "{error}");
+    // A link to a file of this user says as little as another file.
+    let own = place.top.path().join("own.toml");
+    fs::write(&own, "").unwrap();
+    fs::remove_file(place.file()).unwrap();
+    std::os::unix::fs::symlink(&own, place.file()).unwrap();
+    std::os::unix::fs::lchown(place.file(), Some(STRANGER), None).unwrap();
+    let error = place.refusal();
+    assert!(error.contains(&format!("belongs to the user {STRANGER}")), "{error}");
+}
