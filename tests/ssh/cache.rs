@@ -7,7 +7,7 @@ use std::process::Command;
 
 use fiber_test_support::trial;
 
-use crate::machines::{builds, program};
+use crate::machines::{builds, own_builds, program};
 
 /// Returns the copies of programs on a machine.
 fn copies(machine: &str) -> Vec<PathBuf> {
@@ -89,5 +89,5 @@ fn the_cache_can_be_elsewhere() {
     let directory = tempfile::tempdir().expect("there is room");
     let setup = program("one task", "a").env("FIBER_SSH_CACHE", directory.path());
     setup.run().code(0).says(&["value: 7"]);
-    assert!(directory.path().join("fiber/builds").exists());
+    assert!(directory.path().join(own_builds()).exists());
 }

@@ -46,7 +46,12 @@ pub(crate) fn on_machines(setup: Setup, hosts: &str) -> Setup {
 pub(crate) fn builds(machine: &str) -> PathBuf {
     let state = PathBuf::from(ssh_config());
     let state = state.parent().expect("it is in a directory");
-    state.join("caches").join(machine).join("fiber/builds")
+    state.join("caches").join(machine).join(own_builds())
+}
+
+/// The place of this user's builds in a cache.
+pub(crate) fn own_builds() -> String {
+    format!("fiber-{}/builds", rustix::process::geteuid().as_raw())
 }
 
 /// Returns the processes of a program that run on a machine.

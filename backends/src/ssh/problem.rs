@@ -84,6 +84,11 @@ pub(super) fn of_machine(machine: &str, program: &Program, refusal: &str) -> Str
                  there, or set `ssh.cache` to a directory on another disk"
             )
         }
+        "exposed" => format!(
+            "other users of `{machine}` own or can write {words}, and the copy of the program is \
+             below it or is it: correct the owner and the mode, or set `ssh.cache` to a directory \
+             there that is this user's alone"
+        ),
         "directory" => format!("`{machine}` has no directory for `working_dir`: create it there"),
         "copy" => format!(
             "the program did not arrive on `{machine}` as it was sent ({words}): is the disk full, \
@@ -133,8 +138,8 @@ mod tests {
             loader: String::new(),
             glibc: String::new(),
         };
-        let problem = of_machine("m", &program, "room 64 5121 /home/me/.cache/fiber/builds ");
+        let problem = of_machine("m", &program, "room 64 5121 /home/me/.cache/fiber-1000/builds ");
         assert!(problem.contains("5.0 MiB") && problem.contains("64.0 KiB"), "{problem}");
-        assert!(problem.contains("in /home/me/.cache/fiber/builds:"), "{problem}");
+        assert!(problem.contains("in /home/me/.cache/fiber-1000/builds:"), "{problem}");
     }
 }

@@ -25,7 +25,7 @@ fiber_core::section! {
         #[serde(deserialize_with = "lenient::path")]
         config: Option<PathBuf> = None,
         /// The directory on the machines that keeps copies of programs. Without one:
-        /// `fiber/builds` in `$XDG_CACHE_HOME`, which is `~/.cache` by default.
+        /// `fiber-UID/builds` in `$XDG_CACHE_HOME`, which is `~/.cache` by default.
         #[earlier(ssh_cache)]
         #[serde(deserialize_with = "lenient::path")]
         cache: Option<PathBuf> = None,

@@ -112,12 +112,12 @@ impl Remote for Ssh {
         let unreadable =
             |error: std::io::Error| format!("{EXECUTABLE}: {}", shortage::explain(&error));
         let mut file = File::open(EXECUTABLE).map_err(unreadable)?;
-        let sum = Command::new("cksum")
+        let sum = Command::new("sha256sum")
             .stdin(file.try_clone().map_err(unreadable)?)
             .kill_on_drop(true)
             .output()
             .await
-            .map_err(|error| format!("`cksum` can't be run here: {}", shortage::explain(&error)))?;
+            .map_err(|error| format!("`sha256sum` can't be run here: {}", shortage::explain(&error)))?;
         std::io::Seek::rewind(&mut file).map_err(unreadable)?;
         // If the connection ends, its end says why.
         if input.write_all(&sum.stdout).await.is_err() {
@@ -156,7 +156,7 @@ impl Remote for Ssh {
             // The script says so.
             SSH_FAILED if last == "the program exited with code 255" => None,
             SSH_FAILED => Some(self.lost("")),
-            126 | 127 if last.contains("/fiber/builds/") => Some(ExitReason::NotStarted(format!(
+            126 | 127 if last.contains("/builds/") => Some(ExitReason::NotStarted(format!(
                 "`{}` can't run the copy of the program ({last}): if the cache's file system is \
                  mounted `noexec`, set `ssh.cache` to a directory on another one",
                 self.machine.name
@@ -174,35 +174,79 @@ impl Remote for Ssh {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
 
     use super::*;
     use crate::shell::testing::{run, spec};
 
-    #[test]
-    fn a_program_in_the_cache_is_started() {
-        let cache = tempfile::tempdir().unwrap();
-        let mut config = Config::default();
-        let section = SshSection { cache: Some(cache.path().into()), ..SshSection::default() };
-        let text = "#!/bin/sh\nread -r key; echo \"$key $1 $RUST_LOG\"; exit 255\n";
+    const TEXT: &str = "#!/bin/sh\nread -r key; echo \"$key $1 $RUST_LOG\"; exit 255\n";
+
+    /// Puts a program into a cache in this directory, and returns its path and the line that starts
+    /// it.
+    fn cached(directory: &Path) -> (PathBuf, Vec<u8>) {
+        let uid = rustix::process::geteuid().as_raw();
+        let file = directory.join(format!("fiber-{uid}/builds/aa/p"));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, TEXT).unwrap();
+        set_mode(&file, 0o755);
         let program = Program {
             name: "p".into(),
             build: "aa".into(),
-            size: text.len() as u64,
+            size: TEXT.len() as u64,
             machine: String::new(),
             loader: String::new(),
             glibc: String::new(),
         };
+        let mut config = Config::default();
         config.environment = vec!["RUST_LOG=all of it".into()];
-        let file = cache.path().join("fiber/builds/aa/p");
-        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        std::fs::write(&file, text).unwrap();
-        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
-        let output = run(&line(&config, &section, &program, &spec(&["a b"])));
+        let section = SshSection { cache: Some(directory.into()), ..SshSection::default() };
+        let line = line(&config, &section, &program, &spec(&["a b"]));
+        (file, line)
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    /// Starts the program, and returns what a machine refuses.
+    fn refusal(line: &[u8]) -> String {
+        let output = run(line);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        said.strip_prefix("fiber-shell refused exposed ").expect(&said).trim().to_string()
+    }
+
+    #[test]
+    fn a_program_in_the_cache_is_started() {
+        let cache = tempfile::tempdir().unwrap();
+        // Others may put files there, and can't replace those of this user.
+        set_mode(cache.path(), 0o1777);
+        let (_, line) = cached(cache.path());
+        let output = run(&line);
         assert_eq!(
             String::from_utf8_lossy(&output.stdout),
             "fiber-shell run\nhush a b all of it\n"
         );
         assert!(output.stderr.ends_with(b"the program exited with code 255\n"), "{output:?}");
         assert_eq!(output.status.code(), Some(255));
+    }
+
+    #[test]
+    fn a_program_that_others_could_have_written_is_refused() {
+        let cache = tempfile::tempdir().unwrap();
+        let (file, line) = cached(cache.path());
+        let exposed: [&Path; 3] = [&file, file.parent().unwrap(), cache.path()];
+        for place in exposed {
+            set_mode(place, 0o777);
+            assert_eq!(Path::new(&refusal(&line)), place);
+            set_mode(place, 0o755);
+        }
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: a file of another user takes root");
+        }
+        for place in exposed {
+            std::os::unix::fs::chown(place, Some(54_321), None).unwrap();
+            assert_eq!(Path::new(&refusal(&line)), place);
+            std::os::unix::fs::chown(place, Some(0), None).unwrap();
+        }
     }
 }

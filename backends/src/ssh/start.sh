@@ -29,14 +29,38 @@ case $cache in
     "~"/*) cache=$HOME/${cache#*/};;
 esac;
 [ -n "$cache" ] || refuse home;
-cache=$cache/fiber/builds;
+user=$(id -u);
+# Several users may share the directory.
+cache=$cache/fiber-$user/builds;
 folder=$cache/$build;
 file=$folder/$program;
+problem=$(mkdir -p "$folder" 2>&1) || refuse cache "$problem";
+
+# Prints which of these files another user owns or can write. Only owners replace files in a
+# directory with the sticky bit, and a group with the number of its user has no other members.
+exposed() {
+    find "$@" -prune ! \( \( -user "$user" -o -user 0 \) \(
+        -type d -perm -1000 -o
+        ! -perm -002 \( ! -perm -020 -o -group "$user" -o -group 0 \)
+    \) \);
+};
+# The program gets the session's key. Who can write a directory above it can replace it.
+check() {
+    place=$(cd -P "$folder" && pwd -P);
+    set -- "$place";
+    while [ -n "${place%/*}" ]; do
+        place=${place%/*};
+        set -- "$@" "$place";
+    done;
+    [ ! -e "$file" ] || set -- "$@" "$file";
+    bad=$(exposed "$@" / 2>&1);
+    [ -z "$bad" ] || refuse exposed "$bad";
+};
+check;
 
 # From now on, it is in use.
 touch -c "$folder" 2>/dev/null;
 if [ ! -x "$file" ] || [ -z "$(find "$file" -size "${size}c" 2>/dev/null)" ]; then
-    problem=$(mkdir -p "$folder" 2>&1) || refuse cache "$problem";
     need=$((size / 1024 + 1));
     measure() {
         used=$(du -sk "$cache" 2>/dev/null | cut -f 1);
@@ -73,7 +97,7 @@ if [ ! -x "$file" ] || [ -z "$(find "$file" -size "${size}c" 2>/dev/null)" ]; th
     # With its `sleep`.
     kill -9 "$watch";
     clear;
-    sum_here=$(cksum <"$new");
+    sum_here=$(sha256sum <"$new");
     if [ "$sum_here" != "$sum" ]; then
         rm -f "$new";
         refuse copy "${problem:-$sum_here instead of $sum}";
