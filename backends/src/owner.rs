@@ -6,8 +6,9 @@ use std::future::Future;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use fiber_core::{random, shortage};
+use fiber_core::{random, read_lossy, shortage};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::BackendError;
 
@@ -21,7 +22,7 @@ pub(crate) enum JobOwner {
     #[cfg(feature = "kubernetes")]
     Pod { name: String, uid: String },
     /// A process of a host, during one boot of it.
-    Process { boot: String, namespace: u64, pid: u32, started: u64 },
+    Process { boot: String, namespace: u64, user: u32, pid: u32, started: u64 },
 }
 
 impl JobOwner {
@@ -36,6 +37,7 @@ impl JobOwner {
             Ok(JobOwner::Process {
                 boot: boot()?,
                 namespace: namespace()?,
+                user: geteuid().as_raw(),
                 pid,
                 started: started(pid)?.unwrap_or(0),
             })
@@ -55,8 +57,8 @@ impl JobOwner {
             }
             #[cfg(feature = "kubernetes")]
             JobOwner::Pod { name, uid } => format!("pod {name} {uid}"),
-            JobOwner::Process { boot, namespace, pid, started } => {
-                format!("process {pid} {started} {namespace} {boot}")
+            JobOwner::Process { boot, namespace, user, pid, started } => {
+                format!("process {pid} {started} {namespace} {boot} {user}")
             }
         }
     }
@@ -77,6 +79,7 @@ impl JobOwner {
                 started: words.next()?.parse().ok()?,
                 namespace: words.next()?.parse().ok()?,
                 boot: words.next()?.to_string(),
+                user: words.next()?.parse().ok()?,
             },
             _ => return None,
         };
@@ -99,15 +102,21 @@ impl JobOwner {
 
     /// Returns whether this was a process of this host that is certainly dead. For containers and
     /// pods, ask their engine.
+    ///
+    /// Root alone knows that of another user's process: `/proc` may be mounted so that others' don't
+    /// show there (`hidepid`).
     pub(crate) fn is_a_dead_process(&self) -> bool {
         match self {
             JobOwner::Process {
                 boot: its_boot,
                 namespace: its_namespace,
+                user: its_user,
                 pid,
                 started: its_start,
             } => {
-                boot().is_ok_and(|boot| boot == *its_boot)
+                let own = geteuid();
+                (own.is_root() || own.as_raw() == *its_user)
+                    && boot().is_ok_and(|boot| boot == *its_boot)
                     && namespace().is_ok_and(|namespace| namespace == *its_namespace)
                     && started(*pid).is_ok_and(|start| start != Some(*its_start))
             }
@@ -152,7 +161,7 @@ fn namespace() -> io::Result<u64> {
 /// # Errors
 /// `/proc` can't be read, which does not prove that there is no such process.
 fn started(pid: u32) -> io::Result<Option<u64>> {
-    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+    let stat = match read_lossy(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
         // It ended during the read.
         Err(error)
@@ -201,5 +210,31 @@ mod tests {
         assert_eq!(start, started(std::process::id()));
         assert_ne!(start, started(1));
         assert_eq!(started(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_known_to_its_user() {
+        let mut owner = JobOwner::this_process().unwrap();
+        assert!(!owner.is_a_dead_process());
+        let JobOwner::Process { user, started, .. } = &mut owner else { panic!("a process") };
+        *started += 1;
+        let own = *user;
+        assert!(owner.is_a_dead_process());
+        let JobOwner::Process { user, .. } = &mut owner else { panic!("a process") };
+        *user += 1;
+        assert_eq!(owner.is_a_dead_process(), own == 0);
+    }
+
+    #[test]
+    fn the_name_of_a_process_may_be_any_bytes() {
+        // The kernel cuts a name after 15 bytes, also within a letter.
+        let program = tempfile::tempdir().unwrap();
+        let program = program.path().join("fourteen-bytesü");
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        let start = started(child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(start.is_some());
     }
 }

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use fiber_backends::cluster::Cluster;
 use serde_json::Value;
 
+use crate::terminal::printable;
+
 pub(crate) async fn clean(cluster: &dyn Cluster, as_json: bool) -> anyhow::Result<ExitCode> {
     let removed = cluster.sweep().await?;
     if as_json {
@@ -12,7 +14,7 @@ pub(crate) async fn clean(cluster: &dyn Cluster, as_json: bool) -> anyhow::Resul
     } else if removed.is_empty() {
         println!("There was nothing to remove.");
     } else {
-        removed.iter().for_each(|name| println!("Removed {name}"));
+        removed.iter().for_each(|name| println!("Removed {}", printable(name)));
     }
     Ok(ExitCode::SUCCESS)
 }

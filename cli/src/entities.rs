@@ -17,7 +17,7 @@ use self::recorded::Recorded;
 use crate::args::{EntitiesCommand, EntitiesSource};
 use crate::journal::new_table;
 use crate::journal::value::value;
-use crate::ps::printable;
+use crate::terminal::printable;
 
 /// Entities, as the list shows them.
 struct Listed {

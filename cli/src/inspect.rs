@@ -190,11 +190,6 @@ impl std::error::Error for InspectError {}
 
 #[cfg(test)]
 mod tests {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixListener};
-
-    use fiber_core::inspect::PREFIX;
-
     use super::sessions::{Head, Sessions};
     use super::testing::{FakeHead, stats};
     use super::*;
@@ -230,10 +225,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_head_that_does_not_answer_is_named() {
-        let session = format!("{PREFIX}silent-{}", std::process::id());
-        let address = SocketAddr::from_abstract_name(&session).unwrap();
-        let _listener = UnixListener::bind_addr(&address).unwrap();
-        let head = Head::own(session);
+        let session = 0x51e7_0000_0000_0000 + u64::from(std::process::id());
+        let (_listener, socket) = fiber_core::inspect::listen(session).unwrap();
+        let head = Head::own(socket.to_str().unwrap().into());
         let mut inspector = Sessions::of_host().open(&head).await.unwrap();
         tokio::time::pause();
         let problem = inspector.stats().await.unwrap_err();

@@ -14,7 +14,7 @@ use fiber_journal::{CallLabel, Damage, Journal, Prune, Reader, Summary, journals
 use serde_json::{Value, json};
 
 use crate::args::JournalCommand;
-use crate::ps::printable;
+use crate::terminal::printable;
 
 pub(crate) fn journal(command: JournalCommand) -> anyhow::Result<ExitCode> {
     match command {

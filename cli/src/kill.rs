@@ -10,6 +10,7 @@ use crate::args::ClusterArgs;
 use crate::inspect::sessions::Sessions;
 use crate::inspect::target::Target;
 use crate::sessions::{self, Named};
+use crate::terminal::printable;
 
 pub(crate) async fn kill(
     args: &ClusterArgs,
@@ -24,13 +25,14 @@ pub(crate) async fn kill(
                 sessions::must_be_in_cluster(&session.head)?;
                 let name = &session.head.name;
                 sessions::end(cluster, name, grace).await?;
-                println!("Killed {name} and its workers: {}", session.workers.len());
+                println!("Killed {} and its workers: {}", printable(name), session.workers.len());
             }
             Named::Job(process, session) => {
                 sessions::must_be_in_cluster(&process)?;
                 cluster.stop(&process.job, grace).await?;
                 cluster.remove(&process.job).await?;
-                println!("Killed {} ({}), a process of {session}", process.name, process.place);
+                let (name, place) = (process.name, process.place);
+                println!("{}", printable(format!("Killed {name} ({place}), a process of {session}")));
             }
             Named::Inside(target) => {
                 end_by_head(&Sessions::connect(args).await?, &target, grace).await?;
@@ -45,7 +47,8 @@ async fn end_by_head(sessions: &Sessions, target: &Target, grace: u32) -> anyhow
     let mut inspector = sessions.open(&target.head).await?;
     let ended = inspector.kill(target.process, grace).await;
     ended.with_context(|| format!("{} can't be killed", target.name))?;
-    println!("Killed {}, a process of {}", target.name, target.head.name());
+    let (name, head) = (&target.name, target.head.name());
+    println!("{}", printable(format!("Killed {name}, a process of {head}")));
     Ok(())
 }
 

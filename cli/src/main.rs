@@ -24,6 +24,7 @@ mod run;
 mod sessions;
 mod stack;
 mod supervise;
+mod terminal;
 mod top;
 mod wait;
 
@@ -40,6 +41,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use self::args::{Args, ClusterArgs, Command};
+use self::terminal::printable;
 
 /// Warnings of libraries come with the errors that they return. The workers of a map that has ended
 /// are refused if they connect only then.
@@ -76,7 +78,7 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         let code = error.downcast_ref::<ExitError>().map_or(1, |refusal| refusal.code);
-        eprintln!("error: {error:#}");
+        eprintln!("error: {}", printable(format!("{error:#}")));
         ExitCode::from(code)
     })
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::ClusterArgs;
 use crate::sessions::{self, Session};
+use crate::terminal::{printable, warn};
 
 pub(crate) async fn ps(args: &ClusterArgs, as_json: bool) -> anyhow::Result<ExitCode> {
     let config = args.config()?;
@@ -27,7 +28,7 @@ pub(crate) async fn ps(args: &ClusterArgs, as_json: bool) -> anyhow::Result<Exit
     let is_host = chosen.as_ref().is_some_and(|chosen| !chosen.lists_children());
     if args.backend.is_none() || is_host {
         let (found, silent) = sessions::on_host().await?;
-        silent.iter().for_each(|problem| eprintln!("warning: {problem}"));
+        silent.iter().for_each(warn);
         sessions = found;
     }
     if let Some(engine) = chosen.filter(|_| !is_host) {
@@ -53,12 +54,6 @@ fn print(sessions: &[Session], as_json: bool) {
     } else {
         println!("{}", printable(&table(sessions).trim_fmt()));
     }
-}
-
-/// Replaces control characters: a program chooses the names of its pools.
-pub(crate) fn printable(text: &str) -> String {
-    let plain = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c };
-    text.chars().map(plain).collect()
 }
 
 fn table(sessions: &[Session]) -> Table {

@@ -21,6 +21,7 @@ use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
 use crate::supervise::TO_BE_CONTINUED;
+use crate::terminal::printable;
 use crate::{ExitError, forwarded, killed_by, program, sessions, supervise};
 
 /// The exit code for a program that could not be started, as with `docker run`.
@@ -224,7 +225,7 @@ async fn attach(
             (&mut ended).await;
             let ended = ended.take_output().context("the exit status is read once")??;
             if let Some(reason) = &ended.reason {
-                eprintln!("{name} ended: {reason}");
+                eprintln!("{}", printable(format!("{name} ended: {reason}")));
             }
             sessions::stop(cluster, name, 0).await?;
             remove(cluster, name, ended.code).await?;

@@ -12,7 +12,7 @@ use crate::flamegraph;
 use crate::inspect::sessions::Sessions;
 use crate::inspect::target::{self, Target};
 use crate::inspect::{Inspector, Samples};
-use crate::ps::printable;
+use crate::terminal::printable;
 
 /// `fiber stack`.
 pub(crate) async fn stack(

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 
 use crate::killed_by;
+use crate::terminal::printable;
 
 /// The exit code of a program that ended on request and has more to do: EX_TEMPFAIL.
 pub(crate) const TO_BE_CONTINUED: i32 = 75;
@@ -49,7 +50,8 @@ pub(crate) async fn run(command: Command, name: &str, limit: u32) -> io::Result<
         if started.elapsed() > WORKS {
             pause = BACKOFF.0;
         }
-        eprintln!("{name} {why}: starting it again ({} of {limit})", restarts + 1);
+        let again = format!("{name} {why}: starting it again ({} of {limit})", restarts + 1);
+        eprintln!("{}", printable(again));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             signal = signals.next() => return Ok(ExitCode::from(killed_by(signal))),

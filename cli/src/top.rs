@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::{Observed, Sessions};
 use crate::inspect::target;
-use crate::ps::printable;
+use crate::terminal::{printable, warn};
 
 /// The options of `fiber top`.
 #[derive(Debug, clap::Args)]
@@ -89,7 +89,7 @@ fn print_text(observed: &[Observed]) {
     for session in observed {
         match &session.stats {
             Ok(stats) => texts.push(plain::session(&session.head.name(), stats)),
-            Err(problem) => eprintln!("warning: {problem}"),
+            Err(problem) => warn(problem),
         }
     }
     // A reader that stops early, like `head`, is no failure.

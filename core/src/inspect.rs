@@ -1,25 +1,21 @@
 //! The inspector's protocol, between a session's head and the command `fiber`.
 //!
-//! The head listens at an abstract Unix socket whose name is [`PREFIX`] and the session's number in
-//! hexadecimal. It answers only processes of its own user. A connection carries any number of
-//! requests: each is one line of JSON, and so is each answer.
+//! The head listens at a Unix socket ([`listen`]), which only its own user and root reach. A
+//! connection carries any number of requests: each is one line of JSON, and so is each answer.
 //!
-//! Only processes of the same network namespace reach the socket. In a container or pod, the
-//! command runs the head's own program with [`BRIDGE`] as its only argument. `fiber::init()` then
+//! Only processes of the same mount namespace reach the socket. In a container or pod, the command
+//! runs the head's own program with [`BRIDGE`] as its only argument. `fiber::init()` then
 //! connects standard input and output with the socket, after a line that begins with
 //! [`GREETING`].
 
 mod entities;
-
-use std::{fs, io};
+mod sockets;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::entities::{EntityKey, EntityKeys, EntityRecord, RecordedReminder, RecordedValue};
+pub use self::sockets::{listen, sockets};
 use crate::id::ProcessId;
-
-/// The beginning of the names of all inspectors' sockets.
-pub const PREFIX: &str = "fiber-inspect-";
 
 /// The only argument of a program that is to connect its standard input and output with the
 /// inspector of a head in the same container or pod.
@@ -34,38 +30,6 @@ pub const READY: &str = "ready";
 
 /// The longest time for which a head takes samples, in seconds.
 pub const LONGEST_PROFILE: f64 = 600.0;
-
-/// The flag of listening sockets in `/proc/net/unix`.
-const LISTENING: u32 = 1 << 16;
-
-/// The socket of an inspector.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Socket {
-    /// Its abstract name, without the leading zero byte.
-    pub name: String,
-    /// Its number, by which `/proc/PID/fd` names it.
-    pub inode: String,
-}
-
-/// Returns the sockets of all inspectors in this network namespace.
-///
-/// # Errors
-/// `/proc/net/unix` can't be read.
-pub fn sockets() -> io::Result<Vec<Socket>> {
-    Ok(listening(&fs::read_to_string("/proc/net/unix")?))
-}
-
-fn listening(table: &str) -> Vec<Socket> {
-    let socket = |line: &str| {
-        // Num RefCount Protocol Flags Type St Inode Path
-        let mut columns = line.split_ascii_whitespace();
-        let flags = u32::from_str_radix(columns.nth(3)?, 16).ok()?;
-        let inode = columns.nth(2)?.to_string();
-        let name = columns.next()?.strip_prefix('@')?.to_string();
-        (flags & LISTENING != 0 && name.starts_with(PREFIX)).then_some(Socket { name, inode })
-    };
-    table.lines().filter_map(socket).collect()
-}
 
 /// A request to a session's head. A program of another version may not know all of them: it answers
 /// [`Answer::Error`] then.
@@ -154,25 +118,4 @@ pub enum Answer<T> {
     Ok(T),
     /// Why there is none.
     Error(String),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_listening_sockets_of_inspectors_are_found() {
-        let table = "\
-Num       RefCount Protocol Flags    Type St Inode Path
-0000000000000000: 00000002 00000000 00010000 0001 01 40 @fiber-inspect-00000000000000aa
-0000000000000000: 00000003 00000000 00000000 0001 03 41 @fiber-inspect-00000000000000aa
-0000000000000000: 00000003 00000000 00000000 0001 03 42 @fiber-inspect-00000000000000bb
-0000000000000000: 00000002 00000000 00010000 0001 01 43 @fiber-links
-0000000000000000: 00000002 00000000 00010000 0001 01 44 /tmp/@fiber-inspect-00000000000000cc
-0000000000000000: 00000003 00000000 00000000 0001 03 45
-";
-        let inspector =
-            Socket { name: "fiber-inspect-00000000000000aa".into(), inode: "40".into() };
-        assert_eq!(listening(table), [inspector]);
-    }
 }

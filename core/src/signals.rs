@@ -89,7 +89,7 @@ impl Ignored {
     /// # Errors
     /// An error of the system.
     pub fn now() -> io::Result<Ignored> {
-        let status = std::fs::read_to_string("/proc/self/status")?;
+        let status = crate::read_lossy("/proc/self/status")?;
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         Ok(Ignored(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)))
     }

@@ -1,8 +1,7 @@
 //! The inspector, and the statistics that a program reads itself.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use actix::prelude::*;
@@ -13,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 fn connect(session: &str) -> BufReader<UnixStream> {
-    let name = SocketAddr::from_abstract_name(format!("fiber-inspect-{session}")).unwrap();
+    let user = rustix::process::geteuid().as_raw();
+    let path = format!("/tmp/fiber-{user}/{session}");
     // The head begins to listen just after it has started.
-    wait::wait_for("a connection", || UnixStream::connect_addr(&name).map(BufReader::new))
+    wait::wait_for("a connection", || UnixStream::connect(&path).map(BufReader::new))
 }
 
 fn ask(connection: &mut BufReader<UnixStream>, request: &str) -> Value {

@@ -23,6 +23,7 @@ mod listen_at;
 #[cfg(any(test, feature = "simulation"))]
 pub mod memory;
 mod near_and_far;
+mod peer;
 #[cfg_attr(not(feature = "nng"), path = "nng/disabled.rs")]
 pub mod nng;
 mod pending_peers;

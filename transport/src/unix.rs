@@ -39,6 +39,7 @@ use self::loans::{Borrower, Lender};
 use self::sys::{Read, read, watch};
 use crate::blob_frame::{self, BlobFrame, Loan};
 use crate::frame::{Chunk, Decoder, Encoder, Frame};
+use crate::peer::own_peer;
 use crate::traffic::count_sent;
 use crate::{Closed, Connection, Incoming, Link, Listener, Message, Received, UNPROVEN_LIMIT};
 
@@ -101,25 +102,10 @@ impl Listener for UnixSocketListener {
 }
 
 fn connection(stream: StdStream) -> io::Result<Connection> {
-    let credentials = rustix::net::sockopt::socket_peercred(&stream)?;
-    let (peer, own) = (credentials.uid, rustix::process::geteuid());
-    if peer != own {
-        return Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!(
-                "the other end of the socket runs as user {}, this process as {}",
-                peer.as_raw(),
-                own.as_raw()
-            ),
-        ));
-    }
+    let peer = own_peer(&stream)?;
     let stream = watch(stream, Interest::READABLE)?;
-    let link = Arc::new(UnixLink {
-        stream,
-        peer: credentials.pid,
-        state: Mutex::default(),
-        blocked: Notify::new(),
-    });
+    let link =
+        Arc::new(UnixLink { stream, peer, state: Mutex::default(), blocked: Notify::new() });
     fiber_core::spawn_local(Arc::clone(&link).unblock());
     let incoming = UnixIncoming {
         borrower: Borrower::new(&link),

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fiber_core::{BuildId, shortage, start_thread};
+use fiber_core::{BuildId, read_lossy, shortage, start_thread};
 use futures_util::Stream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -76,7 +76,7 @@ impl Bundle {
         let executable = PathBuf::from(EXECUTABLE);
         let requirements = requirements(&executable)
             .map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
-        let maps = fs::read_to_string("/proc/self/maps")
+        let maps = read_lossy("/proc/self/maps")
             .map_err(|error| format!("/proc/self/maps: {error}"))?;
         let mut libraries = Vec::new();
         for path in executable_mappings(&maps).into_iter().filter(|path| *path != own) {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use bollard::models::{ContainerInspectResponse, Mount, MountType};
-use fiber_core::shortage;
+use fiber_core::{read_lossy, shortage};
 
 use super::engine::{Engine, SOCKET, is_missing};
 use crate::BackendError;
@@ -20,7 +20,7 @@ impl CurrentContainer {
     /// Returns this process's own container, if it runs in one of this engine.
     pub(super) async fn find(engine: &Engine) -> Result<Option<CurrentContainer>, BackendError> {
         // If it can't be read for now, the wrong answer "on a host" would be cached.
-        let mounts = match fs::read_to_string("/proc/self/mountinfo") {
+        let mounts = match read_lossy("/proc/self/mountinfo") {
             Err(error) if shortage::is_shortage(&error) => {
                 return Err(BackendError::unreadable("/proc/self/mountinfo", &error));
             }

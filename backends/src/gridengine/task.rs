@@ -58,7 +58,7 @@ pub(super) fn line(
 ) -> Result<Vec<u8>, BackendError> {
     let mut script = Script::new();
     script.set("program", &program_path()?);
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = fiber_core::read_lossy("/proc/self/status").unwrap_or_default();
     script.set("ignored", ignored_warnings(&status).as_ref());
     // A task gets nothing of the job's environment.
     for (name, value) in std::env::vars_os().filter(|(name, _)| !is_own(name)) {

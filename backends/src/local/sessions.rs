@@ -94,7 +94,7 @@ impl Cluster for HostSessions {
     }
 
     fn heads(&self) -> LocalBoxFuture<'_, Result<Vec<Result<SessionHead, String>>>> {
-        Box::pin(heads::all())
+        Box::pin(async { Ok(heads::all().await) })
     }
 
     fn logs<'a>(

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use fiber_backends::cluster::OutputChunk;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::ps::printable;
+use crate::terminal::printable;
 
 /// The output of the command.
 pub(crate) struct Screen {
@@ -22,7 +22,7 @@ impl Screen {
     pub(crate) fn new(name: &str, has_keys: bool) -> Screen {
         let how = if has_keys { "q or Ctrl-C detaches" } else { "Ctrl-C detaches" };
         let line = io::stderr().is_terminal().then(|| {
-            eprintln!("Attached to {name}: {how}");
+            eprintln!("Attached to {}: {how}", printable(name));
             let line = ProgressBar::new_spinner();
             let style = ProgressStyle::with_template("{wide_msg}").expect("the template is valid");
             line.set_style(style);
@@ -33,7 +33,7 @@ impl Screen {
 
     /// Prints a line of this command's own.
     pub(crate) fn say(&self, text: &str) {
-        self.above(|| eprintln!("{text}"));
+        self.above(|| eprintln!("{}", printable(text)));
     }
 
     /// Prints output. Returns `false` if its reader is gone.

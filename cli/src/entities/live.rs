@@ -13,6 +13,7 @@ use crate::inspect::Inspector;
 use crate::inspect::sessions::{Head, Observed, Sessions};
 use crate::inspect::target;
 use crate::names::closest;
+use crate::terminal::warn;
 
 /// The time limit of an answer, which takes a look at many keys.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -79,7 +80,7 @@ pub(super) async fn list(source: &EntitiesSource) -> anyhow::Result<Vec<Listed>>
     let (_, observed) = look(source).await?;
     for session in &observed {
         if let Err(problem) = &session.stats {
-            eprintln!("warning: {problem}");
+            warn(problem);
         }
     }
     let listed = |(head, stats, entities): (&Head, &Arc<SessionStats>, &EntitiesStats)| {

@@ -1,14 +1,14 @@
 //! Stand-ins for tests: the statistics of a session, and a head that serves them.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fiber_core::ProcessId;
-use fiber_core::inspect::{Answer, PREFIX, ProfileText, Request};
+use fiber_core::inspect::{self, Answer, ProfileText, Request};
 use fiber_core::stats::{
     CallStats, Event, EventKind, FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessRole,
     ProcessStats, ProcessUsage, Report, RunningTask, SessionStats, TaskName, WorkerStats,
@@ -102,7 +102,7 @@ pub(crate) fn stats(program: &str, workers: u64) -> SessionStats {
 #[derive(Debug)]
 pub(crate) struct FakeHead {
     pub(crate) stats: Arc<SessionStats>,
-    socket: String,
+    socket: PathBuf,
     connections: Arc<Mutex<Option<Vec<UnixStream>>>>,
 }
 
@@ -121,9 +121,7 @@ impl FakeHead {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) + (u64::from(std::process::id()) << 32);
         stats.session = format!("{number:016x}");
         stats.report.processes[0].pid = Some(std::process::id());
-        let socket = format!("{PREFIX}{}", stats.session);
-        let address = SocketAddr::from_abstract_name(&socket).unwrap();
-        let listener = UnixListener::bind_addr(&address).unwrap();
+        let (listener, socket) = inspect::listen(number).unwrap();
         let stats = Arc::new(stats);
         let connections = Arc::new(Mutex::new(Some(Vec::new())));
         let (served, kept) = (Arc::clone(&stats), Arc::clone(&connections));
@@ -139,7 +137,7 @@ impl FakeHead {
     }
 
     pub(crate) fn socket(&self) -> String {
-        self.socket.clone()
+        self.socket.to_str().unwrap().to_string()
     }
 
     /// Closes the socket and all connections, as the end of a process does.
@@ -149,10 +147,10 @@ impl FakeHead {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
         // Lets the thread see that it is over.
-        let address = SocketAddr::from_abstract_name(&self.socket).unwrap();
-        while UnixStream::connect_addr(&address).is_ok() {
+        while UnixStream::connect(&self.socket).is_ok() {
             std::thread::yield_now();
         }
+        let _ = std::fs::remove_file(&self.socket);
     }
 }
 

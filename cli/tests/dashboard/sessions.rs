@@ -1,15 +1,15 @@
 //! Sessions for the dashboard: a real program, and a stand-in for the head of a large session.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fiber::Pool;
 use fiber_core::ProcessId;
-use fiber_core::inspect::{PREFIX, Request};
+use fiber_core::inspect::{self, Request};
 use fiber_core::stats::{
     CallStats, FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessRole, ProcessStats,
     ProcessUsage, QueueStats, Report, RunningTask, SessionStats, WorkerStats,
@@ -139,7 +139,7 @@ impl Drop for Dashboard {
 /// A program without work, in whose place this process answers as a head.
 pub(crate) struct FakeSession {
     pid: u32,
-    socket: String,
+    socket: PathBuf,
     connections: Arc<Mutex<Option<Vec<UnixStream>>>>,
 }
 
@@ -148,9 +148,7 @@ impl FakeSession {
         // All tests of this process have its pid: the number of the session tells them apart.
         let number = 0xda5b_0000_0000_0000 + (u64::from(std::process::id()) << 16) + workers;
         let stats = serde_json::to_string(&statistics(number, workers)).expect("it serializes");
-        let socket = format!("{PREFIX}{number:016x}");
-        let address = SocketAddr::from_abstract_name(&socket).expect("it is short");
-        let listener = UnixListener::bind_addr(&address).expect("nobody has it");
+        let (listener, socket) = inspect::listen(number).expect("there is room");
         let connections = Arc::new(Mutex::new(Some(Vec::new())));
         let kept = Arc::clone(&connections);
         std::thread::spawn(move || {
@@ -167,7 +165,8 @@ impl FakeSession {
     /// Returns the name by which commands find it.
     pub(crate) fn pid(&self) -> String {
         assert_eq!(self.pid, std::process::id());
-        self.socket.trim_start_matches(PREFIX).to_string()
+        let name = self.socket.file_name().expect("it is a session's number");
+        name.to_str().expect("it is a session's number").to_string()
     }
 
     pub(crate) fn end(&self) {
@@ -175,11 +174,11 @@ impl FakeSession {
         for stream in kept.into_iter().flatten() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
-        let address = SocketAddr::from_abstract_name(&self.socket).expect("it is short");
         // The thread that listens sees that it is over.
-        while UnixStream::connect_addr(&address).is_ok() {
+        while UnixStream::connect(&self.socket).is_ok() {
             std::thread::yield_now();
         }
+        let _ = std::fs::remove_file(&self.socket);
     }
 }
 

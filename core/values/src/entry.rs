@@ -202,7 +202,7 @@ fn read_only() -> Result<&'static [(usize, usize)]> {
     let refused = |problem: String| {
         Error::system("this program's functions can't be found in its memory", problem)
     };
-    let maps = std::fs::read_to_string("/proc/self/maps");
+    let maps = fiber_core::read_lossy("/proc/self/maps");
     let maps =
         maps.map_err(|error| refused(format!("/proc/self/maps: {}", shortage::explain(&error))))?;
     let mappings: Vec<_> = maps.lines().filter_map(Mapping::parse).collect();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream};
 use std::task::{Context, Poll, ready};
@@ -24,6 +24,7 @@ use super::memory::{self, Memory};
 use super::positions::Side;
 use super::{Reader, Writer, side};
 use crate::PendingPeers;
+use crate::peer::own_peer;
 
 /// The time limit of a writer for each step of the listener.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -127,7 +128,7 @@ pub fn open_stream(
 ) -> io::Result<Writer> {
     assert!(greeting.len() <= MAX_GREETING, "a greeting has up to {MAX_GREETING} bytes");
     let mut socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(address)?)?;
-    check_user(&socket)?;
+    own_peer(&socket)?;
     socket.set_read_timeout(Some(STEP_TIMEOUT))?;
     let own: [u8; 32] = random();
     socket.write_all(&own)?;
@@ -158,7 +159,7 @@ fn no_answer(error: io::Error) -> io::Error {
 }
 
 async fn receive(mut socket: AsyncStream, key: &SessionKey) -> io::Result<Accepted> {
-    check_user(&socket)?;
+    own_peer(&socket)?;
     let mut theirs = [0; 32];
     socket.read_exact(&mut theirs).await?;
     let own: [u8; 32] = random();
@@ -175,21 +176,6 @@ async fn receive(mut socket: AsyncStream, key: &SessionKey) -> io::Result<Accept
     }
     let memory = Memory::map(&file)?;
     Ok((greeting, Reader(side(memory, socket.into_std()?, Side::Reader)?)))
-}
-
-/// Checks the peer's user, because names in the abstract namespace have no permissions.
-fn check_user(socket: impl AsFd) -> io::Result<()> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?.uid;
-    let own = rustix::process::geteuid();
-    if peer == own {
-        return Ok(());
-    }
-    let problem = format!(
-        "the other end of the socket runs as user {}, this process as {}",
-        peer.as_raw(),
-        own.as_raw()
-    );
-    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
 fn no_proof() -> io::Error {

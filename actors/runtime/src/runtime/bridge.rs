@@ -5,19 +5,17 @@
 //! argument: an image may have neither a shell nor another program. In a Slurm job it is a step of
 //! its own.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::Path;
 use std::{env, fs};
 
-use fiber_core::inspect::{self, BRIDGE, GREETING, READY, Socket};
+use fiber_core::inspect::{self, BRIDGE, GREETING, READY};
 use fiber_core::start_thread;
-use rustix::net::sockopt::socket_peercred;
-use rustix::process::getuid;
+use tokio::net::UnixStream;
+use tokio::runtime::Builder;
 
 /// The variables with the id of the job that a process is in, of Slurm and Grid Engine.
 const JOB_IDS: [&str; 2] = ["SLURM_JOB_ID", "JOB_ID"];
@@ -43,61 +41,45 @@ pub(super) fn run_if_asked() {
     signal_hook::low_level::exit(code)
 }
 
-fn connect() -> Result<UnixStream, String> {
-    let mut found =
-        inspect::sockets().map_err(|error| format!("/proc/net/unix can't be read: {error}"))?;
-    if found.len() > 1 {
-        // In the network namespace of the machine, or of a pod with several containers.
+fn connect() -> Result<StdUnixStream, String> {
+    let runtime = Builder::new_current_thread().enable_io().build();
+    let stream = runtime.map_err(|error| error.to_string())?.block_on(async {
+        let found = inspect::sockets();
+        // On a machine, which its user's programs share. A container or pod has one.
         let job = JOB_IDS.iter().find_map(|name| Some((*name, env::var_os(name)?)));
-        let own = own_sockets(job.as_ref().map(|(name, id)| (*name, id.as_os_str())));
-        found.retain(|socket| own.contains(&socket.inode));
-    }
-    let mut problem = "no program with an inspector runs here".to_string();
-    for socket in &found {
-        match connect_to(socket) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => problem = format!("the inspector can't be reached: {error}"),
+        let job = job.filter(|_| found.len() > 1);
+        let mut problem = "no program with an inspector runs here".to_string();
+        for socket in &found {
+            match connect_to(socket, job.as_ref().map(|(name, id)| (*name, id.as_os_str()))).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => problem = format!("the inspector can't be reached: {error}"),
+            }
         }
-    }
-    Err(problem)
-}
-
-fn connect_to(socket: &Socket) -> io::Result<UnixStream> {
-    let address = SocketAddr::from_abstract_name(&socket.name)?;
-    let stream = UnixStream::connect_addr(&address)?;
-    let (own, peer) = (getuid(), socket_peercred(&stream)?.uid);
-    if peer != own && !own.is_root() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's"));
-    }
+        Err(problem)
+    })?;
+    stream.set_nonblocking(false).map_err(|error| error.to_string())?;
     Ok(stream)
 }
 
-/// Returns the numbers of the sockets that visible processes hold, or only those of a batch job.
-fn own_sockets(job: Option<(&str, &OsStr)>) -> HashSet<String> {
-    let is_process = |name: &OsStr| name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
-    let entries = |path| fs::read_dir(path).into_iter().flatten().flatten();
-    entries("/proc".into())
-        .filter(|process| is_process(&process.file_name()))
-        .filter(|process| job.is_none_or(|job| is_of_job(&process.path(), job)))
-        .flat_map(|process| entries(process.path().join("fd")))
-        .filter_map(|file| {
-            let target = fs::read_link(file.path()).ok()?;
-            let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
-            Some(inode.to_string())
-        })
-        .collect()
+/// Connects to a head, which has to be of the batch job, if one is given.
+async fn connect_to(socket: &Path, job: Option<(&str, &OsStr)>) -> io::Result<StdUnixStream> {
+    let stream = UnixStream::connect(socket).await?;
+    let head = stream.peer_cred()?.pid().unwrap_or_default();
+    if job.is_some_and(|job| !is_of_job(head, job)) {
+        return Err(io::Error::other("it is of another job"));
+    }
+    stream.into_std()
 }
 
-/// Returns whether a process of `/proc` was started by a batch job, which a variable names. Jobs of
-/// one user see each other's processes.
-fn is_of_job(process: &Path, (name, id): (&str, &OsStr)) -> bool {
+/// Returns whether a process was started by a batch job, which a variable names.
+fn is_of_job(process: i32, (name, id): (&str, &OsStr)) -> bool {
     let wanted = [name.as_bytes(), b"=", id.as_bytes()].concat();
-    let environment = fs::read(process.join("environ")).unwrap_or_default();
+    let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
 }
 
 /// Returns when one side closes.
-fn relay(head: UnixStream) -> io::Result<()> {
+fn relay(head: StdUnixStream) -> io::Result<()> {
     let to_head = head.try_clone()?;
     start_thread("fiber-bridge", move || {
         let _ = copy(io::stdin(), &to_head);

@@ -1,16 +1,15 @@
 //! The inspector: answers what this session is doing.
 //!
-//! A head listens at an abstract Unix socket, which leaves no file behind and which only processes
-//! of the same user (and root) may use. `fiber_core::inspect` describes the protocol. Requests
-//! about a child go to it through the link; it answers them in the same way.
+//! A head listens at a Unix socket that only processes of the same user, and root, may use.
+//! `fiber_core::inspect` describes the protocol. Requests about a child go to it through the link;
+//! it answers them in the same way.
 
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
+use std::{fs, io};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use fiber_core::inspect::{Answer, LONGEST_PROFILE, PREFIX, ProfileText, Request};
+use fiber_core::at_exit::at_exit;
+use fiber_core::inspect::{self, Answer, LONGEST_PROFILE, ProfileText, Request};
 use fiber_core::stacks::{ProcessStack, Profile, Unnamed};
 use fiber_core::stats::{JobPlace, ProcessRole, ProcessStats, Report, SessionStats};
 use fiber_core::{ProcessId, Result, on_a_thread, read_json, variables};
@@ -252,17 +251,18 @@ pub(super) async fn serve(runtime: &'static Runtime) {
 }
 
 fn listen(session: u64) -> io::Result<UnixListener> {
-    let name = format!("{PREFIX}{session:016x}");
-    let socket = StdListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
-    socket.set_nonblocking(true)?;
-    UnixListener::from_std(socket)
+    let (listener, path) = inspect::listen(session)?;
+    at_exit(move |_| {
+        let _ = fs::remove_file(path);
+    });
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
 }
 
 /// Returns whether the peer runs as this process's user, or as root.
 fn is_permitted(stream: &UnixStream) -> bool {
-    let own = rustix::process::geteuid();
-    rustix::net::sockopt::socket_peercred(stream)
-        .is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+    let own = rustix::process::geteuid().as_raw();
+    stream.peer_cred().is_ok_and(|peer| [own, 0].contains(&peer.uid()))
 }
 
 /// Answers the requests of one connection.

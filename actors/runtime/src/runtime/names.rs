@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use fiber_core::stacks::{Frame, ProgramNames, Unnamed};
-use fiber_core::{at_exit, read_json, shortage};
+use fiber_core::{at_exit, read_json, read_lossy, shortage};
 use fiber_stacks::program_names;
 use parking_lot::Mutex;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -128,7 +128,7 @@ pub(super) fn run_if_asked() {
 /// shares with it. It takes less than the program's file: see `docs/decisions.md`.
 fn check_room() -> Result<(), String> {
     let needed = fs::metadata(EXECUTABLE).map_or(0, |file| file.len());
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = read_lossy("/proc/self/cgroup").unwrap_or_default();
     let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     match room(Path::new(GROUPS), Path::new(own)) {
         Some(room) if room < needed => Err(format!(

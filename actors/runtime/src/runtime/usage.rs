@@ -32,7 +32,7 @@ fn cpu_time() -> Duration {
 
 /// Returns the resident bytes and the number of threads. `None` without `/proc`.
 fn memory_and_threads() -> Option<(u64, u32)> {
-    let status = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let status = fiber_core::read_lossy("/proc/self/stat").ok()?;
     // The second field, the name, may have spaces.
     let (_, after_name) = status.rsplit_once(')')?;
     let fields: Vec<&str> = after_name.split_whitespace().collect();

@@ -15,34 +15,31 @@ use crate::cluster::session::{ByteStream, SessionHead};
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// Returns the heads on this host that this user may ask, and the problems with others of theirs.
-pub(super) async fn all() -> Result<Vec<Result<SessionHead, String>>> {
-    let sockets = inspect::sockets().map_err(|error| {
-        let error = io::Error::new(error.kind(), format!("/proc/net/unix: {error}"));
-        Error::system("the programs of this host can't be found", error)
-    })?;
-    let found = join_all(sockets.into_iter().map(|socket| async move {
-        match connect(&socket.name).await {
+pub(super) async fn all() -> Vec<Result<SessionHead, String>> {
+    let found = join_all(inspect::sockets().into_iter().map(|socket| async move {
+        // The directories with names that are no text are of no use to a terminal.
+        let path = socket.to_str()?.to_string();
+        match connect(&path).await {
             Ok((_, Some(pid))) => {
                 let name = JobPlace::Process { pid }.to_string();
-                Some(Ok(SessionHead { name, inspector: socket.name, pid: Some(pid) }))
+                Some(Ok(SessionHead { name, inspector: path, pid: Some(pid) }))
             }
-            // It is another user's, or it has ended meanwhile.
+            // It runs elsewhere, or it has ended meanwhile.
             Ok((_, None)) => None,
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => None,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
             Err(error) => {
-                let session = socket.name.trim_start_matches(inspect::PREFIX);
+                let session = socket.file_name()?.to_str()?;
                 Some(Err(format!("the head of session {session} does not answer: {error}")))
             }
         }
     }));
-    Ok(found.await.into_iter().flatten().collect())
+    found.await.into_iter().flatten().collect()
 }
 
 /// Connects to the inspector at a socket.
 ///
 /// # Errors
-/// [`Error::System`] with the [`io::Error`]: the head has ended, or is another user's.
+/// [`Error::System`] with the [`io::Error`]: the head has ended.
 pub(super) async fn inspect(socket: &str) -> Result<Box<dyn ByteStream>> {
     let connected = match connect(socket).await {
         Ok((stream, Some(_))) => Ok(stream),
@@ -55,34 +52,35 @@ pub(super) async fn inspect(socket: &str) -> Result<Box<dyn ByteStream>> {
     }
 }
 
-/// Connects to a socket, and returns the pid of its owner unless that is another user.
+/// Connects to a socket, and returns the pid of its owner. One outside of this pid namespace has
+/// none here.
 async fn connect(socket: &str) -> io::Result<(UnixStream, Option<u32>)> {
-    let stream = timeout(CONNECT, UnixStream::connect(format!("\0{socket}")))
+    let stream = timeout(CONNECT, UnixStream::connect(socket))
         .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    let (own, peer) = (rustix::process::getuid(), stream.peer_cred()?);
-    let trusted = own.is_root() || own.as_raw() == peer.uid();
-    // A process outside of this pid namespace has no pid here.
-    let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
-    Ok((stream, pid.filter(|_| trusted)))
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+        .map_err(|error| match error.kind() {
+            // A head removes its socket at its end, unless it was killed.
+            io::ErrorKind::NotFound => io::ErrorKind::ConnectionRefused.into(),
+            _ => error,
+        })?;
+    let pid = stream.peer_cred()?.pid();
+    let pid = pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
+    Ok((stream, pid))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixListener};
-
     use super::*;
 
     #[tokio::test]
     async fn a_head_is_found_while_it_listens() {
-        let socket = format!("{}backends-{}", inspect::PREFIX, std::process::id());
-        let address = SocketAddr::from_abstract_name(&socket).unwrap();
-        let listener = UnixListener::bind_addr(&address).unwrap();
+        let number = 0xbac0_0000_0000_0000 + u64::from(std::process::id());
+        let (listener, path) = inspect::listen(number).unwrap();
+        let socket = path.to_str().unwrap().to_string();
         let pid = std::process::id();
         let own =
             SessionHead { name: format!("pid {pid}"), inspector: socket.clone(), pid: Some(pid) };
-        let is_found = async || all().await.unwrap().into_iter().flatten().any(|head| head == own);
+        let is_found = async || all().await.into_iter().flatten().any(|head| head == own);
         assert!(is_found().await);
         assert!(super::inspect(&socket).await.is_ok());
         drop(listener);

@@ -61,7 +61,7 @@ pub(super) fn all(process: Process) -> io::Result<Vec<u32>> {
 
 /// Reads a thread's status. Returns `None` if it has ended.
 pub(super) fn status(process: Process, tid: u32) -> Option<Status> {
-    let text = read_to_string(format!("/proc/{process}/task/{tid}/status")).ok()?;
+    let text = fiber_core::read_lossy(format!("/proc/{process}/task/{tid}/status")).ok()?;
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.strip_prefix(':')?.trim())

@@ -1,0 +1,248 @@
+//! The sockets of inspectors, which are files named by their sessions.
+//!
+//! They are in a directory of the user that nobody else can enter, so no other user reaches them,
+//! and every name there was chosen by a program of this user. The directory is in the first place
+//! that can have it; whoever looks for sockets looks in all of them.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+/// Where the directories of users are. The last place is not always there, and a logout removes it
+/// under programs that go on.
+const PLACES: [&str; 2] = ["/tmp", "/dev/shm"];
+const LAST_PLACE: &str = "XDG_RUNTIME_DIR";
+const DIRECTORY: &str = "fiber-";
+/// Hexadecimal digits of a session's number.
+const DIGITS: usize = 16;
+
+/// The directories of users.
+#[derive(Debug)]
+struct Places {
+    parents: Vec<PathBuf>,
+    /// The user of this process.
+    user: u32,
+}
+
+impl Places {
+    fn of_this_process() -> Places {
+        let last = std::env::var_os(LAST_PLACE).map(PathBuf::from).filter(|path| path.is_absolute());
+        let parents = PLACES.iter().map(PathBuf::from).chain(last).collect();
+        Places { parents, user: rustix::process::geteuid().as_raw() }
+    }
+
+    fn own(&self) -> impl Iterator<Item = PathBuf> {
+        self.parents.iter().map(|parent| parent.join(format!("{DIRECTORY}{}", self.user)))
+    }
+
+    /// Returns this user's directories; root's are those of all users.
+    fn all(&self) -> Vec<PathBuf> {
+        if self.user != 0 {
+            return self.own().filter(|directory| is_private(directory, self.user)).collect();
+        }
+        let entries = self.parents.iter().filter_map(|parent| fs::read_dir(parent).ok());
+        let of_user = |path: &Path| {
+            let name = path.file_name()?.to_str()?;
+            name.strip_prefix(DIRECTORY)?.parse().ok()
+        };
+        entries
+            .flat_map(|entries| entries.flatten().map(|entry| entry.path()))
+            .filter(|path| of_user(path).is_some_and(|user| is_private(path, user)))
+            .collect()
+    }
+
+    fn sockets(&self) -> Vec<PathBuf> {
+        self.all().iter().flat_map(|directory| sockets_in(directory)).collect()
+    }
+
+    fn listen(&self, session: u64) -> io::Result<(UnixListener, PathBuf)> {
+        let mut problems = Vec::new();
+        for directory in self.own() {
+            match listen_in(&directory, self.user, session) {
+                Ok(listening) => return Ok(listening),
+                Err(error) => problems.push(format!("`{}`: {error}", directory.display())),
+            }
+        }
+        Err(io::Error::other(problems.join("; ")))
+    }
+}
+
+/// Returns the paths of the sockets of this user's inspectors on this host, or in this container;
+/// for root, those of all users. Some may be of programs that were killed.
+pub fn sockets() -> Vec<PathBuf> {
+    Places::of_this_process().sockets()
+}
+
+/// Returns the socket of a session's inspector and its path, which the head removes at its end.
+/// Removes those of heads that were killed.
+///
+/// # Errors
+/// No directory can have it. The error names them, with the reasons.
+pub fn listen(session: u64) -> io::Result<(UnixListener, PathBuf)> {
+    Places::of_this_process().listen(session)
+}
+
+/// Returns whether a directory is this user's, and nobody else can enter it.
+fn is_private(directory: &Path, user: u32) -> bool {
+    fs::symlink_metadata(directory)
+        .is_ok_and(|known| known.is_dir() && known.uid() == user && known.mode() & 0o077 == 0)
+}
+
+fn sockets_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| is_session(&entry.file_name()))
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+fn is_session(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    name.len() == DIGITS && name.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn listen_in(
+    directory: &Path,
+    user: u32,
+    session: u64,
+) -> io::Result<(UnixListener, PathBuf)> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    if !is_private(directory, user) {
+        let problem = "it is another user's, or others can enter it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
+    for socket in sockets_in(directory).iter().filter(|socket| is_abandoned(socket)) {
+        let _ = fs::remove_file(socket);
+    }
+    let path = directory.join(format!("{session:0DIGITS$x}"));
+    // It gets its name when it listens: before, it would pass for abandoned.
+    let new = directory.join(format!("{session:0DIGITS$x}.new"));
+    let listener = UnixListener::bind(&new)?;
+    fs::rename(&new, &path)?;
+    Ok((listener, path))
+}
+
+/// Returns whether nobody listens at a socket any more. A head that is stopped or busy does.
+fn is_abandoned(socket: &Path) -> bool {
+    let connected = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let own = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&own, &SocketAddrUnix::new(socket)?)
+    };
+    connected() == Err(Errno::CONNREFUSED)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::net::UnixStream;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const STRANGER: u32 = 54_321;
+
+    /// Two parents of directories.
+    fn places() -> (TempDir, Places) {
+        let top = tempfile::tempdir().unwrap();
+        let parents = ["a", "b"].map(|name| top.path().join(name));
+        parents.iter().for_each(|parent| fs::create_dir(parent).unwrap());
+        let user = rustix::process::geteuid().as_raw();
+        (top, Places { parents: parents.to_vec(), user })
+    }
+
+    fn own(places: &Places) -> PathBuf {
+        places.own().next().unwrap()
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_socket_is_found_in_a_directory_of_its_user() {
+        let (_top, places) = places();
+        assert!(places.sockets().is_empty());
+        let (listener, path) = places.listen(0xfeed).unwrap();
+        assert_eq!(path, own(&places).join("000000000000feed"));
+        assert_eq!(fs::metadata(own(&places)).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(places.sockets(), [path.clone()]);
+        let _stream = UnixStream::connect(path).unwrap();
+        assert!(listener.accept().is_ok());
+    }
+
+    #[test]
+    fn the_sockets_of_killed_heads_are_removed() {
+        let (_top, places) = places();
+        drop(places.listen(1).unwrap());
+        let (_busy, kept) = places.listen(2).unwrap();
+        let (_listener, path) = places.listen(3).unwrap();
+        let mut found = places.sockets();
+        found.sort();
+        assert_eq!(found, [kept, path]);
+    }
+
+    #[test]
+    fn another_place_serves_where_a_directory_is_not_this_users_alone() {
+        let (_top, places) = places();
+        fs::create_dir(own(&places)).unwrap();
+        set_mode(&own(&places), 0o755);
+        let (_listener, path) = places.listen(1).unwrap();
+        assert!(path.starts_with(&places.parents[1]), "{path:?}");
+        assert_eq!(places.sockets(), [path]);
+    }
+
+    #[test]
+    fn the_reasons_are_named_if_no_place_serves() {
+        let (_top, places) = places();
+        let [first, second] = &places.parents[..] else { panic!() };
+        fs::remove_dir(first).unwrap();
+        std::os::unix::fs::symlink("/", second.join(format!("fiber-{}", places.user))).unwrap();
+        let problem = places.listen(1).unwrap_err().to_string();
+        assert!(problem.contains("No such file") && problem.contains("another user's"), "{problem}");
+    }
+
+    #[test]
+    fn names_that_no_head_chose_are_left_alone() {
+        let (_top, places) = places();
+        let (_listener, path) = places.listen(1).unwrap();
+        let others: [&[u8]; 4] =
+            [b"\x1b[31m", b"\xff\xff", b"000000000000000A", b"00000000000000001"];
+        for name in others {
+            drop(UnixListener::bind(own(&places).join(OsStr::from_bytes(name))).unwrap());
+        }
+        fs::write(own(&places).join("00000000000000aa"), "").unwrap();
+        assert_eq!(places.sockets(), [path]);
+        drop(places.listen(2).unwrap());
+        assert_eq!(fs::read_dir(own(&places)).unwrap().count(), 2 + others.len() + 1);
+    }
+
+    #[test]
+    fn root_finds_the_sockets_of_all_users() {
+        let (_top, mut places) = places();
+        if places.user != 0 {
+            return println!("skipped: a directory of another user takes root");
+        }
+        places.user = STRANGER;
+        fs::create_dir(own(&places)).unwrap();
+        set_mode(&own(&places), 0o700);
+        assert!(places.listen(1).unwrap().1.starts_with(&places.parents[1]));
+        chown(own(&places), Some(STRANGER), None).unwrap();
+        let (_listener, path) = places.listen(2).unwrap();
+        places.user = 0;
+        assert_eq!(places.sockets(), [path]);
+    }
+}
