@@ -1,11 +1,13 @@
 //! `fiber stack` and `fiber profile`.
 
+use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fiber_core::inspect::LONGEST_PROFILE;
+use fiber_core::open_own;
 
 use crate::args::ClusterArgs;
 use crate::flamegraph;
@@ -68,10 +70,11 @@ pub(crate) async fn profile(args: &Profile) -> anyhow::Result<ExitCode> {
     }
     let (target, mut inspector) = open(&args.cluster, &args.name).await?;
     let output = args.output.clone().unwrap_or_else(|| default_output(&target.name));
+    let mut file = None;
     if !to_stdout {
         // Before the wait: a path that can't be written is known at once.
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(&output);
-        file.with_context(|| format!("`{}` can't be written", output.display()))?;
+        let opened = open_own(&output, OpenOptions::new().write(true));
+        file = Some(opened.with_context(|| format!("`{}` can't be written", output.display()))?);
     }
     eprintln!("Sampling {} for {} s", printable(&target.name), args.seconds);
     let &Profile { seconds, hertz, idle, all, .. } = args;
@@ -84,11 +87,14 @@ pub(crate) async fn profile(args: &Profile) -> anyhow::Result<ExitCode> {
             false => flamegraph::svg(&profile, &title(&target, args)),
         }
     });
-    if to_stdout {
+    let Some(mut file) = file else {
         std::io::stdout().write_all(&drawn?)?;
         return Ok(ExitCode::SUCCESS);
-    }
-    let written = drawn.and_then(|drawn| Ok(std::fs::write(&output, drawn)?));
+    };
+    let written = drawn.and_then(|drawn| {
+        file.set_len(0)?;
+        Ok(file.write_all(&drawn)?)
+    });
     if let Err(error) = written {
         // The empty file of above.
         if std::fs::metadata(&output).is_ok_and(|file| file.len() == 0) {

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
-use fiber_core::{Error, OutputMode, Result, shortage};
+use fiber_core::{Error, OutputMode, Result, open_own, shortage};
 
 use crate::JobSpec;
 
@@ -31,7 +31,7 @@ impl Log {
         let path = spec.log_dir.join(format!("{}.log", spec.name.replace('/', "-")));
         let open = || -> std::io::Result<Log> {
             fs::create_dir_all(&spec.log_dir)?;
-            let file = OpenOptions::new().create(true).append(true).open(&path)?;
+            let file = open_own(&path, OpenOptions::new().append(true))?;
             let start = file.metadata()?.len();
             Ok(Log { path: path.clone(), file, start })
         };

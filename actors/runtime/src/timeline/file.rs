@@ -1,12 +1,13 @@
 //! The file of a timeline, in the JSON format of Chrome's traces, which Perfetto opens, too.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use fiber_core::open_own;
 use fiber_core::stats::{EventKind, Slice, SliceKind};
 use serde_json::{Value, json};
 
@@ -16,6 +17,7 @@ use super::tracks::{End, Item, MIN_WINDOW};
 const SLOW: Duration = Duration::from_secs(1);
 /// How often the window of merged slices doubles before the file takes only what is slow.
 const DOUBLINGS: u64 = 8;
+const BEGIN: &str = "[";
 /// The end of the file, which the next items replace. So the file is always complete.
 const END: &str = "\n]\n";
 /// The number of the first track of a worker. Those of calls are below.
@@ -46,15 +48,21 @@ struct PoolTracks {
 }
 
 impl TimelineFile {
-    /// Creates the file, or empties it.
+    /// Creates the file. Empties one that is a timeline.
     pub(super) fn create(path: &Path, limit: u64, origin: SystemTime) -> io::Result<TimelineFile> {
-        let file = File::create(path)?;
+        let file = open_own(path, OpenOptions::new().read(true).write(true))?;
+        let mut first = [0; BEGIN.len()];
+        if file.read_at(&mut first, 0)? > 0 && first != *BEGIN.as_bytes() {
+            let problem = "it has something else than a timeline: remove it, or name another file";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
+        }
+        file.set_len(0)?;
         let mut timeline = TimelineFile {
             file,
             origin,
             limit,
             written: 0,
-            buffer: "[".into(),
+            buffer: BEGIN.into(),
             pools: HashMap::new(),
             calls: HashMap::new(),
             last_arrow: 0,
