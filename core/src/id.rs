@@ -87,6 +87,11 @@ impl SessionKey {
         *hasher.finalize().as_bytes()
     }
 
+    /// Returns the secret by which a child joins the session. It reveals nothing about this key.
+    pub fn ticket(&self, child: ProcessId) -> SessionKey {
+        SessionKey(self.derive("fiber v2: the ticket of a child", &[&child.0.to_le_bytes()]))
+    }
+
     /// Returns the key in hexadecimal, for a child.
     pub fn reveal(&self) -> String {
         blake3::Hash::from_bytes(self.0).to_hex().to_string()

@@ -53,7 +53,7 @@ fuzz_target!(|attack: Attack| {
 const PROCESS: ProcessId = ProcessId(1);
 
 /// The number of bytes that each end sends.
-const TO_ACCEPTOR: usize = 8 + 32 + 32 + 32;
+const TO_ACCEPTOR: usize = 8 + 8 + 32 + 32 + 32;
 const TO_CONNECTOR: usize = 32 + 32;
 
 async fn proxy(key: &SessionKey, to_acceptor: &[u8], to_connector: &[u8]) {
@@ -61,7 +61,7 @@ async fn proxy(key: &SessionKey, to_acceptor: &[u8], to_connector: &[u8]) {
     let (near_read, near_write) = tokio::io::split(near);
     let (far_read, far_write) = tokio::io::split(far);
     let connecting = async {
-        let keys = connect_keys(&mut connector, key).await;
+        let keys = connect_keys(&mut connector, &key.into()).await;
         drop(connector);
         keys.is_ok()
     };
@@ -109,7 +109,7 @@ async fn key_exchange(key: &SessionKey, bytes: &[u8]) {
         attacker.shutdown().await.expect("it is open");
         let keys = match accepts {
             true => accept_keys(&mut end, key).await,
-            false => connect_keys(&mut end, key).await,
+            false => connect_keys(&mut end, &key.into()).await,
         };
         assert!(keys.is_err());
         drop(end);
@@ -126,7 +126,7 @@ async fn handshake(key: &SessionKey, messages: &[Vec<u8>]) {
         (Connection::new(Arc::clone(&link) as _, Messages(messages)), link)
     };
     let (accepting, answers) = connection();
-    let (_, info) = accept_peer(accepting, key, PROCESS)
+    let (_, info) = accept_peer(accepting, key, PROCESS, |_| true)
         .await
         .expect_err("a peer without the key was accepted");
     assert_eq!(info, None);

@@ -38,7 +38,7 @@ impl IdleParent {
                 let mut listener = listen(LinkKind::Nng, &own_key, &at).expect("a port is free");
                 let _ = started.send(listener.address());
                 let connection = poll_fn(|context| listener.poll_accept(context)).await;
-                let peer = accept_peer(connection.expect("it connects"), &own_key, id).await;
+                let peer = accept_peer(connection.expect("it connects"), &own_key, id, |_| true).await;
                 let _peer = peer.map_err(|(error, _)| error).expect("it is the child");
                 let _ = sender.send(());
                 let _ = ended.await;
@@ -56,7 +56,7 @@ impl IdleParent {
     pub(crate) fn child(&self, program: Setup, address: &str) -> Setup {
         let (child, own) = (ProcessId::random(), self.id);
         let info = format!("{child},{own},elsewhere,{own},alone,{address}");
-        program.env("FIBER_PARENT", info).env("FIBER_KEY", self.key.reveal())
+        program.env("FIBER_PARENT", info).env("FIBER_KEY", self.key.ticket(child).reveal())
     }
 
     /// Writes its address to a file.

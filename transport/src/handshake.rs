@@ -1,11 +1,13 @@
-//! The handshake of two processes: each proves that it holds the session's key, without sending it.
+//! The handshake of two processes: each proves that it holds a secret, without sending it.
 //!
 //! ```text
-//! connector → Hello { version, nonce }
-//! acceptor  → Challenge { nonce, proof }       proof: key, "acceptor", connector's nonce, acceptor's nonce
-//! connector → Response { info, proof }            proof: key, "connector", acceptor's nonce, connector's nonce, info
-//! acceptor  → Decision
+//! connector → Hello { version, child, nonce }
+//! acceptor  → Challenge { nonce, proof }       proof: secret, "acceptor", connector's nonce, acceptor's nonce
+//! connector → Response { info, proof }            proof: secret, "connector", acceptor's nonce, connector's nonce, info
+//! acceptor  → Decision                            with the session's key, for a child
 //! ```
+//!
+//! The secret is the session's key, or the ticket of a child, which its parent takes once.
 //!
 //! The acceptor uses nothing that a peer says before its response is proven. Until then, messages
 //! are limited to [`UNPROVEN_LIMIT`](crate::UNPROVEN_LIMIT).
@@ -20,10 +22,11 @@ use fiber_values::codec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Connection, Message};
+use crate::pass::secret_of;
+use crate::{Connection, Message, Pass};
 
 /// Changes whenever processes of different versions could misunderstand each other.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The time limit for a rejected peer to read the reason.
 const REJECTION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -79,6 +82,8 @@ pub enum HandshakeError {
     Version(u32),
     /// The peer does not hold the key.
     Key,
+    /// The peer's ticket was used before, or nobody waits for the child any more.
+    Ticket,
     /// The peer wants to reach another process.
     WrongProcess(ProcessId),
     /// The peer runs another build.
@@ -106,6 +111,9 @@ impl fmt::Display for HandshakeError {
                  build both from one source"
             ),
             HandshakeError::Key => f.write_str("it does not hold this session's key"),
+            HandshakeError::Ticket => f.write_str(
+                "its ticket was used before, or its parent does not wait for it any more",
+            ),
             HandshakeError::WrongProcess(process) => {
                 write!(f, "it looks for process {process}, which is not this one (any more)")
             }
@@ -144,6 +152,8 @@ impl From<fiber_core::Error> for HandshakeError {
 #[derive(Serialize, Deserialize)]
 struct Hello {
     fiber: u32,
+    /// The child whose ticket the connector has.
+    child: Option<ProcessId>,
     #[serde(with = "serde_bytes")]
     nonce: [u8; 32],
 }
@@ -163,29 +173,41 @@ struct Response {
     proof: [u8; 32],
 }
 
-type Decision = Result<(), String>;
+/// The session's key for a child, or the reason of a rejection.
+type Decision = Result<Option<String>, String>;
 
 /// Performs the acceptor's part of the handshake for the process `this`. A peer that runs another
-/// build, or looks for another process, gets the reason and is rejected.
+/// build, looks for another process, or has a ticket that `take_ticket` refuses, gets the reason and
+/// is rejected. `take_ticket` returns `true` once for each child that is expected.
 ///
 /// # Errors
-/// Why the peer was rejected, with its description if it holds the key.
+/// Why the peer was rejected, with its description if it holds the key, or the ticket of an expected
+/// child.
 pub async fn accept_peer(
     mut connection: Connection,
     key: &SessionKey,
     this: ProcessId,
+    take_ticket: impl Fn(ProcessId) -> bool,
 ) -> Result<Peer, (HandshakeError, Option<PeerInfo>)> {
-    let info = verify(&mut connection, key).await.map_err(|error| (error, None))?;
-    match check(&info, this) {
+    let (info, child) = verify(&mut connection, key).await.map_err(|error| (error, None))?;
+    let is_child = |child| child == info.id && info.role == Role::Child && take_ticket(child);
+    let checked = match child.is_none_or(is_child) {
+        true => check(&info, this),
+        false => Err(HandshakeError::Ticket),
+    };
+    match checked {
         Ok(()) => {
-            send(&connection, &Decision::Ok(())).map_err(|error| (error, None))?;
+            let key = child.map(|_| key.reveal());
+            send(&connection, &Decision::Ok(key)).map_err(|error| (error, None))?;
             Ok(Peer { info, connection })
         }
         Err(error) => {
             let _ = send(&connection, &Decision::Err(error.to_string()));
             // Closing would drop the message, so the peer closes first.
             let _ = tokio::time::timeout(REJECTION_TIMEOUT, connection.next()).await;
-            Err((error, Some(info)))
+            // It may be anybody who has seen a ticket.
+            let info = Some(info).filter(|_| !matches!(error, HandshakeError::Ticket));
+            Err((error, info))
         }
     }
 }
@@ -201,11 +223,16 @@ fn check(info: &PeerInfo, this: ProcessId) -> Result<(), HandshakeError> {
     Ok(())
 }
 
-async fn verify(connection: &mut Connection, key: &SessionKey) -> Result<PeerInfo, HandshakeError> {
+/// Returns the peer's description, and the child whose ticket it has.
+async fn verify(
+    connection: &mut Connection,
+    key: &SessionKey,
+) -> Result<(PeerInfo, Option<ProcessId>), HandshakeError> {
     let hello: Hello = receive(connection).await?;
     if hello.fiber != VERSION {
         return Err(HandshakeError::Version(hello.fiber));
     }
+    let key = secret_of(key, hello.child);
     let nonce = random();
     let proof = key.proof("acceptor", &[&hello.nonce, &nonce]);
     send(connection, &Challenge { nonce, proof })?;
@@ -213,20 +240,22 @@ async fn verify(connection: &mut Connection, key: &SessionKey) -> Result<PeerInf
     if !key.proves("connector", &[&nonce, &hello.nonce, &response.info], &response.proof) {
         return Err(HandshakeError::Key);
     }
-    decode(&response.info)
+    Ok((decode(&response.info)?, hello.child))
 }
 
-/// Performs the connector's part of the handshake.
+/// Performs the connector's part of the handshake. Returns the session's key to a child with a
+/// ticket.
 ///
 /// # Errors
 /// Why the acceptor is not to be trusted, or why it rejected this process.
 pub async fn join_session(
     connection: &mut Connection,
-    key: &SessionKey,
+    pass: impl Into<Pass>,
     info: &PeerInfo,
-) -> Result<(), HandshakeError> {
+) -> Result<Option<SessionKey>, HandshakeError> {
+    let Pass { child, secret: key } = pass.into();
     let nonce: [u8; 32] = random();
-    send(connection, &Hello { fiber: VERSION, nonce })?;
+    send(connection, &Hello { fiber: VERSION, child, nonce })?;
     let challenge: Challenge = receive(connection).await?;
     if !key.proves("acceptor", &[&nonce, &challenge.nonce], &challenge.proof) {
         return Err(HandshakeError::Key);
@@ -234,7 +263,9 @@ pub async fn join_session(
     let info = codec::encode(info).map_err(|error| HandshakeError::Malformed(error.to_string()))?;
     let proof = key.proof("connector", &[&challenge.nonce, &nonce, &info]);
     send(connection, &Response { info, proof })?;
-    receive::<Decision>(connection).await?.map_err(HandshakeError::Rejected)
+    let key = receive::<Decision>(connection).await?.map_err(HandshakeError::Rejected)?;
+    let malformed = |_| HandshakeError::Malformed("it sent no key of a session".into());
+    key.map(|key| key.parse().map_err(malformed)).transpose()
 }
 
 fn send<T: Serialize>(connection: &Connection, value: &T) -> Result<(), HandshakeError> {

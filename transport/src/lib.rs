@@ -23,6 +23,7 @@ mod listen_at;
 #[cfg(any(test, feature = "simulation"))]
 pub mod memory;
 mod near_and_far;
+mod pass;
 mod peer;
 #[cfg_attr(not(feature = "nng"), path = "nng/disabled.rs")]
 pub mod nng;
@@ -50,6 +51,7 @@ pub use frame::{Chunk, Decoder, Encoder, Frame, FrameError, HEADER_LEN};
 pub use handshake::{HandshakeError, Peer, PeerInfo, Role, accept_peer, join_session};
 pub use listen_at::ListenAt;
 pub use near_and_far::{is_near, listen_near_and_far};
+pub use pass::Pass;
 pub use pending_peers::PendingPeers;
 #[cfg(feature = "nng")]
 pub use seal::Keys;
@@ -297,7 +299,8 @@ pub fn listen(kind: LinkKind, key: &SessionKey, at: &ListenAt) -> io::Result<Box
 ///
 /// # Errors
 /// The system's error; [`io::ErrorKind::InvalidInput`] for a malformed address.
-pub async fn connect(address: &str, key: &SessionKey) -> io::Result<Connection> {
+pub async fn connect(address: &str, pass: impl Into<Pass>) -> io::Result<Connection> {
+    let pass = pass.into();
     let address: Address =
         address.parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
     match &address {
@@ -306,9 +309,9 @@ pub async fn connect(address: &str, key: &SessionKey) -> io::Result<Connection> 
         Address::Memory(name) => memory::connect(name),
         #[cfg(not(any(test, feature = "simulation")))]
         Address::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
-        Address::Nng(far) => nng::connect(far, key).await,
+        Address::Nng(far) => nng::connect(far, &pass).await,
         Address::NearAndFar { reach, name, far } => {
-            near_and_far::connect(reach, name, far, key).await
+            near_and_far::connect(reach, name, far, &pass).await
         }
     }
 }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use fiber_core::{Address, HostPort, SessionKey};
 
-use crate::{Connection, ListenAt, Listener, nng, unix};
+use crate::{Connection, ListenAt, Listener, Pass, nng, unix};
 
 /// Listens on a Unix socket, and over nng at `at`, under the same conditions as [`nng::listen`].
 ///
@@ -41,7 +41,7 @@ pub(crate) async fn connect(
     reach: &str,
     name: &str,
     far: &HostPort,
-    key: &SessionKey,
+    pass: &Pass,
 ) -> io::Result<Connection> {
     if is_own(reach) {
         match unix::connect(name).await {
@@ -50,7 +50,7 @@ pub(crate) async fn connect(
             connected => return connected,
         }
     }
-    nng::connect(far, key).await
+    nng::connect(far, pass).await
 }
 
 fn is_refusal(error: &io::Error) -> bool {

@@ -36,7 +36,7 @@ pub use self::key_exchange::{accept_keys, connect_keys};
 use self::outbox::Outbox;
 use crate::pending_peers::{HANDSHAKE_TIMEOUT, PendingPeers};
 use crate::seal::{Keys, TAG};
-use crate::{Closed, Connection, Incoming, Link, ListenAt, Listener, Message, Received};
+use crate::{Closed, Connection, Incoming, Link, ListenAt, Listener, Message, Pass, Received};
 
 /// The limit of a frame in bytes, before it is sealed.
 const FRAME: usize = 256 << 10;
@@ -69,13 +69,13 @@ pub fn listen(key: &SessionKey, at: &ListenAt) -> io::Result<Box<dyn Listener>> 
 ///
 /// # Errors
 /// If there is no listener, or it does not answer, or it does not hold the key.
-pub async fn connect(address: &HostPort, key: &SessionKey) -> io::Result<Connection> {
+pub async fn connect(address: &HostPort, pass: &Pass) -> io::Result<Connection> {
     let url = format!("tcp://{address}");
     let connected = async {
         let stream = TcpStream::connect((address.host.as_str(), address.port)).await;
         let mut stream = stream
             .map_err(|error| in_context(&error, &format!("there is no connection to {url}")))?;
-        let keys = prepare(&stream).and(connect_keys(&mut stream, key).await);
+        let keys = prepare(&stream).and(connect_keys(&mut stream, pass).await);
         let keys = keys.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset

@@ -1,5 +1,6 @@
 //! Sealed frames: AES-256-GCM, a key for each direction of each connection, and the number of the
-//! frame as the nonce.
+//! frame as the nonce. After so many frames as can have 64 GiB, a key is replaced by one that is
+//! derived from it.
 //!
 //! The number is not sent: both ends count. So a frame that was altered, left out, replayed or
 //! moved does not open, and neither does any frame after it.
@@ -11,6 +12,9 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 /// The number of bytes that sealing adds to a frame.
 pub(crate) const TAG: usize = 16;
+
+/// The number of frames after which a key is replaced. One frame has up to 256 KiB.
+const FRAMES_PER_KEY: u64 = (64 << 30) / (256 << 10);
 
 /// The keys of one connection, as one end uses them.
 pub struct Keys {
@@ -32,13 +36,12 @@ pub(crate) enum Endpoint {
 }
 
 impl Keys {
-    /// Derives the keys of an endpoint. `nonces` come from both ends and are new for each
-    /// connection.
-    pub(crate) fn new(key: &SessionKey, endpoint: Endpoint, nonces: &[&[u8]; 2]) -> Keys {
-        let to_acceptor =
-            CountedKey::new(&key.derive("fiber transport v1: from connector to acceptor", nonces));
-        let to_connector =
-            CountedKey::new(&key.derive("fiber transport v1: from acceptor to connector", nonces));
+    /// Derives the keys of an endpoint. `exchanged` is what both ends know of this connection alone:
+    /// what they sent, and the secret on which they agreed.
+    pub(crate) fn new(key: &SessionKey, endpoint: Endpoint, exchanged: &[&[u8]; 3]) -> Keys {
+        let chain = |purpose| CountedKey::new(key.derive(purpose, exchanged));
+        let to_acceptor = chain("fiber transport v2: from connector to acceptor");
+        let to_connector = chain("fiber transport v2: from acceptor to connector");
         match endpoint {
             Endpoint::Connector => {
                 Keys { sealer: Sealer(to_acceptor), opener: Opener(to_connector) }
@@ -107,25 +110,37 @@ impl fmt::Debug for Opener {
     }
 }
 
-/// A key, and the number of frames that it has sealed or opened.
+/// A key, and the number of frames that it and those before it have sealed or opened.
 struct CountedKey {
     key: LessSafeKey,
+    /// The next key is derived from this.
+    chain: SessionKey,
     count: u64,
 }
 
 impl CountedKey {
-    fn new(key: &[u8; 32]) -> CountedKey {
-        let key = UnboundKey::new(&AES_256_GCM, key).expect("AES-256 takes 32 bytes");
-        CountedKey { key: LessSafeKey::new(key), count: 0 }
+    fn new(chain: [u8; 32]) -> CountedKey {
+        let chain = SessionKey::from_random(chain);
+        CountedKey { key: frame_key(&chain), chain, count: 0 }
     }
 
     fn next(&mut self) -> Option<(u64, Nonce)> {
         let number = self.count;
         self.count = number.checked_add(1)?;
+        if number > 0 && number.is_multiple_of(FRAMES_PER_KEY) {
+            self.chain =
+                SessionKey::from_random(self.chain.derive("fiber transport v2: the next key", &[]));
+            self.key = frame_key(&self.chain);
+        }
         let mut nonce = [0; NONCE_LEN];
         nonce[NONCE_LEN - 8..].copy_from_slice(&number.to_be_bytes());
         Some((number, Nonce::assume_unique_for_key(nonce)))
     }
+}
+
+fn frame_key(chain: &SessionKey) -> LessSafeKey {
+    let key = chain.derive("fiber transport v2: frames", &[]);
+    LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key).expect("AES-256 takes 32 bytes"))
 }
 
 #[cfg(test)]
@@ -134,8 +149,20 @@ mod tests {
 
     fn ends() -> (Keys, Keys) {
         let key = SessionKey::random();
-        let nonces: &[&[u8]; 2] = &[b"a nonce", b"another"];
-        (Keys::new(&key, Endpoint::Connector, nonces), Keys::new(&key, Endpoint::Acceptor, nonces))
+        let exchanged: &[&[u8]; 3] = &[b"a point", b"another", b"a secret"];
+        let end = |endpoint| Keys::new(&key, endpoint, exchanged);
+        (end(Endpoint::Connector), end(Endpoint::Acceptor))
+    }
+
+    #[test]
+    fn keys_are_replaced_at_both_ends_at_once() {
+        let (mut near, mut far) = ends();
+        let first = near.sealer.0.chain.clone();
+        for number in 0..=FRAMES_PER_KEY {
+            let mut frame = sealed(&mut near.sealer, b"x");
+            assert_eq!(far.opener.open(&mut frame), Ok(()), "frame {number}");
+            assert_eq!(near.sealer.0.chain != first, number == FRAMES_PER_KEY, "frame {number}");
+        }
     }
 
     fn sealed(sealer: &mut Sealer, text: &[u8]) -> Vec<u8> {
@@ -162,12 +189,12 @@ mod tests {
     fn altered_replayed_left_out_and_cut_frames_do_not_open() {
         let (mut near, _) = ends();
         let key = SessionKey::random();
-        let nonces: &[&[u8]; 2] = &[b"1", b"2"];
+        let exchanged: &[&[u8]; 3] = &[b"1", b"2", b"3"];
         let frames: Vec<_> = {
-            near.sealer = Keys::new(&key, Endpoint::Connector, nonces).sealer;
+            near.sealer = Keys::new(&key, Endpoint::Connector, exchanged).sealer;
             (0..3_u8).map(|index| sealed(&mut near.sealer, &[index; 20])).collect()
         };
-        let opener = || Keys::new(&key, Endpoint::Acceptor, nonces).opener;
+        let opener = || Keys::new(&key, Endpoint::Acceptor, exchanged).opener;
         for bit in 0..frames[0].len() * 8 {
             let mut frame = frames[0].clone();
             frame[bit / 8] ^= 1 << (bit % 8);

@@ -15,7 +15,7 @@ use fiber_transport::{Connection, ListenAt, Listener, Message, connect, listen};
 use support::{filler, run, within};
 
 /// The lengths of a connector's first two messages, and of nng's own header.
-const HELLO: usize = 8 + 32 + 32;
+const HELLO: usize = 8 + 8 + 32 + 32;
 const CONFIRMATION: usize = 32;
 const NNG_HEADER: usize = 8;
 /// The size of the length before each frame.
@@ -262,7 +262,7 @@ fn a_replayed_connection_is_refused() {
             stream.write_all(&recorded).unwrap();
             read_to_end(&mut stream)
         });
-        // A new nonce and its proof, which are useless to an attacker, and then the end.
+        // A new point and its proof, which are useless to an attacker, and then the end.
         assert!(answer.await.len() <= 64);
     });
 }
@@ -270,7 +270,7 @@ fn a_replayed_connection_is_refused() {
 /// An attacker can replay the first message of a connection. The answer is the acceptor's part of a
 /// new exchange, from new random numbers, and is useful only with the key.
 #[test]
-fn the_answer_to_a_replayed_first_message_is_a_new_nonce_and_its_proof() {
+fn the_answer_to_a_replayed_first_message_is_a_new_point_and_its_proof() {
     run(async {
         let (key, mut listener) = listener();
         let address = socket_address(&*listener);
@@ -298,16 +298,16 @@ fn the_answer_to_a_replayed_first_message_is_a_new_nonce_and_its_proof() {
             });
             answers.push(answer.await);
         }
-        let hello: [u8; 32] = recorded[8..40].try_into().unwrap();
+        let hello: [u8; 32] = recorded[16..48].try_into().unwrap();
         for (index, answer) in answers.iter().enumerate() {
-            let (nonce, proof) = answer.split_at(32);
+            let (point, proof) = answer.split_at(32);
             assert!(
-                key.proves("accept", &[&hello, nonce], proof.try_into().unwrap()),
-                "the answer is a nonce and its proof"
+                key.proves("accept", &[&hello, point], proof.try_into().unwrap()),
+                "the answer is a point and its proof"
             );
             let others = answers[..index].iter();
             assert!(
-                others.clone().all(|other| other[..32] != *nonce && other[32..] != *proof),
+                others.clone().all(|other| other[..32] != *point && other[32..] != *proof),
                 "the answer is new each time"
             );
         }
@@ -320,8 +320,8 @@ fn a_peer_without_the_key_gets_no_answer() {
     run(async {
         let (_, mut listener) = listener();
         let hello = |key: &SessionKey| {
-            let proof = key.proof("connect", &[b"fiber\0\0\x01", &[7; 32]]);
-            [&b"fiber\0\0\x01"[..], &[7; 32], &proof].concat()
+            let proof = key.proof("connect", &[b"fiber\0\0\x02", &[0; 8], &[7; 32]]);
+            [&b"fiber\0\0\x02"[..], &[0; 8], &[7; 32], &proof].concat()
         };
         let junk =
             [hello(&SessionKey::random()), b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0xff; 100_000]];
@@ -383,7 +383,7 @@ fn a_silent_or_slow_peer_is_refused_after_a_time_limit() {
             let dripping = {
                 let mut slow = slow.try_clone().unwrap();
                 thread::spawn(move || {
-                    for byte in b"fiber\0\0\x01".iter().chain(&[0; 64]) {
+                    for byte in b"fiber\0\0\x02".iter().chain(&[0; 64]) {
                         if slow.write_all(&[*byte]).is_err() {
                             return;
                         }
@@ -427,7 +427,7 @@ async fn crowd(address: &str) {
             use tokio::io::{AsyncReadExt, AsyncWriteExt};
             let Ok(mut stream) = tokio::net::TcpStream::connect(address).await else { return };
             // Some send a little.
-            let _ = stream.write_all(&b"fiber\0\0\x01..."[..index % 12]).await;
+            let _ = stream.write_all(&b"fiber\0\0\x02..."[..index % 12]).await;
             let _ = stream.read(&mut [0]).await;
         });
     }

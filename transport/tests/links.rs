@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{ErrorKind, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -11,7 +12,7 @@ use std::process::Child;
 use bytes::Bytes;
 use fiber_core::{BuildId, LinkKind, ProcessId, SessionKey};
 use fiber_transport::{
-    Closed, Connection, HandshakeError, ListenAt, Listener, Message, PeerInfo, Role, accept_peer,
+    Closed, Connection, HandshakeError, ListenAt, Listener, Message, Pass, PeerInfo, Role, accept_peer,
     connect, join_session, listen,
 };
 
@@ -30,6 +31,7 @@ promises! {
         a_handshake_returns_the_description_of_the_peer,
         a_peer_of_another_build_receives_the_reason_for_its_refusal,
         a_peer_with_another_key_is_refused_and_learns_nothing,
+        a_ticket_lets_its_child_in_once_and_gives_it_the_key,
         two_hundred_peers_connect_at_once,
         connecting_without_a_listener_is_refused,
         connections_leave_nothing_behind,
@@ -282,7 +284,7 @@ async fn a_handshake_returns_the_description_of_the_peer(kind: LinkKind) {
     };
     let accepted = async {
         let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        accept_peer(connection, &key, ProcessId(1)).await.unwrap()
+        accept_peer(connection, &key, ProcessId(1), |_| true).await.unwrap()
     };
     let (peer, mut connection) = tokio::join!(accepted, joined);
     assert_eq!(peer.info, info());
@@ -301,7 +303,7 @@ async fn a_peer_of_another_build_receives_the_reason_for_its_refusal(kind: LinkK
     };
     let accepted = async {
         let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        accept_peer(connection, &key, ProcessId(1)).await.map(|peer| peer.info)
+        accept_peer(connection, &key, ProcessId(1), |_| true).await.map(|peer| peer.info)
     };
     let (accepted, joined) = tokio::join!(accepted, joined);
     let (error, told) = accepted.expect_err("it must not be let in");
@@ -317,7 +319,7 @@ async fn a_peer_with_another_key_is_refused_and_learns_nothing(kind: LinkKind) {
     let address = listener.address();
     let refusals = tokio::task::spawn_local(async move {
         let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        accept_peer(connection, &key, ProcessId(1)).await.map(|peer| peer.info)
+        accept_peer(connection, &key, ProcessId(1), |_| true).await.map(|peer| peer.info)
     });
     let other = SessionKey::random();
     let joined = async {
@@ -340,6 +342,39 @@ async fn a_peer_with_another_key_is_refused_and_learns_nothing(kind: LinkKind) {
     }
 }
 
+async fn a_ticket_lets_its_child_in_once_and_gives_it_the_key(kind: LinkKind) {
+    let (key, child) = (SessionKey::random(), ProcessId(7));
+    let mut listener = listen(kind, &key, &ListenAt::default()).unwrap();
+    let address = listener.address();
+    let is_there = Cell::new(true);
+    let mut attempt = async |id| {
+        let pass = Pass::ticket(child, key.ticket(child));
+        let own = PeerInfo { id, role: Role::Child, ..info() };
+        let joined = async {
+            let mut connection = connect(&address, pass.clone()).await?;
+            join_session(&mut connection, pass, &own).await
+        };
+        let accepted = async {
+            let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
+            let take = |asked| asked == child && is_there.replace(false);
+            accept_peer(connection, &key, ProcessId(1), take).await.map(|peer| peer.info)
+        };
+        tokio::join!(accepted, joined)
+    };
+    let is_refused = |(accepted, joined): (Result<_, _>, Result<_, HandshakeError>)| {
+        let (error, told) = accepted.map(|_: PeerInfo| ()).expect_err("it must not be let in");
+        assert!(matches!(error, HandshakeError::Ticket), "{error}");
+        assert_eq!(told, None::<PeerInfo>);
+        let error = joined.map(|_: Option<SessionKey>| ()).expect_err("it must not be let in");
+        assert!(error.to_string().contains("used before"), "{error}");
+    };
+    is_refused(attempt(ProcessId(8)).await);
+    let (accepted, joined) = attempt(child).await;
+    assert_eq!(accepted.unwrap().id, child);
+    assert_eq!(joined.unwrap(), Some(key.clone()));
+    is_refused(attempt(child).await);
+}
+
 async fn invalid_bytes_do_not_disturb_other_peers(kind: LinkKind) {
     let key = SessionKey::random();
     let mut listener = listen(kind, &key, &ListenAt::default()).unwrap();
@@ -350,7 +385,7 @@ async fn invalid_bytes_do_not_disturb_other_peers(kind: LinkKind) {
             let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
             let key = echo_key.clone();
             tokio::task::spawn_local(async move {
-                let Ok(mut peer) = accept_peer(connection, &key, ProcessId(1)).await else {
+                let Ok(mut peer) = accept_peer(connection, &key, ProcessId(1), |_| true).await else {
                     return;
                 };
                 while let Some(Ok(received)) = peer.connection.next().await {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use actix_rt::ArbiterHandle;
 use fiber_core::{BuildId, Config, ProcessId, SessionKey, shortage};
 use fiber_transport::{
-    Connection, HandshakeError, Link, Message, PeerInfo, Role, connect, join_session,
+    Connection, HandshakeError, Link, Message, Pass, PeerInfo, Role, connect, join_session,
 };
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
@@ -81,23 +81,24 @@ impl Endpoint {
     }
 }
 
-/// Connects the process `own` to the process `to`, in a role.
+/// Connects the process `own` to the process `to`, in a role. With the session's key, if the
+/// process has a ticket.
 ///
 /// # Errors
 /// A message that says why there is no connection.
 pub(crate) async fn connect_to(
     address: &str,
-    key: &SessionKey,
+    pass: &Pass,
     own: ProcessId,
     to: ProcessId,
     role: Role,
-) -> Result<Connection, String> {
+) -> Result<(Connection, Option<SessionKey>), String> {
     let build = BuildId::current().map_err(|error| error.to_string())?.clone();
     let info = PeerInfo { id: own, to, role, build, pid: std::process::id(), host: host_name() };
     let attempt = || async {
-        let mut connection = connect(address, key).await?;
-        join_session(&mut connection, key, &info).await?;
-        Ok(connection)
+        let mut connection = connect(address, pass.clone()).await?;
+        let key = join_session(&mut connection, pass.clone(), &info).await?;
+        Ok((connection, key))
     };
     // A child without its parent is lost. Other peers connect again when they need to.
     let retries = if role == Role::Child { RETRY_PAUSES.len() } else { 0 };

@@ -35,7 +35,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use dashmap::DashMap;
 use fiber_core::{ExitReason, ProcessId};
-use fiber_transport::{Connection, Link, Peer, Role};
+use fiber_transport::{Connection, Link, Pass, Peer, Role};
 use parking_lot::{Mutex, RwLock};
 
 pub use self::alarm::Alarm;
@@ -209,7 +209,8 @@ impl Mesh {
         let own = self.endpoint;
         let problem =
             |problem| format!("its runtime can't be reached at {}: {problem}", to.address);
-        connect_to(&to.address, &own.key, own.id, to.id, role).await.map_err(problem)
+        let connected = connect_to(&to.address, &Pass::from(&own.key), own.id, to.id, role).await;
+        connected.map(|(connection, _)| connection).map_err(problem)
     }
 
     /// Sends the messages to a process over a link from now on. The reader of the link has to pass

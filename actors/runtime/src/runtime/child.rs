@@ -10,7 +10,7 @@ use fiber_backends::{ListenAddress, Locality, backend, configured_interface};
 use fiber_core::{
     Address, Config, LinkKind, ProcessId, SessionKey, block_on, local_ip_towards, variables,
 };
-use fiber_transport::{Connection, Role};
+use fiber_transport::{Connection, Pass, Role};
 use fiber_values::entry;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
@@ -53,17 +53,17 @@ pub fn init() {
         quit(ChildExit::TooLate);
     }
     let info = parent.to_str().and_then(|text| text.parse::<ParentInfo>().ok());
-    let key =
+    let ticket =
         fiber_core::secrets::read_secret(key).and_then(|text| text.parse::<SessionKey>().ok());
     fiber_core::secrets::close_stdin();
-    match (info, key) {
-        (Some(info), Some(key)) => run(info, key),
+    match (info, ticket) {
+        (Some(info), Some(ticket)) => run(info, ticket),
         _ => fail("FIBER_PARENT and FIBER_KEY are set, but not by fiber: unset them"),
     }
 }
 
 /// Works for the parent, and exits.
-fn run(info: ParentInfo, key: SessionKey) -> ! {
+fn run(info: ParentInfo, ticket: SessionKey) -> ! {
     if let Some(parent) = info.parent_pid {
         die_with_parent(parent);
     }
@@ -75,7 +75,7 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
     let own_arbiter = arbiter.clone();
     arbiter.spawn_fn(move || {
         fiber_core::spawn_local(async move {
-            let joined = join(&info, &key).await.unwrap_or_else(|problem| match problem {
+            let joined = join(&info, ticket).await.unwrap_or_else(|problem| match problem {
                 Some(problem) => fail(&problem),
                 None => quit(ChildExit::NotStarted),
             });
@@ -86,7 +86,7 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
             let configured = configured_interface(config);
             let configured = configured.unwrap_or_else(|error| fail(&error.to_string()));
             let (listen_on, interface) = listen_address(&info, configured);
-            let endpoint = Endpoint::new(parts, info.id, (**config).clone(), key, own_arbiter);
+            let endpoint = Endpoint::new(parts, info.id, (**config).clone(), joined.key.clone(), own_arbiter);
             let head = Some(joined.head.clone());
             let runtime = Runtime::new(endpoint, backend, listen_on, info.place, interface, head);
             let work = joined.begin(runtime, info.parent).unwrap_or_else(|problem| fail(&problem));
@@ -107,6 +107,8 @@ fn run(info: ParentInfo, key: SessionKey) -> ! {
 /// A child that has joined its parent's session, and knows its work.
 pub(super) struct Joined {
     connection: Connection,
+    /// The session's.
+    pub(super) key: SessionKey,
     pub(super) config: Box<Config>,
     pub(super) head: ProcessRef,
     request: StartRequest,
@@ -120,16 +122,21 @@ pub(super) struct Work {
     pub(super) parent: MeshPeer,
 }
 
-/// Joins the session of the parent.
+/// Joins the session of the parent, by the ticket that came with this process's job.
 ///
 /// # Errors
 /// Why the child can't work; `None` if its parent has closed the link, and may not expect it any
 /// more.
-pub(super) async fn join(info: &ParentInfo, key: &SessionKey) -> Result<Joined, Option<String>> {
+pub(super) async fn join(
+    info: &ParentInfo,
+    ticket: SessionKey,
+) -> Result<Joined, Option<String>> {
     let address = info.address.to_string();
-    let connected = connect_to(&address, key, info.id, info.listener, Role::Child).await;
-    let mut connection = connected
+    let pass = Pass::ticket(info.id, ticket);
+    let connected = connect_to(&address, &pass, info.id, info.listener, Role::Child).await;
+    let (mut connection, key) = connected
         .map_err(|problem| format!("the parent can't be reached at {address}: {problem}"))?;
+    let key = key.ok_or_else(|| format!("the parent at {address} gave no key of its session"))?;
     // Until the parent sets the interval of heartbeats, only this limit detects that its host is
     // gone.
     connection.link.set_peer_timeout(EARLY_LINK_TIMEOUT);
@@ -143,7 +150,7 @@ pub(super) async fn join(info: &ParentInfo, key: &SessionKey) -> Result<Joined, 
     let Some(ControlMessage::Start { config, head, request }) = first else { return Err(None) };
     connection.incoming.set_limit(message_limit(&config));
     connection.link.set_peer_timeout(config.heartbeat_timeout);
-    Ok(Joined { connection, config, head, request })
+    Ok(Joined { connection, key, config, head, request })
 }
 
 impl Joined {

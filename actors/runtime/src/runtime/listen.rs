@@ -56,8 +56,13 @@ pub(super) type ChildConnection = Result<Peer, HandshakeError>;
 thread_local! {
     /// Children that have started and not connected, of all sessions whose runtimes have this
     /// thread. It is bound to the thread because connections are.
-    static EXPECTED: RefCell<HashMap<ProcessId, oneshot::Sender<ChildConnection>>> =
-        RefCell::default();
+    static EXPECTED: RefCell<HashMap<ProcessId, Expected>> = RefCell::default();
+}
+
+struct Expected {
+    launch: oneshot::Sender<ChildConnection>,
+    /// Whether no process has shown the child's ticket.
+    has_ticket: bool,
 }
 
 /// A child that will connect. It is not expected any more when this is dropped.
@@ -69,9 +74,18 @@ pub(super) struct ExpectedChild {
 
 /// Expects a child with this id.
 pub(super) fn expect_child(id: ProcessId) -> ExpectedChild {
-    let (sender, connection) = oneshot::channel();
-    EXPECTED.with_borrow_mut(|expected| expected.insert(id, sender));
+    let (launch, connection) = oneshot::channel();
+    let expected = Expected { launch, has_ticket: true };
+    EXPECTED.with_borrow_mut(|all| all.insert(id, expected));
     ExpectedChild { id, connection }
+}
+
+/// Takes the ticket of a child, if it is expected and has not shown it.
+fn take_ticket(child: ProcessId) -> bool {
+    EXPECTED.with_borrow_mut(|expected| {
+        let expected = expected.get_mut(&child);
+        expected.is_some_and(|expected| std::mem::take(&mut expected.has_ticket))
+    })
 }
 
 impl Drop for ExpectedChild {
@@ -170,7 +184,7 @@ impl Runtime {
                     match ready!(listener.poll_accept(context)) {
                         Ok(connection) => {
                             let (key, id) = (&self.endpoint.key, self.endpoint.id);
-                            handshakes.add(accept_peer(connection, key, id));
+                            handshakes.add(accept_peer(connection, key, id, take_ticket));
                         }
                         Err(error) => return Poll::Ready(Err(error)),
                     }
@@ -237,7 +251,7 @@ impl Runtime {
 pub(super) fn hand_over(id: ProcessId, connection: ChildConnection) {
     match EXPECTED.with_borrow_mut(|expected| expected.remove(&id)) {
         // The launch may have given up; the dropped connection ends the child.
-        Some(launch) => drop(launch.send(connection)),
+        Some(expected) => drop(expected.launch.send(connection)),
         None => {
             tracing::warn!("refused a connection of process {id}: it is not expected any more");
         }

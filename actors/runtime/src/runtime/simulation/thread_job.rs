@@ -196,8 +196,8 @@ async fn pause(point: &'static str) {
 fn start(spec: &JobSpec) -> Result<Arc<ThreadJob>> {
     let info = spec.parent.as_ref().and_then(|parent| parent.to_string().parse().ok());
     let key = spec.secrets.iter().find(|(name, _)| *name == variables::KEY);
-    let key = key.and_then(|(_, key)| key.parse().ok());
-    let (info, key) = info.zip(key).expect("the parent has set its address and the key");
+    let ticket = key.and_then(|(_, ticket)| ticket.parse().ok());
+    let (info, ticket) = info.zip(ticket).expect("the parent has set its address and the ticket");
     let (states, killed) = (watch::Sender::new(JobState::Running), Notify::new());
     let name = spec.name.clone();
     let job = Arc::new(ThreadJob {
@@ -225,7 +225,7 @@ fn start(spec: &JobSpec) -> Result<Arc<ThreadJob>> {
                 world.end_node(node);
             }
         }
-        let exit = run(info, key, &running);
+        let exit = run(info, ticket, &running);
         running.end_node();
         if let Some(time) = unusual_time("an engine is late to tell an end") {
             thread::sleep(time);
@@ -239,7 +239,7 @@ fn start(spec: &JobSpec) -> Result<Arc<ThreadJob>> {
 }
 
 /// Lives as a child, and returns how it ended.
-fn run(info: ParentInfo, key: SessionKey, job: &Arc<ThreadJob>) -> ExitReason {
+fn run(info: ParentInfo, ticket: SessionKey, job: &Arc<ThreadJob>) -> ExitReason {
     let parts = Parts::of_another_session();
     let _entered = parts.enter();
     parts.get::<Random>().seed(info.id.0);
@@ -254,7 +254,7 @@ fn run(info: ParentInfo, key: SessionKey, job: &Arc<ThreadJob>) -> ExitReason {
     arbiter.spawn_fn(move || {
         fiber_core::spawn_local(async move {
             tokio::select! {
-                () = live(parts, info, key, endpoint, sender, &job) => {}
+                () = live(parts, info, ticket, endpoint, sender, &job) => {}
                 () = job.killed.notified() => {
                     pause("an engine is late to tell a death").await;
                     job.end(job.verdict.get().cloned().unwrap_or(ExitReason::Signal(SIGKILL)));
@@ -287,16 +287,16 @@ fn run(info: ParentInfo, key: SessionKey, job: &Arc<ThreadJob>) -> ExitReason {
 async fn live(
     parts: &'static Parts,
     info: ParentInfo,
-    key: SessionKey,
+    ticket: SessionKey,
     arbiter: ArbiterHandle,
     main: mpsc::Sender<Main>,
     job: &Arc<ThreadJob>,
 ) {
-    let joined = match join(&info, &key).await {
+    let joined = match join(&info, ticket).await {
         Ok(joined) => joined,
         Err(problem) => return tracing::debug!("a child has not joined: {problem:?}"),
     };
-    let endpoint = Endpoint::new(parts, info.id, (*joined.config).clone(), key, arbiter);
+    let endpoint = Endpoint::new(parts, info.id, (*joined.config).clone(), joined.key.clone(), arbiter);
     let backend = Arc::new(ThreadBackend::default());
     let runtime =
         Runtime::new(endpoint, backend, None, info.place, None, Some(joined.head.clone()));
