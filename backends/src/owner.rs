@@ -103,8 +103,8 @@ impl JobOwner {
     /// Returns whether this was a process of this host that is certainly dead. For containers and
     /// pods, ask their engine.
     ///
-    /// Root alone knows that of another user's process: `/proc` may be mounted so that others' don't
-    /// show there (`hidepid`).
+    /// Only root can tell for the processes of other users: a `/proc` that is mounted with
+    /// `hidepid` does not show them.
     pub(crate) fn is_a_dead_process(&self) -> bool {
         match self {
             JobOwner::Process {

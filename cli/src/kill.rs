@@ -32,7 +32,10 @@ pub(crate) async fn kill(
                 cluster.stop(&process.job, grace).await?;
                 cluster.remove(&process.job).await?;
                 let (name, place) = (process.name, process.place);
-                println!("{}", printable(format!("Killed {name} ({place}), a process of {session}")));
+                println!(
+                    "{}",
+                    printable(format!("Killed {name} ({place}), a process of {session}"))
+                );
             }
             Named::Inside(target) => {
                 end_by_head(&Sessions::connect(args).await?, &target, grace).await?;

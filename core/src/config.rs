@@ -92,8 +92,8 @@ options! {
     ///
     /// Fiber takes each value from the code ([`Config::set`], builders), else from the environment
     /// (`FIBER_` and the field's name in capitals), else from `fiber.toml` in the working directory
-    /// or the nearest one above it (or the file that `FIBER_CONFIG` names), else it uses the default.
-    /// Unknown names are errors.
+    /// or the nearest one above it (or the file that `FIBER_CONFIG` names), else it uses the
+    /// default. Unknown names are errors.
     ///
     /// Options of one backend are in its section: `[slurm]` in the file, [`Config::section`] and
     /// [`Config::edit`] in code.

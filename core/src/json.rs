@@ -32,10 +32,14 @@ pub fn read_json<T: DeserializeOwned>(text: &str) -> Result<T, ReadError> {
     T::deserialize(Reader(&value))
 }
 
-/// The reason why a type can't be read from values.
+/// The reason why a type can't be read from values. It is small, because each of serde's functions
+/// for a type passes it on.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct ReadError {
+pub struct ReadError(pub(crate) Box<Unread>);
+
+#[derive(Debug)]
+pub(crate) struct Unread {
     /// The names around the value, outermost first.
     pub(crate) path: Vec<String>,
     pub(crate) problem: Problem,
@@ -49,22 +53,27 @@ pub(crate) enum Problem {
 }
 
 impl ReadError {
+    fn new(problem: Problem) -> ReadError {
+        ReadError(Box::new(Unread { path: Vec::new(), problem }))
+    }
+
     fn unusable(reason: String) -> ReadError {
-        ReadError { path: Vec::new(), problem: Problem::Unusable(reason) }
+        ReadError::new(Problem::Unusable(reason))
     }
 
     fn within(mut self, name: &str) -> ReadError {
-        self.path.insert(0, name.into());
+        self.0.path.insert(0, name.into());
         self
     }
 }
 
 impl Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.path.is_empty() {
-            write!(f, "`{}`: ", self.path.join("."))?;
+        let Unread { path, problem } = &*self.0;
+        if !path.is_empty() {
+            write!(f, "`{}`: ", path.join("."))?;
         }
-        match &self.problem {
+        match problem {
             Problem::UnknownField(name) => write!(f, "there is no `{name}`"),
             Problem::Unusable(reason) => f.write_str(reason),
         }
@@ -91,7 +100,7 @@ impl de::Error for ReadError {
     }
 
     fn unknown_field(name: &str, _expected: &'static [&'static str]) -> ReadError {
-        ReadError { path: Vec::new(), problem: Problem::UnknownField(name.into()) }
+        ReadError::new(Problem::UnknownField(name.into()))
     }
 }
 

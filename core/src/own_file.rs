@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Opens a file for writing, and creates it if there is none. Of what is there already, only a
-/// regular file of this process's user is opened: in a directory that others can write, a name could
-/// lead elsewhere.
+/// regular file of this process's user is opened: in a directory that others can write, a name
+/// could lead elsewhere.
 ///
 /// # Errors
 /// The system's, or [`PermissionDenied`](io::ErrorKind::PermissionDenied) with what is there.
@@ -28,6 +28,9 @@ pub fn open_own(path: &Path, options: &OpenOptions) -> io::Result<File> {
     let known = file.metadata()?;
     if !known.is_file() {
         return Err(refused("it is no regular file"));
+    }
+    if known.nlink() > 1 {
+        return Err(refused("it has another name, too"));
     }
     if known.uid() != rustix::process::geteuid().as_raw() {
         return Err(refused("it belongs to another user"));

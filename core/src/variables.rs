@@ -4,7 +4,7 @@
 pub const CONFIG: &str = "FIBER_CONFIG";
 /// The parent of this process, which is a child if the variable is set.
 pub const PARENT: &str = "FIBER_PARENT";
-/// The session key, or `-` if the key comes on standard input.
+/// The join ticket of a child, or `-` if it comes on standard input.
 pub const KEY: &str = "FIBER_KEY";
 /// How often `fiber run --restarts` has started this program again.
 pub const RESTARTS: &str = "FIBER_RESTARTS";

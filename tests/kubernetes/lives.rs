@@ -50,24 +50,20 @@ fn labels_and_annotations_describe_pods() {
 }
 
 #[trial]
-fn the_key_is_in_a_secret_alone() {
+fn a_ticket_is_in_a_secret_until_its_container_runs() {
     let mut program = program("ready").start();
     program.line("ready: 2");
-    let secrets = names(&made("secrets", program.pid()));
-    assert_eq!(secrets.len(), 1);
     for pod in pods(program.pid()) {
         let container = &pod["spec"]["containers"][0];
         let variables = container["env"].as_array().expect("it has some");
-        let key = variables
+        let ticket = variables
             .iter()
             .find(|variable| variable["name"] == "FIBER_KEY")
-            .expect("it has the key");
-        let reference = &key["valueFrom"]["secretKeyRef"];
-        assert_eq!(
-            (text(&reference["name"]), &key["value"]),
-            (&*secrets[0], &serde_json::Value::Null)
-        );
+            .expect("it has a ticket");
+        assert_eq!(ticket["valueFrom"]["secretKeyRef"]["key"], "FIBER_KEY");
+        assert_eq!(ticket["value"], serde_json::Value::Null);
     }
+    wait_until("the Secrets are removed", || made("secrets", program.pid()).is_empty());
     program.say("go on");
     leaves_nothing(program).code(0);
 }

@@ -38,7 +38,8 @@ impl IdleParent {
                 let mut listener = listen(LinkKind::Nng, &own_key, &at).expect("a port is free");
                 let _ = started.send(listener.address());
                 let connection = poll_fn(|context| listener.poll_accept(context)).await;
-                let peer = accept_peer(connection.expect("it connects"), &own_key, id, |_| true).await;
+                let peer =
+                    accept_peer(connection.expect("it connects"), &own_key, id, |_| true).await;
                 let _peer = peer.map_err(|(error, _)| error).expect("it is the child");
                 let _ = sender.send(());
                 let _ = ended.await;

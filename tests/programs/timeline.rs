@@ -176,9 +176,11 @@ fn a_file_that_can_not_be_written_is_an_error() {
 fn a_file_of_another_kind_is_not_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("authorized_keys");
-    std::fs::write(&path, "ssh-ed25519 AAAA\n").unwrap();
-    let ending = Setup::new("timeline").env("FIBER_TIMELINE", &path).run();
-    assert!(ending.errors.contains("something else than a timeline"), "{}", ending.errors);
-    assert_ne!(ending.exit_code(), Some(0));
-    assert_eq!(std::fs::read_to_string(&path).unwrap(), "ssh-ed25519 AAAA\n");
+    for text in ["ssh-ed25519 AAAA\n", "[1, 2]\n"] {
+        std::fs::write(&path, text).unwrap();
+        let ending = Setup::new("timeline").env("FIBER_TIMELINE", &path).run();
+        assert!(ending.errors.contains("something else than a timeline"), "{}", ending.errors);
+        assert_ne!(ending.exit_code(), Some(0));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
 }

@@ -12,10 +12,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 fn connect(session: &str) -> BufReader<UnixStream> {
-    let user = rustix::process::geteuid().as_raw();
-    let path = format!("/tmp/fiber-{user}/{session}");
     // The head begins to listen just after it has started.
-    wait::wait_for("a connection", || UnixStream::connect(&path).map(BufReader::new))
+    wait::wait_for("a connection", || {
+        let sockets = fiber_core::inspect::sockets();
+        let socket = sockets.iter().find(|socket| socket.ends_with(session));
+        let socket = socket.ok_or(std::io::Error::from(std::io::ErrorKind::NotFound))?;
+        UnixStream::connect(socket).map(BufReader::new)
+    })
 }
 
 fn ask(connection: &mut BufReader<UnixStream>, request: &str) -> Value {

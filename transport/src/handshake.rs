@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! connector → Hello { version, child, nonce }
-//! acceptor  → Challenge { nonce, proof }       proof: secret, "acceptor", connector's nonce, acceptor's nonce
-//! connector → Response { info, proof }            proof: secret, "connector", acceptor's nonce, connector's nonce, info
-//! acceptor  → Decision                            with the session's key, for a child
+//! acceptor  → Challenge { nonce, proof }   proof: secret, "acceptor", both nonces
+//! connector → Response { info, proof }     proof: secret, "connector", both nonces, info
+//! acceptor  → Decision                     with the session's key, for a child
 //! ```
 //!
 //! The secret is the session's key, or the ticket of a child, which its parent takes once.
@@ -82,7 +82,7 @@ pub enum HandshakeError {
     Version(u32),
     /// The peer does not hold the key.
     Key,
-    /// The peer's ticket was used before, or nobody waits for the child any more.
+    /// The ticket was used before, or the parent does not wait for the child any more.
     Ticket,
     /// The peer wants to reach another process.
     WrongProcess(ProcessId),
@@ -112,7 +112,7 @@ impl fmt::Display for HandshakeError {
             ),
             HandshakeError::Key => f.write_str("it does not hold this session's key"),
             HandshakeError::Ticket => f.write_str(
-                "its ticket was used before, or its parent does not wait for it any more",
+                "the ticket was used before, or the parent does not wait for this child any more",
             ),
             HandshakeError::WrongProcess(process) => {
                 write!(f, "it looks for process {process}, which is not this one (any more)")
@@ -173,12 +173,19 @@ struct Response {
     proof: [u8; 32],
 }
 
-/// The session's key for a child, or the reason of a rejection.
-type Decision = Result<Option<String>, String>;
+#[derive(Serialize, Deserialize)]
+enum Decision {
+    /// With the session's key, for a child.
+    Accepted(Option<String>),
+    /// The child's ticket is not taken.
+    NoTicket,
+    /// The reason.
+    Rejected(String),
+}
 
 /// Performs the acceptor's part of the handshake for the process `this`. A peer that runs another
-/// build, looks for another process, or has a ticket that `take_ticket` refuses, gets the reason and
-/// is rejected. `take_ticket` returns `true` once for each child that is expected.
+/// build, looks for another process, or has a ticket that `take_ticket` refuses, gets the reason
+/// and is rejected. `take_ticket` returns `true` once for each child that is expected.
 ///
 /// # Errors
 /// Why the peer was rejected, with its description if it holds the key, or the ticket of an expected
@@ -190,19 +197,29 @@ pub async fn accept_peer(
     take_ticket: impl Fn(ProcessId) -> bool,
 ) -> Result<Peer, (HandshakeError, Option<PeerInfo>)> {
     let (info, child) = verify(&mut connection, key).await.map_err(|error| (error, None))?;
-    let is_child = |child| child == info.id && info.role == Role::Child && take_ticket(child);
+    let is_child = |child: ProcessId| child == info.id && info.role == Role::Child;
     let checked = match child.is_none_or(is_child) {
         true => check(&info, this),
         false => Err(HandshakeError::Ticket),
     };
+    // Last, so that only the child that gets the key has used it.
+    let checked = checked.and_then(|()| match child.is_none_or(take_ticket) {
+        true => Ok(child.map(|_| key.reveal())),
+        false => Err(HandshakeError::Ticket),
+    });
     match checked {
-        Ok(()) => {
-            let key = child.map(|_| key.reveal());
-            send(&connection, &Decision::Ok(key)).map_err(|error| (error, None))?;
+        Ok(key) => {
+            if let Err(error) = send(&connection, &Decision::Accepted(key)) {
+                return Err((error, Some(info)));
+            }
             Ok(Peer { info, connection })
         }
         Err(error) => {
-            let _ = send(&connection, &Decision::Err(error.to_string()));
+            let decision = match error {
+                HandshakeError::Ticket => Decision::NoTicket,
+                _ => Decision::Rejected(error.to_string()),
+            };
+            let _ = send(&connection, &decision);
             // Closing would drop the message, so the peer closes first.
             let _ = tokio::time::timeout(REJECTION_TIMEOUT, connection.next()).await;
             // It may be anybody who has seen a ticket.
@@ -263,7 +280,11 @@ pub async fn join_session(
     let info = codec::encode(info).map_err(|error| HandshakeError::Malformed(error.to_string()))?;
     let proof = key.proof("connector", &[&challenge.nonce, &nonce, &info]);
     send(connection, &Response { info, proof })?;
-    let key = receive::<Decision>(connection).await?.map_err(HandshakeError::Rejected)?;
+    let key = match receive(connection).await? {
+        Decision::Accepted(key) => key,
+        Decision::NoTicket => return Err(HandshakeError::Ticket),
+        Decision::Rejected(reason) => return Err(HandshakeError::Rejected(reason)),
+    };
     let malformed = |_| HandshakeError::Malformed("it sent no key of a session".into());
     key.map(|key| key.parse().map_err(malformed)).transpose()
 }

@@ -23,10 +23,10 @@ mod listen_at;
 #[cfg(any(test, feature = "simulation"))]
 pub mod memory;
 mod near_and_far;
-mod pass;
-mod peer;
 #[cfg_attr(not(feature = "nng"), path = "nng/disabled.rs")]
 pub mod nng;
+mod pass;
+mod peer;
 mod pending_peers;
 #[cfg(feature = "nng")]
 mod seal;

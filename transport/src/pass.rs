@@ -1,4 +1,4 @@
-//! What a process shows when it connects: the session's key, or the ticket of a child.
+//! The secret that a process shows when it connects: the session's key, or the ticket of a child.
 
 use fiber_core::{ProcessId, SessionKey};
 

@@ -1,4 +1,4 @@
-//! Who is at the other end of a Unix socket.
+//! The check of the process at the other end of a Unix socket.
 //!
 //! Names in the abstract namespace have no permissions, so each connection is checked.
 

@@ -36,8 +36,8 @@ pub(crate) enum Endpoint {
 }
 
 impl Keys {
-    /// Derives the keys of an endpoint. `exchanged` is what both ends know of this connection alone:
-    /// what they sent, and the secret on which they agreed.
+    /// Derives the keys of an endpoint. `exchanged` is what both ends know of this connection
+    /// alone: what they sent, and the secret on which they agreed.
     pub(crate) fn new(key: &SessionKey, endpoint: Endpoint, exchanged: &[&[u8]; 3]) -> Keys {
         let chain = |purpose| CountedKey::new(key.derive(purpose, exchanged));
         let to_acceptor = chain("fiber transport v2: from connector to acceptor");

@@ -104,8 +104,7 @@ impl Listener for UnixSocketListener {
 fn connection(stream: StdStream) -> io::Result<Connection> {
     let peer = own_peer(&stream)?;
     let stream = watch(stream, Interest::READABLE)?;
-    let link =
-        Arc::new(UnixLink { stream, peer, state: Mutex::default(), blocked: Notify::new() });
+    let link = Arc::new(UnixLink { stream, peer, state: Mutex::default(), blocked: Notify::new() });
     fiber_core::spawn_local(Arc::clone(&link).unblock());
     let incoming = UnixIncoming {
         borrower: Borrower::new(&link),

@@ -12,8 +12,8 @@ use std::process::Child;
 use bytes::Bytes;
 use fiber_core::{BuildId, LinkKind, ProcessId, SessionKey};
 use fiber_transport::{
-    Closed, Connection, HandshakeError, ListenAt, Listener, Message, Pass, PeerInfo, Role, accept_peer,
-    connect, join_session, listen,
+    Closed, Connection, HandshakeError, ListenAt, Listener, Message, Pass, Peer, PeerInfo, Role,
+    accept_peer, connect, join_session, listen,
 };
 
 use support::{child, filler, promises, run, spawn_child, within};
@@ -357,20 +357,22 @@ async fn a_ticket_lets_its_child_in_once_and_gives_it_the_key(kind: LinkKind) {
         let accepted = async {
             let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
             let take = |asked| asked == child && is_there.replace(false);
-            accept_peer(connection, &key, ProcessId(1), take).await.map(|peer| peer.info)
+            accept_peer(connection, &key, ProcessId(1), take).await
         };
         tokio::join!(accepted, joined)
     };
-    let is_refused = |(accepted, joined): (Result<_, _>, Result<_, HandshakeError>)| {
-        let (error, told) = accepted.map(|_: PeerInfo| ()).expect_err("it must not be let in");
+    type Accepted = Result<Peer, (HandshakeError, Option<PeerInfo>)>;
+    type Joined = Result<Option<SessionKey>, HandshakeError>;
+    let is_refused = |(accepted, joined): (Accepted, Joined)| {
+        let (error, told) = accepted.expect_err("it must not be let in");
         assert!(matches!(error, HandshakeError::Ticket), "{error}");
-        assert_eq!(told, None::<PeerInfo>);
-        let error = joined.map(|_: Option<SessionKey>| ()).expect_err("it must not be let in");
-        assert!(error.to_string().contains("used before"), "{error}");
+        assert_eq!(told, None);
+        let error = joined.expect_err("it must not be let in");
+        assert!(matches!(error, HandshakeError::Ticket), "{error}");
     };
     is_refused(attempt(ProcessId(8)).await);
     let (accepted, joined) = attempt(child).await;
-    assert_eq!(accepted.unwrap().id, child);
+    assert_eq!(accepted.unwrap().info.id, child);
     assert_eq!(joined.unwrap(), Some(key.clone()));
     is_refused(attempt(child).await);
 }
@@ -385,7 +387,8 @@ async fn invalid_bytes_do_not_disturb_other_peers(kind: LinkKind) {
             let connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
             let key = echo_key.clone();
             tokio::task::spawn_local(async move {
-                let Ok(mut peer) = accept_peer(connection, &key, ProcessId(1), |_| true).await else {
+                let Ok(mut peer) = accept_peer(connection, &key, ProcessId(1), |_| true).await
+                else {
                     return;
                 };
                 while let Some(Ok(received)) = peer.connection.next().await {

@@ -85,15 +85,16 @@ impl Endpoint {
 /// process has a ticket.
 ///
 /// # Errors
-/// A message that says why there is no connection.
+/// A message that says why there is no connection; `None` if the other process does not wait for a
+/// child with this ticket.
 pub(crate) async fn connect_to(
     address: &str,
     pass: &Pass,
     own: ProcessId,
     to: ProcessId,
     role: Role,
-) -> Result<(Connection, Option<SessionKey>), String> {
-    let build = BuildId::current().map_err(|error| error.to_string())?.clone();
+) -> Result<(Connection, Option<SessionKey>), Option<String>> {
+    let build = BuildId::current().map_err(|error| Some(error.to_string()))?.clone();
     let info = PeerInfo { id: own, to, role, build, pid: std::process::id(), host: host_name() };
     let attempt = || async {
         let mut connection = connect(address, pass.clone()).await?;
@@ -113,13 +114,14 @@ pub(crate) async fn connect_to(
     };
     match timeout(HANDSHAKE_TIMEOUT, attempts).await {
         Ok(outcome) => outcome.map_err(|error: HandshakeError| match error {
-            HandshakeError::Io(error) if !was_cut(&error) => shortage::explain(&error),
-            other => other.to_string(),
+            HandshakeError::Ticket => None,
+            HandshakeError::Io(error) if !was_cut(&error) => Some(shortage::explain(&error)),
+            other => Some(other.to_string()),
         }),
-        Err(_) => Err(format!(
+        Err(_) => Err(Some(format!(
             "no answer within {HANDSHAKE_TIMEOUT:?}: it may be short of files, or the network \
              between may fail"
-        )),
+        ))),
     }
 }
 

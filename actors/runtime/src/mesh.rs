@@ -207,8 +207,10 @@ impl Mesh {
     /// The reason in words.
     pub async fn connect(&self, to: &ProcessRef, role: Role) -> Result<Connection, String> {
         let own = self.endpoint;
-        let problem =
-            |problem| format!("its runtime can't be reached at {}: {problem}", to.address);
+        let problem = |problem: Option<String>| {
+            let problem = problem.unwrap_or_default();
+            format!("its runtime can't be reached at {}: {problem}", to.address)
+        };
         let connected = connect_to(&to.address, &Pass::from(&own.key), own.id, to.id, role).await;
         connected.map(|(connection, _)| connection).map_err(problem)
     }

@@ -76,8 +76,8 @@ impl Bundle {
         let executable = PathBuf::from(EXECUTABLE);
         let requirements = requirements(&executable)
             .map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
-        let maps = read_lossy("/proc/self/maps")
-            .map_err(|error| format!("/proc/self/maps: {error}"))?;
+        let maps =
+            read_lossy("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
         let mut libraries = Vec::new();
         for path in executable_mappings(&maps).into_iter().filter(|path| *path != own) {
             if path.to_string_lossy().ends_with(" (deleted)") {

@@ -1,6 +1,7 @@
 //! The task of one pod job, from the pod's creation to its end.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::api_server::{ApiServer, is_missing};
 use super::context::PodContext;
-use super::secret::{SecretData, SecretStore, SharedSecret};
+use super::secret::{PodSecret, SecretData, SecretStore};
 use super::status::{
     DELETED, PodState, disruption, has_run, pod_state, pull_problem, without_reason,
 };
@@ -81,12 +82,24 @@ pub(super) fn start(
         } else if secret_data.is_empty() {
             task.run(&pod, &states).await
         } else {
-            match secrets.acquire(secret_data).await {
+            match secrets.create(secret_data).await {
                 Ok(secret) => {
                     add_secret_variables(&mut pod, &secret);
-                    let exit = task.run(&pod, &states).await;
-                    release(secrets, secret).await;
-                    exit
+                    let mut state = states.subscribe();
+                    let mut run = pin!(task.run(&pod, &states));
+                    // No other container needs it: a pod that has run is not created again.
+                    let ended = tokio::select! {
+                        exit = &mut run => Some(exit),
+                        _ = state.wait_for(|state| *state == JobState::Running) => None,
+                    };
+                    let removed = remove(secrets, secret);
+                    match ended {
+                        Some(exit) => {
+                            removed.await;
+                            exit
+                        }
+                        None => tokio::join!(run, removed).0,
+                    }
                 }
                 Err(error) => Exit::new(ExitReason::NotStarted(error.into()), Vec::new()),
             }
@@ -96,15 +109,15 @@ pub(super) fn start(
     job
 }
 
-fn add_secret_variables(pod: &mut Pod, secret: &SharedSecret) {
+fn add_secret_variables(pod: &mut Pod, secret: &PodSecret) {
     let containers = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
     containers
         .for_each(|container| container.env.get_or_insert_default().extend(secret.variables()));
 }
 
-async fn release(secrets: Arc<SecretStore>, secret: Arc<SharedSecret>) {
-    let releasing = fiber_core::spawn_local(async move { secrets.release(secret).await });
-    let _ = timeout(REMOVAL, releasing).await;
+async fn remove(secrets: Arc<SecretStore>, secret: PodSecret) {
+    let removing = fiber_core::spawn_local(async move { secrets.remove(secret).await });
+    let _ = timeout(REMOVAL, removing).await;
 }
 
 struct PodTask {

@@ -71,6 +71,7 @@ pub(super) fn of_machine(machine: &str, program: &Program, refusal: &str) -> Str
         "home" => format!(
             "`{machine}` has no home directory for this user: set `ssh.cache` to a directory there"
         ),
+        "tool" => format!("`{machine}` has no `{words}`: install it there (coreutils, or busybox)"),
         "room" => {
             let mut numbers = words.splitn(3, ' ');
             let mut size = || {

@@ -117,7 +117,12 @@ impl Remote for Ssh {
             .kill_on_drop(true)
             .output()
             .await
-            .map_err(|error| format!("`sha256sum` can't be run here: {}", shortage::explain(&error)))?;
+            .map_err(|error| {
+                format!("`sha256sum` can't be run here: {}", shortage::explain(&error))
+            })?;
+        if !sum.status.success() {
+            return Err("`sha256sum` failed here".into());
+        }
         std::io::Seek::rewind(&mut file).map_err(unreadable)?;
         // If the connection ends, its end says why.
         if input.write_all(&sum.stdout).await.is_err() {
@@ -208,7 +213,7 @@ mod tests {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    /// Starts the program, and returns what a machine refuses.
+    /// Starts the program, which the machine refuses, and returns the exposed paths.
     fn refusal(line: &[u8]) -> String {
         let output = run(line);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -218,7 +223,7 @@ mod tests {
     #[test]
     fn a_program_in_the_cache_is_started() {
         let cache = tempfile::tempdir().unwrap();
-        // Others may put files there, and can't replace those of this user.
+        // With the sticky bit, other users can add files and can't replace this user's.
         set_mode(cache.path(), 0o1777);
         let (_, line) = cached(cache.path());
         let output = run(&line);

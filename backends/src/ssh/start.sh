@@ -35,18 +35,26 @@ cache=$cache/fiber-$user/builds;
 folder=$cache/$build;
 file=$folder/$program;
 problem=$(mkdir -p "$folder" 2>&1) || refuse cache "$problem";
+# Without links that others could change.
+unset CDPATH;
+cache=$(cd -P "$cache" && pwd -P);
+folder=$cache/$build;
+file=$folder/$program;
 
+# A primary group with the number of its user has no other members, as `useradd` makes it.
+own=0;
+[ "$(id -g)" != "$user" ] || own=$user;
 # Prints which of these files another user owns or can write. Only owners replace files in a
-# directory with the sticky bit, and a group with the number of its user has no other members.
+# directory with the sticky bit.
 exposed() {
     find "$@" -prune ! \( \( -user "$user" -o -user 0 \) \(
         -type d -perm -1000 -o
-        ! -perm -002 \( ! -perm -020 -o -group "$user" -o -group 0 \)
+        ! -perm -002 \( ! -perm -020 -o -group "$own" \)
     \) \);
 };
-# The program gets the session's key. Who can write a directory above it can replace it.
+# Who can write a directory above the program can replace it.
 check() {
-    place=$(cd -P "$folder" && pwd -P);
+    place=$folder;
     set -- "$place";
     while [ -n "${place%/*}" ]; do
         place=${place%/*};
@@ -81,6 +89,7 @@ if [ ! -x "$file" ] || [ -z "$(find "$file" -size "${size}c" 2>/dev/null)" ]; th
     # Copies that others never finished.
     find "$folder" -name ".new.*" -mmin +60 -exec rm -f {} + 2>/dev/null;
     new=$folder/.new.$(uname -n).$$;
+    command -v sha256sum >/dev/null || refuse tool sha256sum;
     say send;
     # The wire may be cut without a word.
     {

@@ -3,8 +3,7 @@
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddress, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -91,8 +90,10 @@ struct Inspector(BufReader<UnixStream>);
 
 impl Inspector {
     fn connect(session: &str) -> anyhow::Result<Inspector> {
-        let name = UnixAddress::from_abstract_name(format!("fiber-inspect-{session}"))?;
-        Ok(Inspector(BufReader::new(UnixStream::connect_addr(&name)?)))
+        let sockets = fiber_core::inspect::sockets();
+        let socket = sockets.iter().find(|socket| socket.ends_with(session));
+        let socket = socket.context("the session has no inspector")?;
+        Ok(Inspector(BufReader::new(UnixStream::connect(socket)?)))
     }
 
     fn ask(&mut self) -> anyhow::Result<()> {

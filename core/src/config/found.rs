@@ -10,6 +10,9 @@ use super::ConfigProblem;
 /// The mode bit of a directory in which only owners may replace files, as `/tmp`.
 const STICKY: u32 = 0o1000;
 
+/// Symbolic links on the way to a file: as many as the kernel follows.
+const MOST_LINKS: usize = 40;
+
 /// Where to look, and for whom.
 pub(super) struct Search {
     pub(super) from: PathBuf,
@@ -17,15 +20,21 @@ pub(super) struct Search {
     pub(super) home: Option<PathBuf>,
     /// The user of this process.
     pub(super) user: u32,
+    /// The group whose members are this user alone.
+    pub(super) own_group: u32,
 }
 
 impl Search {
     /// Looks from the working directory, for this process's user.
     pub(super) fn here() -> Search {
+        let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+        // A primary group with the number of its user has no other members, as `useradd` makes it.
+        let own_group = if group.as_raw() == user.as_raw() { group.as_raw() } else { 0 };
         Search {
             from: std::env::current_dir().unwrap_or_default(),
             home: std::env::home_dir().and_then(|home| home.canonicalize().ok()),
-            user: rustix::process::geteuid().as_raw(),
+            user: user.as_raw(),
+            own_group,
         }
     }
 
@@ -55,27 +64,48 @@ impl Search {
         Ok(None)
     }
 
-    /// Returns why another user could have written a file, unless it is safe. The directories on the
-    /// way to it count, too: who can write one can replace what is in it.
+    /// Returns why another user could have written a file, or `None` if nobody else could. Who can
+    /// write a directory on the way to the file, or owns a link there, can replace the file.
     fn distrusts(&self, path: &Path) -> Option<String> {
-        let unknown = |error| Some(format!("`{}`: {error}", path.display()));
-        let link = match fs::symlink_metadata(path) {
-            Ok(link) => link,
-            Err(error) => return unknown(error),
-        };
-        if let Some(why) = self.distrusts_owner(path, &link) {
-            return Some(why);
-        }
-        let target = match path.canonicalize() {
-            Ok(target) => target,
-            Err(error) => return unknown(error),
-        };
-        target.ancestors().find_map(|place| match fs::metadata(place) {
-            Ok(known) => {
-                self.distrusts_owner(place, &known).or_else(|| self.distrusts_mode(place, &known))
+        let mut rest: Vec<PathBuf> = components(path);
+        let mut place = PathBuf::new();
+        let mut links = 0;
+        while let Some(component) = rest.pop() {
+            if component == Path::new("..") {
+                place.pop();
+                continue;
             }
-            Err(error) => Some(format!("`{}`: {error}", place.display())),
-        })
+            place.push(component);
+            let entry = fs::symlink_metadata(&place);
+            let next = entry.and_then(|entry| {
+                let target = entry.is_symlink().then(|| fs::read_link(&place)).transpose()?;
+                Ok((entry, target))
+            });
+            let (entry, target) = match next {
+                Ok(next) => next,
+                Err(error) => return Some(format!("`{}`: {error}", place.display())),
+            };
+            if let Some(why) = self.distrusts_owner(&place, &entry) {
+                return Some(why);
+            }
+            match target {
+                None => {
+                    if let Some(why) = self.distrusts_mode(&place, &entry) {
+                        return Some(why);
+                    }
+                }
+                Some(_) if links == MOST_LINKS => {
+                    return Some(format!("`{}` leads through too many links", path.display()));
+                }
+                Some(target) => {
+                    links += 1;
+                    // An absolute target replaces the place.
+                    place.pop();
+                    rest.extend(components(&target));
+                }
+            }
+        }
+        None
     }
 
     fn distrusts_owner(&self, place: &Path, known: &Metadata) -> Option<String> {
@@ -88,10 +118,13 @@ impl Search {
         if known.is_dir() && known.mode() & STICKY != 0 {
             return None;
         }
-        // Many systems give each user a group of the same number, in which nobody else is.
-        let is_of_group = known.mode() & 0o020 != 0 && ![0, self.user].contains(&known.gid());
-        let is_of_all = known.mode() & 0o002 != 0;
-        (is_of_group || is_of_all)
-            .then(|| format!("other users can write `{}`", place.display()))
+        let group_can = known.mode() & 0o020 != 0 && known.gid() != self.own_group;
+        let all_can = known.mode() & 0o002 != 0;
+        (group_can || all_can).then(|| format!("other users can write `{}`", place.display()))
     }
+}
+
+/// Returns the components of a path, the last one first. The first one of an absolute path is `/`.
+fn components(path: &Path) -> Vec<PathBuf> {
+    path.components().rev().map(|component| PathBuf::from(component.as_os_str())).collect()
 }

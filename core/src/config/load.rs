@@ -13,7 +13,7 @@ use super::section::entries;
 use super::sources::{Environment, SourceValues, text};
 use super::{Config, ConfigProblem, ConfigSource, LinkKind, PREFIX};
 use crate::error::{Error, Result};
-use crate::json::{Problem, ReadError, Values, read};
+use crate::json::{Problem, ReadError, Unread, Values, read};
 use crate::variables;
 
 const FILE: &str = "fiber.toml";
@@ -190,9 +190,10 @@ fn take_overrides() -> Vec<Override> {
 
 /// Returns the problem behind an error of reading these sources, of which later ones win.
 fn problem(sources: &[SourceValues], error: ReadError) -> ConfigProblem {
-    let (option, reason) = match error.problem {
+    let Unread { path, problem } = *error.0;
+    let (option, reason) = match problem {
         Problem::UnknownField(option) => (option, None),
-        Problem::Unusable(reason) => (error.path.join("."), Some(reason)),
+        Problem::Unusable(reason) => (path.join("."), Some(reason)),
     };
     let found = sources.iter().rev().find_map(|source| source.find(&option));
     let source = found.as_ref().map_or(ConfigSource::Merged, |found| found.source.clone());

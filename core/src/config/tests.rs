@@ -68,7 +68,8 @@ fn an_error_holds_source_key_and_value() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"processes = '3'").unwrap();
     let source = ConfigSource::File(file.path().to_path_buf());
-    let error = Config::read(Some(file.path()), Environment::new("FIBER_NOT_SET_", &[])).unwrap_err();
+    let error =
+        Config::read(Some(file.path()), Environment::new("FIBER_NOT_SET_", &[])).unwrap_err();
     let Error::Config(ConfigProblem::InvalidValue { source: found, option, value, .. }) = &error
     else {
         panic!("{error:#?}");

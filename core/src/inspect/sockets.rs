@@ -1,8 +1,8 @@
 //! The sockets of inspectors, which are files named by their sessions.
 //!
-//! They are in a directory of the user that nobody else can enter, so no other user reaches them,
-//! and every name there was chosen by a program of this user. The directory is in the first place
-//! that can have it; whoever looks for sockets looks in all of them.
+//! Each user has a directory for them that no other user can enter, so no other user can connect,
+//! or choose a name there. A head makes the directory in the first place where that succeeds; a
+//! search covers all places.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -22,6 +23,9 @@ const LAST_PLACE: &str = "XDG_RUNTIME_DIR";
 const DIRECTORY: &str = "fiber-";
 /// Hexadecimal digits of a session's number.
 const DIGITS: usize = 16;
+/// What a socket's name ends with until it listens, and the time after which none still gets ready.
+const NEW: &str = ".new";
+const READY_AFTER: Duration = Duration::from_secs(60);
 
 /// The directories of users.
 #[derive(Debug)]
@@ -33,7 +37,8 @@ struct Places {
 
 impl Places {
     fn of_this_process() -> Places {
-        let last = std::env::var_os(LAST_PLACE).map(PathBuf::from).filter(|path| path.is_absolute());
+        let last =
+            std::env::var_os(LAST_PLACE).map(PathBuf::from).filter(|path| path.is_absolute());
         let parents = PLACES.iter().map(PathBuf::from).chain(last).collect();
         Places { parents, user: rustix::process::geteuid().as_raw() }
     }
@@ -42,7 +47,7 @@ impl Places {
         self.parents.iter().map(|parent| parent.join(format!("{DIRECTORY}{}", self.user)))
     }
 
-    /// Returns this user's directories; root's are those of all users.
+    /// Returns the directories of this user, or of all users if this one is root.
     fn all(&self) -> Vec<PathBuf> {
         if self.user != 0 {
             return self.own().filter(|directory| is_private(directory, self.user)).collect();
@@ -109,11 +114,7 @@ fn is_session(name: &OsStr) -> bool {
     name.len() == DIGITS && name.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-fn listen_in(
-    directory: &Path,
-    user: u32,
-    session: u64,
-) -> io::Result<(UnixListener, PathBuf)> {
+fn listen_in(directory: &Path, user: u32, session: u64) -> io::Result<(UnixListener, PathBuf)> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -122,15 +123,27 @@ fn listen_in(
         let problem = "it is another user's, or others can enter it";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     }
-    for socket in sockets_in(directory).iter().filter(|socket| is_abandoned(socket)) {
-        let _ = fs::remove_file(socket);
-    }
+    remove_abandoned(directory);
     let path = directory.join(format!("{session:0DIGITS$x}"));
     // It gets its name when it listens: before, it would pass for abandoned.
-    let new = directory.join(format!("{session:0DIGITS$x}.new"));
+    let new = directory.join(format!("{session:0DIGITS$x}{NEW}"));
     let listener = UnixListener::bind(&new)?;
     fs::rename(&new, &path)?;
     Ok((listener, path))
+}
+
+/// Removes the sockets of heads that were killed.
+fn remove_abandoned(directory: &Path) {
+    for socket in sockets_in(directory).iter().filter(|socket| is_abandoned(socket)) {
+        let _ = fs::remove_file(socket);
+    }
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().as_bytes().ends_with(NEW.as_bytes())) {
+        let age = entry.metadata().and_then(|known| known.modified()).map(|made| made.elapsed());
+        if matches!(age, Ok(Ok(age)) if age > READY_AFTER) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Returns whether nobody listens at a socket any more. A head that is stopped or busy does.
@@ -212,7 +225,10 @@ mod tests {
         fs::remove_dir(first).unwrap();
         std::os::unix::fs::symlink("/", second.join(format!("fiber-{}", places.user))).unwrap();
         let problem = places.listen(1).unwrap_err().to_string();
-        assert!(problem.contains("No such file") && problem.contains("another user's"), "{problem}");
+        assert!(
+            problem.contains("No such file") && problem.contains("another user's"),
+            "{problem}"
+        );
     }
 
     #[test]
@@ -239,7 +255,7 @@ mod tests {
         places.user = STRANGER;
         fs::create_dir(own(&places)).unwrap();
         set_mode(&own(&places), 0o700);
-        assert!(places.listen(1).unwrap().1.starts_with(&places.parents[1]));
+        assert!(places.listen(1).is_err());
         chown(own(&places), Some(STRANGER), None).unwrap();
         let (_listener, path) = places.listen(2).unwrap();
         places.user = 0;

@@ -4,7 +4,7 @@ use std::io;
 
 use fiber_core::{Error, HostPort, SessionKey};
 
-use crate::{Connection, ListenAt, Listener};
+use crate::{Connection, ListenAt, Listener, Pass};
 
 /// Fails: this build has no links over nng.
 ///
@@ -18,7 +18,7 @@ pub fn listen(_: &SessionKey, _: &ListenAt) -> io::Result<Box<dyn Listener>> {
 ///
 /// # Errors
 /// The feature that is missing, and how to add it.
-pub async fn connect(_: &HostPort, _: &SessionKey) -> io::Result<Connection> {
+pub async fn connect(_: &HostPort, _: &Pass) -> io::Result<Connection> {
     Err(missing())
 }
 

@@ -2,22 +2,23 @@
 //! and both agree on keys that only they know.
 //!
 //! ```text
-//! connector → acceptor   MAGIC, child, point, proof   proof: secret, "connect", MAGIC, child, connector's point
+//! connector → acceptor   MAGIC, child, point, proof   proof: secret, "connect", the rest
 //! acceptor  → connector  point, proof                 proof: secret, "accept", both points
 //! connector → acceptor   proof                        proof: secret, "confirm", both points
 //! ```
 //!
-//! The secret is the session's key, and `child` is 0. For a child with a ticket, it is the ticket's,
-//! and `child` is its id.
+//! The secret is the session's key, and `child` is 0. For a child with a ticket, it is the
+//! ticket's, and `child` is its id.
 //!
 //! The points are X25519 public keys (RFC 7748), made for this connection. Their private keys are
-//! gone after the exchange, so a recording stays closed to whoever gets the session's key later. The
-//! pattern is that of Noise's `NNpsk0`, with one more message: the third can't be replayed, because
-//! the acceptor's point is new.
+//! gone after the exchange, so a recording stays closed to whoever gets the session's key later.
+//! The pattern is that of Noise's `NNpsk0`, with one more message: the third can't be replayed,
+//! because the acceptor's point is new.
 //!
 //! The first message is a proof already, so a peer without the key gets no answer at all. A peer
 //! that replays a recorded first message gets only the second message, whose point is new and whose
-//! proof is a keyed hash. All lengths are fixed, so messages of an unproven peer allocate no memory.
+//! proof is a keyed hash. All lengths are fixed, so messages of an unproven peer allocate no
+//! memory.
 
 use std::io;
 

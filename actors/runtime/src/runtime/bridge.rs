@@ -42,8 +42,17 @@ pub(super) fn run_if_asked() {
 }
 
 fn connect() -> Result<StdUnixStream, String> {
+    // The program may have called `init` in a runtime, where none can wait for another.
+    let connected = std::thread::scope(|scope| scope.spawn(find).join());
+    let stream = connected.unwrap_or_else(|_| Err("it panicked".into()))?;
+    stream.set_nonblocking(false).map_err(|error| error.to_string())?;
+    Ok(stream)
+}
+
+/// Returns the first head that runs here.
+fn find() -> Result<StdUnixStream, String> {
     let runtime = Builder::new_current_thread().enable_io().build();
-    let stream = runtime.map_err(|error| error.to_string())?.block_on(async {
+    runtime.map_err(|error| error.to_string())?.block_on(async {
         let found = inspect::sockets();
         // On a machine, which its user's programs share. A container or pod has one.
         let job = JOB_IDS.iter().find_map(|name| Some((*name, env::var_os(name)?)));
@@ -56,15 +65,17 @@ fn connect() -> Result<StdUnixStream, String> {
             }
         }
         Err(problem)
-    })?;
-    stream.set_nonblocking(false).map_err(|error| error.to_string())?;
-    Ok(stream)
+    })
 }
 
 /// Connects to a head, which has to be of the batch job, if one is given.
 async fn connect_to(socket: &Path, job: Option<(&str, &OsStr)>) -> io::Result<StdUnixStream> {
     let stream = UnixStream::connect(socket).await?;
     let head = stream.peer_cred()?.pid().unwrap_or_default();
+    // A shared directory shows the sockets of other containers.
+    if head <= 0 {
+        return Err(io::Error::other("it runs outside of this container"));
+    }
     if job.is_some_and(|job| !is_of_job(head, job)) {
         return Err(io::Error::other("it is of another job"));
     }

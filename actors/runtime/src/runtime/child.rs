@@ -86,7 +86,8 @@ fn run(info: ParentInfo, ticket: SessionKey) -> ! {
             let configured = configured_interface(config);
             let configured = configured.unwrap_or_else(|error| fail(&error.to_string()));
             let (listen_on, interface) = listen_address(&info, configured);
-            let endpoint = Endpoint::new(parts, info.id, (**config).clone(), joined.key.clone(), own_arbiter);
+            let endpoint =
+                Endpoint::new(parts, info.id, (**config).clone(), joined.key.clone(), own_arbiter);
             let head = Some(joined.head.clone());
             let runtime = Runtime::new(endpoint, backend, listen_on, info.place, interface, head);
             let work = joined.begin(runtime, info.parent).unwrap_or_else(|problem| fail(&problem));
@@ -125,17 +126,14 @@ pub(super) struct Work {
 /// Joins the session of the parent, by the ticket that came with this process's job.
 ///
 /// # Errors
-/// Why the child can't work; `None` if its parent has closed the link, and may not expect it any
-/// more.
-pub(super) async fn join(
-    info: &ParentInfo,
-    ticket: SessionKey,
-) -> Result<Joined, Option<String>> {
+/// Why the child can't work; `None` if its parent does not wait for it any more, or has closed the
+/// link.
+pub(super) async fn join(info: &ParentInfo, ticket: SessionKey) -> Result<Joined, Option<String>> {
     let address = info.address.to_string();
     let pass = Pass::ticket(info.id, ticket);
     let connected = connect_to(&address, &pass, info.id, info.listener, Role::Child).await;
-    let (mut connection, key) = connected
-        .map_err(|problem| format!("the parent can't be reached at {address}: {problem}"))?;
+    let unreachable = |problem| format!("the parent can't be reached at {address}: {problem}");
+    let (mut connection, key) = connected.map_err(|problem| problem.map(unreachable))?;
     let key = key.ok_or_else(|| format!("the parent at {address} gave no key of its session"))?;
     // Until the parent sets the interval of heartbeats, only this limit detects that its host is
     // gone.

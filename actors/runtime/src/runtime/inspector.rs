@@ -4,9 +4,9 @@
 //! `fiber_core::inspect` describes the protocol. Requests about a child go to it through the link;
 //! it answers them in the same way.
 
-use std::{fs, io};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
 use fiber_core::at_exit::at_exit;
 use fiber_core::inspect::{self, Answer, LONGEST_PROFILE, ProfileText, Request};

@@ -39,6 +39,12 @@ pub(super) struct TimelineFile {
     last_arrow: u64,
 }
 
+/// Returns whether a file with this beginning is a timeline, or empty.
+fn is_timeline(first: &str) -> bool {
+    let items = first.strip_prefix(BEGIN);
+    first.is_empty() || items.is_some_and(|items| items == END || items.contains("\"ph\":\""))
+}
+
 /// The tracks of one pool, which is a process in the file's terms.
 struct PoolTracks {
     number: u64,
@@ -51,8 +57,9 @@ impl TimelineFile {
     /// Creates the file. Empties one that is a timeline.
     pub(super) fn create(path: &Path, limit: u64, origin: SystemTime) -> io::Result<TimelineFile> {
         let file = open_own(path, OpenOptions::new().read(true).write(true))?;
-        let mut first = [0; BEGIN.len()];
-        if file.read_at(&mut first, 0)? > 0 && first != *BEGIN.as_bytes() {
+        let mut first = [0; 4 << 10];
+        let length = file.read_at(&mut first, 0)?;
+        if !is_timeline(&String::from_utf8_lossy(&first[..length])) {
             let problem = "it has something else than a timeline: remove it, or name another file";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
         }

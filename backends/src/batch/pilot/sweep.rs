@@ -94,7 +94,9 @@ mod tests {
             assert_eq!(left, expected, "{progress:?}");
         }
         assert!(is_left_over(&age(999), &[]) && !is_left_over(&age(1), &[]));
-        let JobOwner::Process { boot, namespace, user, pid, started } = own else { panic!("a process") };
+        let JobOwner::Process { boot, namespace, user, pid, started } = own else {
+            panic!("a process")
+        };
         let dead = JobOwner::Process { boot, namespace, user, pid, started: started + 1 };
         for progress in [runs, ended] {
             assert!(is_left_over(&age(1), &[of(&progress, &dead)]));

@@ -1,6 +1,8 @@
 //! The inspectors of programs on this host.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use fiber_core::{Error, Result, inspect};
@@ -63,7 +65,10 @@ async fn connect(socket: &str) -> io::Result<(UnixStream, Option<u32>)> {
             io::ErrorKind::NotFound => io::ErrorKind::ConnectionRefused.into(),
             _ => error,
         })?;
-    let pid = stream.peer_cred()?.pid();
+    let peer = stream.peer_cred()?;
+    // Root looks into the directories of all users, who may lead it elsewhere.
+    let directory = Path::new(socket).parent().map(std::fs::metadata).transpose()?;
+    let pid = peer.pid().filter(|_| directory.is_some_and(|known| known.uid() == peer.uid()));
     let pid = pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
     Ok((stream, pid))
 }

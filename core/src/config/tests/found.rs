@@ -1,7 +1,7 @@
 //! Which file above the working directory counts.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
@@ -34,7 +34,7 @@ impl Place {
 
     fn search(&self) -> Search {
         let (from, user) = (self.below.clone(), geteuid().as_raw());
-        Search { from, home: None, user }
+        Search { from, home: None, user, own_group: user }
     }
 
     /// Returns the error, which names the file and the remedy.
@@ -100,8 +100,29 @@ fn a_file_of_another_user_is_refused() {
     let own = place.top.path().join("own.toml");
     fs::write(&own, "").unwrap();
     fs::remove_file(place.file()).unwrap();
-    std::os::unix::fs::symlink(&own, place.file()).unwrap();
-    std::os::unix::fs::lchown(place.file(), Some(STRANGER), None).unwrap();
+    symlink(&own, place.file()).unwrap();
+    lchown(place.file(), Some(STRANGER), None).unwrap();
     let error = place.refusal();
     assert!(error.contains(&format!("belongs to the user {STRANGER}")), "{error}");
+}
+
+#[test]
+fn the_way_of_a_link_counts() {
+    let place = Place::new();
+    let at = |name: &str| place.top.path().join(name);
+    let link_to = |target: &Path| {
+        let _ = fs::remove_file(place.file());
+        symlink(target, place.file()).unwrap();
+    };
+    fs::create_dir_all(at("kept/open")).unwrap();
+    fs::write(at("kept/own.toml"), "").unwrap();
+    link_to(Path::new("kept/open/../own.toml"));
+    assert_eq!(place.search().find(NAME).unwrap(), Some(place.file()));
+    // Others can lead this link elsewhere.
+    symlink(at("kept/own.toml"), at("kept/open/further")).unwrap();
+    set_mode(&at("kept/open"), 0o777);
+    link_to(Path::new("kept/open/further"));
+    assert!(place.refusal().contains(&format!("can write `{}`", at("kept/open").display())));
+    set_mode(&at("kept/open"), 0o755);
+    assert_eq!(place.search().find(NAME).unwrap(), Some(place.file()));
 }

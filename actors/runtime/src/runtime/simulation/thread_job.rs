@@ -171,8 +171,8 @@ impl ThreadJob {
 }
 
 /// How long an engine refuses all jobs, at most. A host has an engine of its own, and may refuse
-/// its workers after the host itself was refused: all of that is shorter than `start_timeout`, after
-/// which a pool gives up.
+/// its workers after the host itself was refused: all of that is shorter than `start_timeout`,
+/// after which a pool gives up.
 const FULL: Duration = Duration::from_secs(15);
 /// How long the unusual takes, at most.
 const LONG: Duration = Duration::from_secs(3);
@@ -296,7 +296,8 @@ async fn live(
         Ok(joined) => joined,
         Err(problem) => return tracing::debug!("a child has not joined: {problem:?}"),
     };
-    let endpoint = Endpoint::new(parts, info.id, (*joined.config).clone(), joined.key.clone(), arbiter);
+    let endpoint =
+        Endpoint::new(parts, info.id, (*joined.config).clone(), joined.key.clone(), arbiter);
     let backend = Arc::new(ThreadBackend::default());
     let runtime =
         Runtime::new(endpoint, backend, None, info.place, None, Some(joined.head.clone()));
