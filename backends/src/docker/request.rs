@@ -139,17 +139,21 @@ pub(super) fn body(
             auto_remove: Some(true),
             network_mode: Some(context.network.name.clone()),
             mounts: Some(mounts),
-            ..host_config(resources, &context.access)
+            ..host_config(config, resources, &context.access)
         }),
         ..Default::default()
     }
 }
 
 /// Returns the part of a request with limits and the access to the engine.
-fn host_config(resources: &Resources, access: &EngineAccess) -> HostConfig {
+fn host_config(config: &Config, resources: &Resources, access: &EngineAccess) -> HostConfig {
+    let pids_limit = config.section::<DockerSection>().pids_limit;
     HostConfig {
         // An init process as PID 1, which forwards signals and reaps orphans.
         init: Some(true),
+        // A program with the bit of another user gets none of that user's rights.
+        security_opt: Some(vec!["no-new-privileges".into()]),
+        pids_limit: (pids_limit > 0).then(|| pids_limit.into()),
         group_add: access.group.clone().map(|group| vec![group]),
         memory: resources.memory,
         // No additional swap, so the memory limit is a real one.
@@ -207,7 +211,7 @@ pub(super) fn head(
             network_mode: config.section::<DockerSection>().network,
             mounts: Some(volumes.chain(mounts).chain(access.mount.clone()).collect()),
             restart_policy: restart_policy(run.restarts),
-            ..host_config(resources, access)
+            ..host_config(config, resources, access)
         }),
         ..Default::default()
     }

@@ -9,6 +9,9 @@ fiber_core::section! {
         /// of this process's own container, or the engine's `bridge`.
         #[earlier(network)]
         network: Option<String> = None,
+        /// The most processes and threads in a container, so that a task can't take all of the
+        /// host's. 0 sets no limit.
+        pids_limit: u32 = 16_384,
     }
 }
 

@@ -244,6 +244,10 @@ impl ApiServer {
                      {MANIFEST}{changed})"
                 )
             }
+            403 if message.contains("violates PodSecurity") => refused!(
+                "{message}: as a user who is not root, a pod of fiber's meets the standard \
+                 \"restricted\", so set `user` (FIBER_USER=1000), or use another namespace"
+            ),
             404 if message.starts_with("namespaces ") => refused!(
                 "there is no namespace `{0}`: create it (kubectl create namespace {0}), or correct \
                  `kubernetes.namespace` (FIBER_KUBERNETES_NAMESPACE)",

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use fiber_core::{Config, ConfigProblem, Meta};
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, EnvVar, HostPathVolumeSource, LocalObjectReference,
+    Capabilities, Container, ContainerPort, EnvVar, HostPathVolumeSource, LocalObjectReference,
     PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements,
-    SecurityContext, Toleration, Volume, VolumeMount,
+    SeccompProfile, SecurityContext, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -99,12 +99,14 @@ impl PodTemplate {
             security =
                 PodSecurityContext { run_as_user: Some(user), run_as_group: group, ..security };
         }
+        let mut container_security = container.security_context;
+        restrict(&mut security, &mut container_security);
         let environment = image.environment.iter().cloned().chain(configured_environment(config));
         Ok(PodTemplate {
             owner: own.map(CurrentPod::reference),
             environment: environment.map(|(name, value)| variable(name, &value)).collect(),
             working_dir: config.working_dir.clone(),
-            container_security: container.security_context,
+            container_security,
             mounts,
             spec: PodSpec {
                 restart_policy: Some("Never".into()),
@@ -183,6 +185,26 @@ impl PodTemplate {
             status: None,
         }
     }
+}
+
+/// Gives the pod of a user who is not root what the Pod Security Standard "restricted" asks for,
+/// where the pod of this process does not say otherwise. Whether an image's own user is root is
+/// known to nodes alone, and root in a container may need its capabilities.
+fn restrict(pod: &mut PodSecurityContext, container: &mut Option<SecurityContext>) {
+    let given = container.clone().unwrap_or_default();
+    let user = given.run_as_user.or(pod.run_as_user);
+    if user.is_none_or(|user| user == 0) || given.privileged == Some(true) {
+        return;
+    }
+    let seccomp = || SeccompProfile { type_: "RuntimeDefault".into(), ..Default::default() };
+    pod.run_as_non_root.get_or_insert(true);
+    pod.seccomp_profile.get_or_insert_with(seccomp);
+    let dropped = || Capabilities { drop: Some(vec!["ALL".into()]), ..Default::default() };
+    *container = Some(SecurityContext {
+        allow_privilege_escalation: given.allow_privilege_escalation.or(Some(false)),
+        capabilities: given.capabilities.or_else(|| Some(dropped())),
+        ..given
+    });
 }
 
 /// Returns a variable with a literal value.

@@ -52,6 +52,44 @@ fn a_head_names_the_port_of_its_metrics() {
 }
 
 #[test]
+fn a_pod_of_a_user_who_is_not_root_is_restricted() {
+    let contexts = |user: Option<&str>| {
+        let config = config(|config| config.user = user.map(String::from));
+        let template = PodTemplate::new(&config, PodImage::named("image:1", None)).unwrap();
+        let mut spec = template.pod(PodRequest::default()).spec.unwrap();
+        (spec.security_context.unwrap(), spec.containers.remove(0).security_context)
+    };
+    let (pod, container) = contexts(Some("1000:1000"));
+    assert_eq!((pod.run_as_user, pod.run_as_non_root), (Some(1000), Some(true)));
+    assert_eq!(pod.seccomp_profile.unwrap().type_, "RuntimeDefault");
+    let container = container.unwrap();
+    assert_eq!(container.allow_privilege_escalation, Some(false));
+    assert_eq!(container.capabilities.unwrap().drop.unwrap(), ["ALL"]);
+    for user in [None, Some("0")] {
+        let (pod, container) = contexts(user);
+        assert_eq!((pod.run_as_non_root, container), (None, None));
+    }
+}
+
+#[test]
+fn what_the_own_pod_says_of_rights_stays() {
+    let (mut pod, own) =
+        (PodSecurityContext { run_as_user: Some(7), ..Default::default() }, |add| {
+            let add = Some(vec![String::from(add)]);
+            let capabilities = Some(Capabilities { add, drop: None });
+            SecurityContext { capabilities, ..Default::default() }
+        });
+    let mut container = Some(own("SYS_PTRACE"));
+    restrict(&mut pod, &mut container);
+    let container = container.unwrap();
+    assert_eq!(container.capabilities, own("SYS_PTRACE").capabilities);
+    assert_eq!(container.allow_privilege_escalation, Some(false));
+    let mut privileged = Some(SecurityContext { privileged: Some(true), ..Default::default() });
+    restrict(&mut pod, &mut privileged);
+    assert_eq!(privileged.unwrap().allow_privilege_escalation, None);
+}
+
+#[test]
 fn pods_inherit_from_the_current_pod() {
     let spec = PodSpec {
         service_account_name: Some("fiber".into()),
