@@ -67,6 +67,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::time::SystemTime;
 
+use fiber_core::secrets::Secret;
 pub use fiber_core::stats::JobPlace;
 use fiber_core::{Address, Config, Exit, LinkKind, Meta, Result, variables};
 pub use futures_util::future::LocalBoxFuture;
@@ -110,7 +111,7 @@ pub struct JobSpec {
     /// description that others may read, as far as the backend can prevent it. Where the process
     /// finds `-` as the value, the value is the next line of its standard input: see
     /// [`fiber_core::secrets::read_secret`].
-    pub secrets: Vec<(&'static str, String)>,
+    pub secrets: Vec<(&'static str, Secret)>,
     /// How many times a process of this name was restarted before.
     pub restarts: u64,
     /// The resources that it gets. They are its limits, too.
@@ -145,6 +146,12 @@ impl JobSpec {
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         let parent = self.parent.iter().map(|parent| (variables::PARENT, parent.to_string()));
         parent.chain(self.environment.iter().cloned())
+    }
+
+    /// Returns the values of the secrets, one a line, as the process reads them from its standard
+    /// input.
+    pub fn secret_lines(&self) -> String {
+        self.secrets.iter().map(|(_, value)| format!("{}\n", value.reveal())).collect()
     }
 
     /// Returns the remedy for a request that can't be granted because several processes share the

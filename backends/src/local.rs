@@ -168,7 +168,7 @@ fn spawn(spec: &JobSpec, mut command: Command, gpus: &GpuAllocator) -> Result<Ar
     let mut child = command
         .args(&spec.arguments)
         .envs(spec.variables().chain(secrets).chain(visible))
-        .stdin(input(&spec.secrets).map_err(|error| failed(explain(&error)))?)
+        .stdin(input(spec).map_err(|error| failed(explain(&error)))?)
         .stdout(stream()?)
         .stderr(stream()?)
         .process_group(0)
@@ -215,14 +215,13 @@ fn spawn(spec: &JobSpec, mut command: Command, gpus: &GpuAllocator) -> Result<Ar
 }
 
 /// Returns a child's standard input, which has the values of its secrets, one a line.
-fn input(secrets: &[(&'static str, String)]) -> std::io::Result<Stdio> {
-    if secrets.is_empty() {
+fn input(spec: &JobSpec) -> std::io::Result<Stdio> {
+    if spec.secrets.is_empty() {
         return Ok(Stdio::null());
     }
-    let lines: String = secrets.iter().map(|(_, value)| format!("{value}\n")).collect();
     let (reader, mut writer) = std::io::pipe()?;
     // A pipe has room for some pages, so this does not wait for the child.
-    writer.write_all(lines.as_bytes())?;
+    writer.write_all(spec.secret_lines().as_bytes())?;
     Ok(reader.into())
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use fiber_backends::{Progress, Step};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::terminal::printable;
+
 /// Shows a spinner for each step.
 #[derive(Debug)]
 pub(crate) struct Spinners;
@@ -29,15 +31,16 @@ impl Spinner {
         let style = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}")
             .expect("the template is valid");
         bar.set_style(style);
-        bar.set_message(what.to_string());
+        let what = printable(what);
+        bar.set_message(what.clone());
         bar.enable_steady_tick(Duration::from_millis(100));
-        Spinner { bar, what: what.to_string(), done: false }
+        Spinner { bar, what, done: false }
     }
 }
 
 impl Step for Spinner {
     fn detail(&mut self, detail: &str) {
-        self.bar.set_message(format!("{}: {detail}", self.what));
+        self.bar.set_message(format!("{}: {}", self.what, printable(detail)));
     }
 
     fn done(mut self: Box<Self>) {

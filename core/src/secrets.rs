@@ -3,8 +3,32 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, OsString};
+use std::fmt;
 
 use crate::at_exit::has_one_thread;
+
+/// A text that no message shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Returns the text.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: Into<String>> From<T> for Secret {
+    fn from(text: T) -> Secret {
+        Secret(text.into())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
 
 /// Takes the variables `plain` and `secret` out of this process's environment, so that programs
 /// that it starts do not inherit them. Overwrites the value of `secret` in memory, so that

@@ -109,15 +109,16 @@ impl<T: 'static> PendingPeers<T> {
     }
 }
 
+/// Logs rejected peers, at most one a second: any user of the host may connect as often as he likes.
 #[derive(Debug, Default)]
-struct Rejections {
+pub(crate) struct Rejections {
     last: Option<Instant>,
     /// Rejections since the last log line.
     unlogged: usize,
 }
 
 impl Rejections {
-    fn log(&mut self, reason: &str) {
+    pub(crate) fn log(&mut self, reason: &str) {
         if self.last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
             self.unlogged += 1;
             return;

@@ -40,6 +40,7 @@ use self::sys::{Read, read, watch};
 use crate::blob_frame::{self, BlobFrame, Loan};
 use crate::frame::{Chunk, Decoder, Encoder, Frame};
 use crate::peer::own_peer;
+use crate::pending_peers::Rejections;
 use crate::traffic::count_sent;
 use crate::{Closed, Connection, Incoming, Link, Listener, Message, Received, UNPROVEN_LIMIT};
 
@@ -58,7 +59,8 @@ pub fn listen() -> io::Result<impl Listener> {
     let name = format!("fiber-{:032x}", u128::from_le_bytes(fiber_core::random()));
     let socket = StdListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
     socket.set_nonblocking(true)?;
-    Ok(UnixSocketListener { name, socket: UnixListener::from_std(socket)? })
+    let socket = UnixListener::from_std(socket)?;
+    Ok(UnixSocketListener { name, socket, rejections: Rejections::default() })
 }
 
 /// Connects to the listener of the given name.
@@ -83,6 +85,7 @@ pub async fn connect(name: &str) -> io::Result<Connection> {
 struct UnixSocketListener {
     name: String,
     socket: UnixListener,
+    rejections: Rejections,
 }
 
 impl Listener for UnixSocketListener {
@@ -95,7 +98,7 @@ impl Listener for UnixSocketListener {
             let (stream, _) = ready!(self.socket.poll_accept(context))?;
             match stream.into_std().and_then(connection) {
                 Ok(connection) => return Poll::Ready(Ok(connection)),
-                Err(error) => tracing::warn!("rejected a peer: {error}"),
+                Err(error) => self.rejections.log(&error.to_string()),
             }
         }
     }

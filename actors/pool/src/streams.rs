@@ -31,7 +31,7 @@ use super::calls::{ActiveCall, failures};
     note = "the function of a stream takes the argument, or the parts of a tuple, and a sender \
             last: `|site: String, out: fiber::Sender<Page>| …`; it captures nothing"
 )]
-pub trait StreamFunction<Args, T, Marker>: Copy + 'static {
+pub trait StreamFunction<Args, T, Marker>: Copy + Send + 'static {
     /// The type that the function returns.
     type Output;
 
@@ -42,7 +42,7 @@ pub trait StreamFunction<Args, T, Marker>: Copy + 'static {
 #[diagnostic::do_not_recommend]
 impl<F, A, T, R> StreamFunction<A, T, OneArgument<A>> for F
 where
-    F: Fn(A, Sender<T>) -> R + Copy + 'static,
+    F: Fn(A, Sender<T>) -> R + Copy + Send + 'static,
 {
     type Output = R;
 
@@ -56,7 +56,7 @@ macro_rules! many {
         #[diagnostic::do_not_recommend]
         impl<Z, T, R, $($name),+> StreamFunction<($($name,)+), T, TupleArguments<($($name,)+)>> for Z
         where
-            Z: Fn($($name),+, Sender<T>) -> R + Copy + 'static,
+            Z: Fn($($name),+, Sender<T>) -> R + Copy + Send + 'static,
         {
             type Output = R;
 
@@ -78,7 +78,7 @@ many!(A B C D E F G);
 #[diagnostic::do_not_recommend]
 impl<F, T, R> StreamFunction<(), T, TupleArguments<()>> for F
 where
-    F: Fn(Sender<T>) -> R + Copy + 'static,
+    F: Fn(Sender<T>) -> R + Copy + Send + 'static,
 {
     type Output = R;
 

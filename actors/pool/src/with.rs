@@ -25,7 +25,7 @@ use super::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool};
     note = "the function of a call with a value takes the item, or the parts of a tuple, and a \
             reference to the value last: `|x: u64, scale: &u64| x * scale`"
 )]
-pub trait FunctionWith<Args, V, Marker>: Copy + 'static {
+pub trait FunctionWith<Args, V, Marker>: Copy + Send + 'static {
     /// The type that the function returns.
     type Output;
 
@@ -36,7 +36,7 @@ pub trait FunctionWith<Args, V, Marker>: Copy + 'static {
 #[diagnostic::do_not_recommend]
 impl<F, A, V, R> FunctionWith<A, V, OneArgument<A>> for F
 where
-    F: Fn(A, &V) -> R + Copy + 'static,
+    F: Fn(A, &V) -> R + Copy + Send + 'static,
 {
     type Output = R;
 
@@ -50,7 +50,7 @@ macro_rules! many {
         #[diagnostic::do_not_recommend]
         impl<F, V, R, $($name),+> FunctionWith<($($name,)+), V, TupleArguments<($($name,)+)>> for F
         where
-            F: Fn($($name),+, &V) -> R + Copy + 'static,
+            F: Fn($($name),+, &V) -> R + Copy + Send + 'static,
         {
             type Output = R;
 
@@ -69,7 +69,7 @@ many!(A B C D);
 #[diagnostic::do_not_recommend]
 impl<F, V, R> FunctionWith<(), V, TupleArguments<()>> for F
 where
-    F: Fn(&V) -> R + Copy + 'static,
+    F: Fn(&V) -> R + Copy + Send + 'static,
 {
     type Output = R;
 

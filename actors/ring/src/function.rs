@@ -19,7 +19,7 @@ use super::node::RingNode;
             by value, and then the argument, or the parts of a tuple as two to six parameters",
     note = "for more than six parameters, take one tuple or struct"
 )]
-pub trait RingFunction<Args, Marker>: Copy + 'static {
+pub trait RingFunction<Args, Marker>: Copy + Send + 'static {
     /// The type that the function returns.
     type Output;
 
@@ -34,7 +34,7 @@ pub struct NoArguments(PhantomData<()>);
 #[diagnostic::do_not_recommend]
 impl<F, R> RingFunction<(), NoArguments> for F
 where
-    F: Fn(RingNode) -> R + Copy + 'static,
+    F: Fn(RingNode) -> R + Copy + Send + 'static,
 {
     type Output = R;
 
@@ -46,7 +46,7 @@ where
 #[diagnostic::do_not_recommend]
 impl<F, A, R> RingFunction<A, OneArgument<A>> for F
 where
-    F: Fn(RingNode, A) -> R + Copy + 'static,
+    F: Fn(RingNode, A) -> R + Copy + Send + 'static,
 {
     type Output = R;
 
@@ -60,7 +60,7 @@ macro_rules! many {
         #[diagnostic::do_not_recommend]
         impl<F, Args, R, $($name),+> RingFunction<Args, TupleArguments<($($name,)+)>> for F
         where
-            F: Fn(RingNode, $($name),+) -> R + Copy + 'static,
+            F: Fn(RingNode, $($name),+) -> R + Copy + Send + 'static,
             Args: Arguments<($($name,)+)>,
         {
             type Output = R;

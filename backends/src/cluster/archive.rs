@@ -28,13 +28,15 @@ pub fn pack(path: &Path, archive: impl Write) -> io::Result<()> {
     builder.into_inner()?.flush()
 }
 
-/// Unpacks an archive below a directory. Does not read what follows the archive's end.
+/// Unpacks an archive below a directory. Does not read what follows the archive's end. Files get no
+/// set-user-ID bits: as root's, they would give root's rights.
 ///
 /// # Errors
 /// Errors of reading, of writing, and of parsing the archive.
 pub fn unpack(archive: impl Read, directory: &Path) -> io::Result<()> {
     let mut entries = Archive::new(archive);
     entries.set_preserve_permissions(true);
+    entries.set_mask(0o7000);
     entries.unpack(directory)
 }
 
@@ -99,12 +101,12 @@ mod tests {
         fs::create_dir(&target).unwrap();
         fs::write(source.join(&deep).join(&deep).join("file"), "deep").unwrap();
         fs::write(source.join("run"), "x").unwrap();
-        fs::set_permissions(source.join("run"), fs::Permissions::from_mode(0o750)).unwrap();
+        fs::set_permissions(source.join("run"), fs::Permissions::from_mode(0o6750)).unwrap();
         symlink("run", source.join("link")).unwrap();
         round_trip(&source, "copy of it", &target);
         let arrived = target.join("copy of it");
         assert_eq!(fs::read(arrived.join(&deep).join(&deep).join("file")).unwrap(), b"deep");
-        assert_eq!(fs::metadata(arrived.join("run")).unwrap().permissions().mode() & 0o777, 0o750);
+        assert_eq!(fs::metadata(arrived.join("run")).unwrap().permissions().mode() & 0o7777, 0o750);
         assert_eq!(fs::read_link(arrived.join("link")).unwrap(), Path::new("run"));
     }
 

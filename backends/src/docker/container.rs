@@ -212,7 +212,7 @@ impl ContainerTask {
             errors.finish().await;
         });
         self.engine.api.start_container(id, None).await?;
-        let secrets: String = spec.secrets.iter().map(|(_, value)| format!("{value}\n")).collect();
+        let secrets = spec.secret_lines();
         let write_secrets = async {
             input.write_all(secrets.as_bytes()).await?;
             input.shutdown().await

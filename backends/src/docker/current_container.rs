@@ -1,6 +1,7 @@
 //! The container that this process runs in, if it runs in one.
 
 use std::fs;
+use std::path::Path;
 
 use bollard::models::{ContainerInspectResponse, Mount, MountType};
 use fiber_core::{read_lossy, shortage};
@@ -14,6 +15,8 @@ use crate::owner::JobOwner;
 pub(super) struct CurrentContainer {
     pub(super) id: String,
     pub(super) details: ContainerInspectResponse,
+    /// The engine's socket on the engine's host, if it is mounted here.
+    socket: Option<String>,
 }
 
 impl CurrentContainer {
@@ -28,7 +31,11 @@ impl CurrentContainer {
         };
         let Some(id) = container_of(&mounts) else { return Ok(None) };
         match engine.api.inspect_container(id, None).await {
-            Ok(details) => Ok(Some(CurrentContainer { id: id.to_string(), details })),
+            Ok(details) => {
+                let mut current = CurrentContainer { id: id.to_string(), details, socket: None };
+                current.socket = engine.socket().and_then(|socket| current.source_of(socket));
+                Ok(Some(current))
+            }
             // It is a container of another engine.
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(engine.explain(&error)),
@@ -42,15 +49,20 @@ impl CurrentContainer {
     }
 
     /// Returns the named volumes and host paths mounted into this container, which its children
-    /// mount too. The engine's socket is not among them.
+    /// mount too. The engine's socket is not among them, and no directory that has it.
     pub(super) fn mounts(&self) -> Vec<Mount> {
+        let has_socket = |source: &str| {
+            self.socket.as_ref().is_some_and(|socket| Path::new(socket).starts_with(source))
+        };
         let mount = |point: &bollard::models::MountPoint| {
             let target = point.destination.clone().filter(|target| target != SOCKET)?;
             let (typ, source) = match point.typ.as_deref() {
                 Some("volume") => {
                     (MountType::VOLUME, point.name.clone().filter(|name| !is_anonymous(name))?)
                 }
-                Some("bind") => (MountType::BIND, point.source.clone()?),
+                Some("bind") => {
+                    (MountType::BIND, point.source.clone().filter(|source| !has_socket(source))?)
+                }
                 _ => return None,
             };
             Some(Mount {

@@ -72,8 +72,11 @@ pub(super) fn start(
         log_task: None,
     };
     let secrets = Arc::clone(&context.secrets);
-    let secret_data: SecretData =
-        spec.secrets.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+    let secret_data: SecretData = spec
+        .secrets
+        .iter()
+        .map(|(name, value)| (name.to_string(), value.reveal().into()))
+        .collect();
     // The job exists before anything is created for it, so a program that exits waits for the job
     // and leaves nothing behind.
     fiber_core::spawn_local(async move {

@@ -94,12 +94,16 @@ impl PodTemplate {
         pull_secrets
             .extend(section.pull_secrets.into_iter().map(|name| LocalObjectReference { name }));
         let mut security = parent.security_context.unwrap_or_default();
+        let mut container_security = container.security_context;
         // An image built of the program runs as the user who runs the program.
         if let Some((user, group)) = user(config.user.as_deref().or(image.user.as_deref()))? {
             security =
                 PodSecurityContext { run_as_user: Some(user), run_as_group: group, ..security };
+            // It would win over the pod's.
+            if let Some(inherited) = &mut container_security {
+                (inherited.run_as_user, inherited.run_as_group) = (None, None);
+            }
         }
-        let mut container_security = container.security_context;
         restrict(&mut security, &mut container_security);
         let environment = image.environment.iter().cloned().chain(configured_environment(config));
         Ok(PodTemplate {

@@ -1,8 +1,7 @@
 //! Log files, one for each process name.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
 
 use fiber_core::{Error, OutputMode, Result, open_own, shortage};
 
@@ -11,7 +10,6 @@ use crate::JobSpec;
 /// The log file of a process.
 #[derive(Debug)]
 pub(crate) struct Log {
-    path: PathBuf,
     pub(crate) file: File,
     /// The offset where this process's output begins. An earlier process of the same name may have
     /// written the file's first part.
@@ -31,9 +29,9 @@ impl Log {
         let path = spec.log_dir.join(format!("{}.log", spec.name.replace('/', "-")));
         let open = || -> std::io::Result<Log> {
             fs::create_dir_all(&spec.log_dir)?;
-            let file = open_own(&path, OpenOptions::new().append(true))?;
+            let file = open_own(&path, OpenOptions::new().read(true).append(true))?;
             let start = file.metadata()?.len();
-            Ok(Log { path: path.clone(), file, start })
+            Ok(Log { file, start })
         };
         open().map_err(|error| {
             let problem = format!(
@@ -49,11 +47,10 @@ impl Log {
     /// Returns the last 4 KiB of the process's output.
     pub(crate) fn tail(&self) -> Vec<u8> {
         let read = || -> std::io::Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            let mut file = File::open(&self.path)?;
-            let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(self.start.max(length.saturating_sub(4 << 10))))?;
-            file.read_to_end(&mut bytes)?;
+            let length = self.file.metadata()?.len();
+            let begin = self.start.max(length.saturating_sub(4 << 10));
+            let mut bytes = vec![0; length.saturating_sub(begin) as usize];
+            self.file.read_exact_at(&mut bytes, begin)?;
             Ok(bytes)
         };
         read().unwrap_or_default()

@@ -19,8 +19,7 @@ const LINE_END: &[u8] = b"'\"$fiber_line_end\"'";
 const BEGIN: &str = include_str!("begin.sh");
 const KEEP: &str = include_str!("keep.sh");
 
-/// The line for a job, in the making.
-#[derive(Debug)]
+/// The line for a job, in the making. It has the job's secrets.
 pub(crate) struct Script {
     line: Vec<u8>,
     /// The commands that set the program's environment.
@@ -60,8 +59,7 @@ impl Script {
         for (name, _) in &spec.secrets {
             self.export(name.as_ref(), "-".as_ref());
         }
-        let secrets: String = spec.secrets.iter().map(|(_, value)| format!("{value}\n")).collect();
-        self.set("secrets", secrets.as_ref());
+        self.set("secrets", spec.secret_lines().as_ref());
         self.set("directory", directory);
         let exports = std::mem::take(&mut self.exports);
         self.set("exports", OsStr::from_bytes(&exports));

@@ -103,7 +103,7 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
     }
     let (reader, mut writer) = std::io::pipe().map_err(explain)?;
     // A pipe has room for some pages, so this does not wait for `srun`.
-    spec.secrets.iter().try_for_each(|(_, value)| writeln!(writer, "{value}")).map_err(explain)?;
+    writer.write_all(spec.secret_lines().as_bytes()).map_err(explain)?;
     let mut child = command.stdin(reader).spawn().map_err(explain)?;
     let srun = child
         .id()

@@ -49,7 +49,7 @@ own=0;
 exposed() {
     find "$@" -prune ! \( \( -user "$user" -o -user 0 \) \(
         -type d -perm -1000 -o
-        ! -perm -002 \( ! -perm -020 -o -group "$own" \)
+        ! -perm -002 \( ! -perm -020 -o -group 0 -o -group "$own" \)
     \) \);
 };
 # Who can write a directory above the program can replace it.

@@ -20,8 +20,8 @@ pub(super) struct Search {
     pub(super) home: Option<PathBuf>,
     /// The user of this process.
     pub(super) user: u32,
-    /// The group whose members are this user alone.
-    pub(super) own_group: u32,
+    /// The group whose only member is this user.
+    pub(super) own_group: Option<u32>,
 }
 
 impl Search {
@@ -29,7 +29,7 @@ impl Search {
     pub(super) fn here() -> Search {
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
         // A primary group with the number of its user has no other members, as `useradd` makes it.
-        let own_group = if group.as_raw() == user.as_raw() { group.as_raw() } else { 0 };
+        let own_group = Some(group.as_raw()).filter(|group| *group == user.as_raw());
         Search {
             from: std::env::current_dir().unwrap_or_default(),
             home: std::env::home_dir().and_then(|home| home.canonicalize().ok()),
@@ -118,7 +118,8 @@ impl Search {
         if known.is_dir() && known.mode() & STICKY != 0 {
             return None;
         }
-        let group_can = known.mode() & 0o020 != 0 && known.gid() != self.own_group;
+        let is_trusted = known.gid() == 0 || Some(known.gid()) == self.own_group;
+        let group_can = known.mode() & 0o020 != 0 && !is_trusted;
         let all_can = known.mode() & 0o002 != 0;
         (group_can || all_can).then(|| format!("other users can write `{}`", place.display()))
     }

@@ -166,7 +166,7 @@ impl EntryRef {
 /// If the function captures variables. The public methods already refuse that at compile time
 /// (`assert_captures_nothing`). A second constant here would repeat their error with a line of
 /// fiber's source. The compiler removes this check.
-pub fn instance<F: Copy + 'static>() -> F {
+pub fn instance<F: Copy + Send + 'static>() -> F {
     assert!(size_of::<F>() == 0, "only functions that capture nothing have an entry");
     // SAFETY: reading zero bytes from an aligned, non-null pointer is valid, and F is Copy, so
     // a copy of a value that exists (an entry is only made from a value of F) is a valid value.

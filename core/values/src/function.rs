@@ -36,7 +36,7 @@ use fiber_core::{Failure, FailureKind};
     note = "for several parameters, make each item a tuple with a value for each of them; for more \
             than eight, take one tuple or struct as the only parameter"
 )]
-pub trait Function<Args, Marker>: Copy + 'static {
+pub trait Function<Args, Marker>: Copy + Send + 'static {
     /// The type that the function returns.
     type Output;
 
@@ -67,7 +67,7 @@ pub struct TupleArguments<A>(PhantomData<A>);
 #[diagnostic::do_not_recommend]
 impl<F, A, R> Function<A, OneArgument<A>> for F
 where
-    F: Fn(A) -> R + Copy + 'static,
+    F: Fn(A) -> R + Copy + Send + 'static,
 {
     type Output = R;
 
@@ -98,7 +98,7 @@ macro_rules! many {
         #[diagnostic::do_not_recommend]
         impl<F, Args, R, $($name),+> Function<Args, TupleArguments<($($name,)+)>> for F
         where
-            F: Fn($($name),+) -> R + Copy + 'static,
+            F: Fn($($name),+) -> R + Copy + Send + 'static,
             Args: Arguments<($($name,)+)>,
         {
             type Output = R;
@@ -123,7 +123,7 @@ many!(A B C D E G H I);
 #[diagnostic::do_not_recommend]
 impl<F, R> Function<(), TupleArguments<()>> for F
 where
-    F: Fn() -> R + Copy + 'static,
+    F: Fn() -> R + Copy + Send + 'static,
 {
     type Output = R;
 

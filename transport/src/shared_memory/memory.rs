@@ -47,9 +47,10 @@ impl Memory {
     /// # Errors
     /// The system's error; [`io::ErrorKind::InvalidData`] for any other file.
     pub(super) fn map(file: impl AsFd) -> io::Result<Memory> {
+        // Before the size is read, which could change otherwise.
+        let sealed = rustix::fs::fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
         let size = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
         let capacity = size.saturating_sub(HEADER_LEN);
-        let sealed = rustix::fs::fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
         if !sealed || !capacity.is_power_of_two() || !(8..=MAX_CAPACITY).contains(&capacity) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,

@@ -222,7 +222,7 @@ impl<T: DeserializeOwned> MapCall<T> {
     #[track_caller]
     pub fn reduce<F, R, N>(self, merge: F) -> ReduceCall<T>
     where
-        F: Fn(T, T) -> R + Copy + 'static,
+        F: Fn(T, T) -> R + Copy + Send + 'static,
         R: TaskOutput<N, Value = T>,
         T: Portable + Send + 'static,
         N: 'static,
@@ -248,7 +248,7 @@ impl<T: DeserializeOwned> MapCall<T> {
     #[track_caller]
     pub fn try_reduce<F, R, N>(self, merge: F) -> ReduceCall<T>
     where
-        F: Fn(T, T) -> R + Copy + 'static,
+        F: Fn(T, T) -> R + Copy + Send + 'static,
         R: TryOutput<N, Value = T>,
         T: Portable + Send + 'static,
         N: 'static,

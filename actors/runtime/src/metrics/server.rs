@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use fiber_core::stats::SessionStats;
 use fiber_core::{ConfigProblem, Error, Result, forbid_waiting, shortage, start_thread};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderMap};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -107,6 +107,7 @@ pub(crate) fn bind(address: SocketAddr) -> Result<Server> {
 }
 
 async fn serve(listener: tokio::net::TcpListener, page: Arc<Mutex<Page>>) {
+    let is_local = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
     tokio::spawn(collect_ended(Arc::clone(&page)));
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
@@ -126,7 +127,10 @@ async fn serve(listener: tokio::net::TcpListener, page: Arc<Mutex<Page>>) {
         }
         let page = Arc::clone(&page);
         let answer = service_fn(move |request| {
-            let answer = answer(&request, &page);
+            let answer = match is_local && is_of_another_site(request.headers()) {
+                true => plain(StatusCode::FORBIDDEN, "This is not the host of these metrics.\n"),
+                false => answer(&request, &page),
+            };
             async { Ok::<_, Infallible>(answer) }
         });
         let connection = hyper::server::conn::http1::Builder::new()
@@ -144,12 +148,27 @@ async fn serve(listener: tokio::net::TcpListener, page: Arc<Mutex<Page>>) {
     }
 }
 
-fn answer(request: &Request<Incoming>, page: &Mutex<Page>) -> Response<Full<Bytes>> {
-    let plain = |status, text: &'static str| {
-        let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
-        *response.status_mut() = status;
-        response
+/// Returns whether a browser asks for a name that leads to this host, so that a page of that site
+/// could read the answer. An address leads nowhere else.
+fn is_of_another_site(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST).map(|host| host.to_str().unwrap_or_default()) else {
+        return false;
     };
+    let name = host.rsplit_once(':').map_or(host, |(name, port)| match port.parse::<u16>() {
+        Ok(_) => name,
+        Err(_) => host,
+    });
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name != "localhost" && address.parse::<IpAddr>().is_err()
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = status;
+    response
+}
+
+fn answer(request: &Request<Incoming>, page: &Mutex<Page>) -> Response<Full<Bytes>> {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED, "Use GET.\n");
         refusal.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
@@ -214,5 +233,27 @@ impl Page {
         let text = Bytes::from(self.renderer.render(&stats, &self.events.lock(), format));
         self.cache.push((format, Instant::now(), text.clone()));
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_leads_to_this_host_gets_no_metrics() {
+        let asked = |host: Option<&str>| {
+            let host = host.map(|host| (HOST, host.parse().unwrap()));
+            is_of_another_site(&host.into_iter().collect())
+        };
+        for own in ["127.0.0.1:9464", "localhost:9464", "localhost", "[::1]:9464", "10.1.2.3"] {
+            assert!(!asked(Some(own)), "{own}");
+        }
+        assert!(!asked(None));
+        for other in
+            ["evil.example:9464", "evil.example", "127.0.0.1.evil.example:80", "", "\u{e9}"]
+        {
+            assert!(asked(Some(other)), "{other}");
+        }
     }
 }

@@ -195,9 +195,6 @@ impl Runtime {
                 Ok(Err((error, Some(info)))) if info.role == Role::Child => {
                     hand_over(info.id, Err(error));
                 }
-                Ok(Err((error @ HandshakeError::Ticket, _))) => {
-                    tracing::warn!("refused the connection of a child: {error}");
-                }
                 Ok(Err((error, _))) => handshakes.log_rejected(&error.to_string()),
                 Err(error) => {
                     let problem = shortage::explain(&error);

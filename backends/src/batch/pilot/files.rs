@@ -1,10 +1,12 @@
 //! The files of a pilot on the shared file system.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use rustix::fs::OFlags;
 
 use super::{ID, PilotRequest};
 use crate::BackendError;
@@ -13,7 +15,9 @@ use crate::batch::records::{EXIT, GRACE};
 /// The ends of the names of all files.
 const KINDS: [&str; 4] = ["key", "out", EXIT, GRACE];
 /// The size of the output whose end is kept, in bytes.
-const TAIL: usize = 4 << 10;
+const TAIL: u64 = 4 << 10;
+/// Neither a link is followed, nor a pipe waited for.
+const OWN_FILE: i32 = (OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()) as i32;
 
 /// The files of a pilot, which are removed with this.
 #[derive(Debug)]
@@ -29,9 +33,11 @@ impl PilotFiles {
     ) -> Result<PilotFiles, BackendError> {
         let key = &request.key;
         let create = || {
-            fs::create_dir_all(key.parent().unwrap_or(Path::new(".")))?;
+            // Others could put links to this user's files at names that pilots write.
+            let directory = key.parent().unwrap_or(Path::new("."));
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(key)?;
-            request.spec.secrets.iter().try_for_each(|(_, value)| writeln!(file, "{value}"))
+            file.write_all(request.spec.secret_lines().as_bytes())
         };
         let files = PilotFiles { key: key.clone() };
         create().map(|()| files).map_err(|error| {
@@ -50,8 +56,17 @@ impl PilotFiles {
 
     /// Returns the end of the output.
     pub(super) fn tail(&self) -> Vec<u8> {
-        let output = fs::read(self.path("out")).unwrap_or_default();
-        output[output.len().saturating_sub(TAIL)..].to_vec()
+        let tail = || {
+            let path = self.path("out");
+            // It may be of any size.
+            let mut file = OpenOptions::new().read(true).custom_flags(OWN_FILE).open(path)?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+            let mut bytes = Vec::new();
+            file.take(TAIL).read_to_end(&mut bytes)?;
+            io::Result::Ok(bytes)
+        };
+        tail().unwrap_or_default()
     }
 }
 

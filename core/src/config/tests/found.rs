@@ -34,7 +34,7 @@ impl Place {
 
     fn search(&self) -> Search {
         let (from, user) = (self.below.clone(), geteuid().as_raw());
-        Search { from, home: None, user, own_group: user }
+        Search { from, home: None, user, own_group: Some(user) }
     }
 
     /// Returns the error, which names the file and the remedy.

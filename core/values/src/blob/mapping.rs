@@ -196,10 +196,11 @@ impl fmt::Debug for Mapping {
 
 /// Returns the size of a file that can't shrink.
 fn size(file: impl AsFd) -> io::Result<usize> {
+    // Other files than memory files have no seals: EINVAL. Before the size is read, which could
+    // change otherwise.
+    let seals = rustix::fs::fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
     let stat = rustix::fs::fstat(&file)?;
     let size = usize::try_from(stat.st_size).unwrap_or(0);
-    // Other files than memory files have no seals: EINVAL.
-    let seals = rustix::fs::fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
     let can_shrink = || -> io::Result<bool> {
         let is_plain = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let access = rustix::fs::fcntl_getfl(&file)? & OFlags::RWMODE;

@@ -333,7 +333,7 @@ impl Host {
             arguments: std::env::args_os().skip(1).collect(),
             parent: Some(info.parent()),
             environment: Vec::new(),
-            secrets: vec![(variables::KEY, runtime.key().ticket(process.id).reveal())],
+            secrets: vec![(variables::KEY, runtime.key().ticket(process.id).reveal().into())],
             restarts: process.restarts,
             meta: process.meta,
             output: process.output.into(),

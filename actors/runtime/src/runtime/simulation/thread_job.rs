@@ -196,7 +196,7 @@ async fn pause(point: &'static str) {
 fn start(spec: &JobSpec) -> Result<Arc<ThreadJob>> {
     let info = spec.parent.as_ref().and_then(|parent| parent.to_string().parse().ok());
     let key = spec.secrets.iter().find(|(name, _)| *name == variables::KEY);
-    let ticket = key.and_then(|(_, ticket)| ticket.parse().ok());
+    let ticket = key.and_then(|(_, ticket)| ticket.reveal().parse().ok());
     let (info, ticket) = info.zip(ticket).expect("the parent has set its address and the ticket");
     let (states, killed) = (watch::Sender::new(JobState::Running), Notify::new());
     let name = spec.name.clone();
