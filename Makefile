@@ -32,7 +32,7 @@ export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tests setup-local run install reference site pictures test test-user test-docs test-hosts test-nng test-seeds test-features cluster-up cluster-down slurm-up slurm-down \
-	gridengine-up gridengine-down test-cluster format lint deny package bench bench-all soak sim mutations fuzz clean
+	gridengine-up gridengine-down test-cluster format lint deny advisories package bench bench-all soak sim mutations fuzz clean
 
 ## help: this list
 help:
@@ -168,6 +168,11 @@ lint: setup format
 deny:
 	@scripts/setup.sh deny
 	$(CARGO) deny --all-features check bans licenses sources
+
+## advisories: known vulnerabilities of dependencies, from RustSec's database, which it downloads
+advisories:
+	@scripts/setup.sh deny
+	$(CARGO) deny --all-features check advisories
 
 ## package: build each crate from the files that its package has
 package: setup

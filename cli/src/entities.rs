@@ -120,7 +120,7 @@ async fn list(source: &EntitiesSource, as_json: bool) -> anyhow::Result<()> {
         for entities in listed {
             table.add_row([entities.name, number(entities.recorded)]);
         }
-        println!("{}", printable(&table.trim_fmt()));
+        println!("{}", printable(table.trim_fmt()));
     } else {
         let mut table = new_table(&["NAME", "TYPE", "PROCESSES", "LIVE", "JOURNAL", "SESSION"]);
         for entities in listed {
@@ -134,7 +134,7 @@ async fn list(source: &EntitiesSource, as_json: bool) -> anyhow::Result<()> {
                 entities.session.unwrap_or_default(),
             ]);
         }
-        println!("{}", printable(&table.trim_fmt()));
+        println!("{}", printable(table.trim_fmt()));
     }
     Ok(())
 }
@@ -173,7 +173,7 @@ fn show_keys(found: &EntityKeys, place: PlaceOf<'_>, as_json: bool) {
             key.reminders.to_string(),
         ]);
     }
-    println!("{}", printable(&table.trim_fmt()));
+    println!("{}", printable(table.trim_fmt()));
     if *more > 0 {
         println!("There are {more} more keys: `--prefix` and `--limit` choose others.");
     }

@@ -85,7 +85,7 @@ fn ls(folder: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
                 }
             };
         }
-        println!("{}", printable(&table.trim_fmt()));
+        println!("{}", printable(table.trim_fmt()));
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ fn verify(path: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
             );
         }
     } else {
-        println!("{}", printable(&damage_lines(&summary).join("\n")));
+        println!("{}", printable(damage_lines(&summary).join("\n")));
         println!("`fiber journal prune --damaged` keeps the rest; lost tasks run again then.");
     }
     Ok(if summary.damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -52,7 +52,7 @@ fn print(sessions: &[Session], as_json: bool) {
     } else if sessions.is_empty() {
         println!("There are no sessions.");
     } else {
-        println!("{}", printable(&table(sessions).trim_fmt()));
+        println!("{}", printable(table(sessions).trim_fmt()));
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) async fn profile(args: &Profile) -> anyhow::Result<ExitCode> {
     let samples = Samples { seconds, hertz, idle, all };
     let profile = inspector.profile(target.process, &samples).await;
     let drawn = profile.map_err(anyhow::Error::from).and_then(|profile| {
-        eprintln!("{}", printable(&flamegraph::summary(&target.name, seconds, &profile)));
+        eprintln!("{}", printable(flamegraph::summary(&target.name, seconds, &profile)));
         match output.extension().is_some_and(|extension| extension == "folded") {
             true => Ok(profile.folded.into_bytes()),
             false => flamegraph::svg(&profile, &title(&target, args)),

@@ -93,7 +93,7 @@ fn print_text(observed: &[Observed]) {
         }
     }
     // A reader that stops early, like `head`, is no failure.
-    let _ = write!(std::io::stdout(), "{}", printable(&texts.join("\n")));
+    let _ = write!(std::io::stdout(), "{}", printable(texts.join("\n")));
 }
 
 async fn print_json(

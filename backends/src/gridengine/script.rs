@@ -110,7 +110,7 @@ const VARIABLES: [&str; 8] = [
 ];
 const PREFIXES: [&str; 4] = ["FIBER_", "LC_", "RUST_", "SGE_"];
 
-/// Returns the names of the variables that jobs get, of those of this process.
+/// Returns those of these names that jobs get, as `qsub -v` takes them.
 fn variables(names: impl Iterator<Item = OsString>) -> String {
     let is_carried = |name: &String| {
         VARIABLES.contains(&&**name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))

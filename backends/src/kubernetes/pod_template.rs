@@ -191,9 +191,9 @@ impl PodTemplate {
     }
 }
 
-/// Gives the pod of a user who is not root what the Pod Security Standard "restricted" asks for,
-/// where the pod of this process does not say otherwise. Whether an image's own user is root is
-/// known to nodes alone, and root in a container may need its capabilities.
+/// Restricts the pod of a user who is not root as the Pod Security Standard "restricted" asks, where
+/// the pod of this process does not say otherwise. Nodes alone know whether an image's own user is
+/// root, and root in a container may need its capabilities.
 fn restrict(pod: &mut PodSecurityContext, container: &mut Option<SecurityContext>) {
     let given = container.clone().unwrap_or_default();
     let user = given.run_as_user.or(pod.run_as_user);

@@ -64,8 +64,8 @@ impl Search {
         Ok(None)
     }
 
-    /// Returns why another user could have written a file, or `None` if nobody else could. Who can
-    /// write a directory on the way to the file, or owns a link there, can replace the file.
+    /// Returns why another user could have written a file, or `None` if nobody else could. A user
+    /// who can write a directory on the way to the file, or owns a link there, can replace the file.
     fn distrusts(&self, path: &Path) -> Option<String> {
         let mut rest: Vec<PathBuf> = components(path);
         let mut place = PathBuf::new();

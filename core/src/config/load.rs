@@ -127,7 +127,7 @@ impl Config {
                 sources.iter().filter_map(|source| source.sections.get(entry.name)?.as_object());
             let values: Values = of_sources.flat_map(|values| values.clone()).collect();
             (entry.check)(&values).map_err(|mut error| {
-                error.path.insert(0, entry.name.into());
+                error.0.path.insert(0, entry.name.into());
                 problem(&sources, error)
             })?;
             if !values.is_empty() {

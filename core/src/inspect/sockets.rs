@@ -23,8 +23,9 @@ const LAST_PLACE: &str = "XDG_RUNTIME_DIR";
 const DIRECTORY: &str = "fiber-";
 /// Hexadecimal digits of a session's number.
 const DIGITS: usize = 16;
-/// What a socket's name ends with until it listens, and the time after which none still gets ready.
+/// The end of a socket's name until it listens.
 const NEW: &str = ".new";
+/// The time after which a socket that does not listen is abandoned.
 const READY_AFTER: Duration = Duration::from_secs(60);
 
 /// The directories of users.
@@ -80,13 +81,13 @@ impl Places {
 }
 
 /// Returns the paths of the sockets of this user's inspectors on this host, or in this container;
-/// for root, those of all users. Some may be of programs that were killed.
+/// for root, of all users. Sockets of killed programs may be among them.
 pub fn sockets() -> Vec<PathBuf> {
     Places::of_this_process().sockets()
 }
 
 /// Returns the socket of a session's inspector and its path, which the head removes at its end.
-/// Removes those of heads that were killed.
+/// Removes the sockets of heads that were killed.
 ///
 /// # Errors
 /// No directory can have it. The error names them, with the reasons.
@@ -94,7 +95,7 @@ pub fn listen(session: u64) -> io::Result<(UnixListener, PathBuf)> {
     Places::of_this_process().listen(session)
 }
 
-/// Returns whether a directory is this user's, and nobody else can enter it.
+/// Returns whether a directory belongs to this user, who alone can enter it.
 fn is_private(directory: &Path, user: u32) -> bool {
     fs::symlink_metadata(directory)
         .is_ok_and(|known| known.is_dir() && known.uid() == user && known.mode() & 0o077 == 0)
@@ -146,7 +147,7 @@ fn remove_abandoned(directory: &Path) {
     }
 }
 
-/// Returns whether nobody listens at a socket any more. A head that is stopped or busy does.
+/// Returns whether nobody listens at a socket any more. A head that is stopped or busy still listens.
 fn is_abandoned(socket: &Path) -> bool {
     let connected = || {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -192,7 +193,7 @@ mod tests {
         let (listener, path) = places.listen(0xfeed).unwrap();
         assert_eq!(path, own(&places).join("000000000000feed"));
         assert_eq!(fs::metadata(own(&places)).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(places.sockets(), [path.clone()]);
+        assert_eq!(places.sockets(), std::slice::from_ref(&path));
         let _stream = UnixStream::connect(path).unwrap();
         assert!(listener.accept().is_ok());
     }
