@@ -3,7 +3,8 @@
 #   - a program takes few crates of others, and no cmake;
 #   - a backend or a link that the program lacks is an error that names the feature;
 #   - a build that lacks cmake is an error that names fiber, the feature and the remedy;
-#   - a release build of a program is small without its debug sections.
+#   - a release build of a program is small without its debug sections;
+#   - a program with a setuid bit takes no options from its caller, which takes root.
 #
 # BACKENDS are the names of all backends that a feature adds.
 
@@ -56,3 +57,20 @@ strip --strip-debug -o "$scratch/pi" "$pi"
 bytes=$(wc -c <"$scratch/pi")
 [ "$bytes" -le "$most_bytes" ] || fail "pi without debug sections has $bytes bytes: $most_bytes at most"
 echo "bytes of pi without debug sections: $bytes"
+
+# In a file system that knows the bit.
+with_setuid() {
+    cp "$1" "$scratch/bits" && chmod 4755 "$scratch/bits"
+}
+as_nobody() {
+    setpriv --reuid 65534 --regid 65534 --clear-groups env "$@"
+}
+chmod 755 "$scratch"
+if [ "$(id -u)" = 0 ] && with_setuid "$(command -v id)" && [ "$(as_nobody "$scratch/bits" -u)" = 0 ]; then
+    with_setuid "$scratch/pi"
+    expect "its caller, who has fewer rights" as_nobody "$scratch/bits" --samples 10
+    expect "its caller, who has fewer rights" as_nobody FIBER_SLURM_LAUNCHER=$$ FIBER_PARENT=x FIBER_KEY=x "$scratch/bits"
+    echo "a program with a setuid bit refuses its caller's options"
+else
+    echo "skipped: a program with a setuid bit needs root and a file system that knows the bit"
+fi

@@ -128,6 +128,9 @@ fn all() -> impl Iterator<Item = BackendEntry> {
 /// Becomes one of this crate's small helper processes and never returns, if this process was
 /// started as one. Otherwise prepares the process of a job for its end.
 pub fn run_if_helper() {
+    if !fiber_core::variables::are_own() {
+        return;
+    }
     BUILT_IN.iter().filter_map(|entry| entry.helper).for_each(|run| run());
 }
 

@@ -4,6 +4,7 @@
 //! the image. Jobs that wait for the same attempt share its error; later jobs try again.
 
 mod api_server;
+mod base_pod;
 mod claims;
 mod cluster;
 mod context;

@@ -114,8 +114,7 @@ impl JobOwner {
                 pid,
                 started: its_start,
             } => {
-                let own = geteuid();
-                (own.is_root() || own.as_raw() == *its_user)
+                may_judge(*its_user)
                     && boot().is_ok_and(|boot| boot == *its_boot)
                     && namespace().is_ok_and(|namespace| namespace == *its_namespace)
                     && started(*pid).is_ok_and(|start| start != Some(*its_start))
@@ -143,6 +142,19 @@ pub(crate) fn spawn_sweep(
             Err(error) => tracing::warn!("leftovers of dead sessions stay for now: {error}"),
         }
     });
+}
+
+/// Returns whether this process sees all processes of a user: its own ones, or as root of the host,
+/// which the root of a user namespace is not.
+fn may_judge(user: u32) -> bool {
+    let own = geteuid();
+    let all = ["0", "0", "4294967295"];
+    match own.is_root() {
+        true => {
+            fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().eq(all))
+        }
+        false => own.as_raw() == user,
+    }
 }
 
 /// Returns the id of this host's current boot, which no other boot of any host has.

@@ -17,6 +17,15 @@ pub const SIM_HTML: &str = "FIBER_SIM_HTML";
 /// The order of a process that plays seeds of a test.
 pub const SIM_PLAY: &str = "FIBER_SIM_PLAY";
 
+/// Whether the user of this process has set its environment. That is not so if the program's file
+/// has a setuid or setgid bit, or capabilities: the caller sets the environment, and has fewer
+/// rights than the program.
+#[allow(unsafe_code)]
+pub fn are_own() -> bool {
+    // SAFETY: reads a number that the kernel has passed to the process.
+    unsafe { libc::getauxval(libc::AT_SECURE) == 0 }
+}
+
 /// All of them.
 pub(crate) const ALL: [&str; 8] =
     [CONFIG, PARENT, KEY, RESTARTS, SIM_SEED, SIM_COUNT, SIM_HTML, SIM_PLAY];

@@ -9,7 +9,6 @@ use std::task::Poll;
 
 use fiber_core::{Error, Failure, FailureKind, Meta, Result};
 use fiber_sync::stream::{Flushing, Sender, SenderSeed, Stream, StreamOwner, channel};
-use fiber_values::entry::instance;
 use fiber_values::{
     Argument, AsTermination, BlockOn, Function, Inputs, OneArgument, OutputKind, Parts,
     PartsReader, Portable, Termination, TupleArguments, TypedEntry, Whole, assert_captures_nothing,
@@ -88,15 +87,15 @@ where
 }
 
 /// The function `F` as one that takes the seed of a sender of `T`.
-struct Producing<F, T>(PhantomData<fn() -> (F, T)>);
+struct Producing<F, T>(F, PhantomData<fn() -> T>);
 
-impl<F, T> Clone for Producing<F, T> {
+impl<F: Copy, T> Clone for Producing<F, T> {
     fn clone(&self) -> Producing<F, T> {
         *self
     }
 }
 
-impl<F, T> Copy for Producing<F, T> {}
+impl<F: Copy, T> Copy for Producing<F, T> {}
 
 /// Marks functions that take arguments and the seed of a sender.
 struct AndSender<M>(PhantomData<M>);
@@ -118,7 +117,7 @@ where
         let out = seed.start();
         // A panic drops it, too.
         let items = out.flushing();
-        Produced { output: instance::<F>().call(args, out), items }
+        Produced { output: self.0.call(args, out), items }
     }
 
     fn name() -> &'static str {
@@ -250,9 +249,8 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let _ = function;
         type Arguments<A, T> = ArgumentsAndSender<A, T>;
-        let function = Producing::<F, T>(PhantomData);
+        let function = Producing(function, PhantomData);
         let entry =
             TypedEntry::of_call::<Arguments<A, T>, _, AndSender<M>, AsProducer<N>>(function);
         self.begin_stream(entry, args).unwrap_or_else(Stream::failed)

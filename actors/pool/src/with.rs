@@ -5,7 +5,6 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use fiber_core::{Error, Meta, Result};
-use fiber_values::entry::instance;
 use fiber_values::{
     Argument, AsResult, AsValue, Function, Inputs, OneArgument, Parts, PartsReader, Portable,
     TaskOutput, TryOutput, TupleArguments, TypedEntry, Whole, assert_captures_nothing,
@@ -79,15 +78,15 @@ where
 }
 
 /// The function of a call with a value, as a function that takes its handle.
-struct WithValue<F, V>(PhantomData<fn() -> (F, V)>);
+struct WithValue<F, V>(F, PhantomData<fn() -> V>);
 
-impl<F, V> Clone for WithValue<F, V> {
+impl<F: Copy, V> Clone for WithValue<F, V> {
     fn clone(&self) -> WithValue<F, V> {
         *self
     }
 }
 
-impl<F, V> Copy for WithValue<F, V> {}
+impl<F: Copy, V> Copy for WithValue<F, V> {}
 
 /// Marks the arguments of such a function. `M` marks those of the function itself.
 struct AndValue<M>(PhantomData<M>);
@@ -102,7 +101,7 @@ where
     fn call(self, (args, value): (A, Broadcast<V>)) -> F::Output {
         // A task has a handle, so its worker has the value.
         let value = value.get().unwrap_or_else(|error| panic!("{error}"));
-        instance::<F>().call(args, &value)
+        self.0.call(args, &value)
     }
 
     fn name() -> &'static str {
@@ -236,7 +235,7 @@ macro_rules! many_tasks {
 
 /// Returns the entry of a function for these arguments with the value.
 #[track_caller]
-fn entry<F, V, X, P, M, K, T>(_function: F) -> TypedEntry<(P, Broadcast<V>), T>
+fn entry<F, V, X, P, M, K, T>(function: F) -> TypedEntry<(P, Broadcast<V>), T>
 where
     F: FunctionWith<P, V, M>,
     X: Inputs<(P, Broadcast<V>), AndValue<M>>,
@@ -244,7 +243,7 @@ where
     P: Portable,
     K: fiber_values::OutputKind<F::Output, Value = T>,
 {
-    TypedEntry::of_call::<X, _, AndValue<M>, K>(WithValue::<F, V>(PhantomData))
+    TypedEntry::of_call::<X, _, AndValue<M>, K>(WithValue(function, PhantomData))
 }
 
 impl<V: Portable + Send + Sync + 'static> PoolWith<V> {

@@ -54,6 +54,7 @@ where
 {
     const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<F>, Self::call);
 
+    #[allow(unsafe_code)]
     fn call(task: &mut dyn Any, _: &mut dyn Any, _: &mut dyn Any) {
         let task = task.downcast_mut::<RankTask>().expect("a ring's entry gets a rank's task");
         let node = task.node.take().expect("a rank calls its function once");
@@ -61,7 +62,8 @@ where
         let limit = task.max_message;
         let work = AssertUnwindSafe(move || {
             let mut value = EncodedValue::default();
-            let function = |arguments| instance::<F>().call(node, arguments);
+            // SAFETY: the entry is made from a value of F.
+            let function = |arguments| unsafe { instance::<F>() }.call(node, arguments);
             let executor = BlockingRuntime::default();
             let decode = || arguments.decode();
             let encode = |output: &_| EncodedValue::new(output).map(|encoded| value = encoded);

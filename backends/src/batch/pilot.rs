@@ -41,6 +41,12 @@ pub(crate) trait PilotSystem: Debug + 'static {
     /// A configured option can't be passed on, or the cluster does not have what it asks for.
     async fn script(&self, request: &PilotRequest<'_>) -> Result<Self::Script, BackendError>;
 
+    /// Returns lines that the script reads before the secrets: what the job's description would show
+    /// to others.
+    fn private_lines() -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Submits a script and returns the id of its job.
     ///
     /// # Errors
@@ -206,7 +212,7 @@ impl<S: PilotSystem> Pilots<S> {
         if dry_run {
             return Err(described(&script, S::WORDS.backend).await);
         }
-        let files = PilotFiles::create(&request, S::WORDS.backend)?;
+        let files = PilotFiles::create(&request, S::private_lines(), S::WORDS.backend)?;
         tracing::debug!("submitting a pilot:\n{script}");
         let id = S::submit(&script).await?;
         let tail = Tail::default();

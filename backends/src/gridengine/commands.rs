@@ -43,8 +43,8 @@ pub(super) async fn run(program: &'static str, arguments: &[&str]) -> Result<Str
     run_within(LIMIT, program, &HINTS, command, "").await
 }
 
-/// Submits a script with options of the command line, and returns the id of its job. The job gets
-/// this process's environment, without the variables of the job in which this process runs.
+/// Submits a script with options of the command line, and returns the id of its job. `qsub` does not
+/// see the variables of the job in which this process runs.
 pub(super) async fn submit(options: &[String], script: &str) -> Result<String, CommandError> {
     let program = "qsub";
     let mut command = command(program);

@@ -9,7 +9,7 @@ use fiber_core::{Config, ExitReason};
 use super::options::{seconds, verbatim};
 use super::queue::{self, Details, QueuedJob};
 use super::script::{self, JobScript, text_of};
-use super::{WORDS, commands, environments};
+use super::{WORDS, commands, environments, task};
 use crate::batch::{
     CommandError, EXIT, GRACE, PilotFiles, PilotJob, PilotRequest, PilotSettings, PilotSystem,
     Progress, Words, ended_in, has_started_in, program_path, quoted,
@@ -61,6 +61,11 @@ impl PilotSystem for GridEnginePilots {
         let pe = self.environment().await?;
         let options = options(&self.section, pe, request, &self.directory()?)?;
         Ok(PilotScript { options, text: text(&self.section, request, &self.directory()?)? })
+    }
+
+    /// The environment of this process.
+    fn private_lines() -> Vec<u8> {
+        task::environment_for_job()
     }
 
     async fn submit(script: &PilotScript) -> Result<String, CommandError> {
@@ -169,9 +174,12 @@ fn text(
 ) -> Result<String, BackendError> {
     let key = quoted(&text_of(&request.key)?);
     let files = quoted(&text_of(&request.key.with_extension(""))?);
-    // The secrets are the standard input of the host.
-    let mut exports =
-        format!("fiber_files={files}\nfiber_is_pilot=1\nexec <{key} && rm -f {key}\n");
+    // The secrets are the standard input of the host, after the line with the environment.
+    let mut exports = format!(
+        "fiber_files={files}\nfiber_is_pilot=1\nexec <{key} && rm -f {key}\n\
+         IFS= read -r fiber_environment && eval \"$fiber_environment\"\n\
+         unset fiber_environment fiber_line_end\n"
+    );
     for (name, value) in request.variables() {
         exports.push_str(&format!("export {name}={}\n", quoted(&value)));
     }

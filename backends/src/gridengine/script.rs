@@ -96,7 +96,7 @@ fn before_end(restarts: u32) -> String {
     format!("{again}case $1 in 99 | 100) exit 1 ;; esac\n    ")
 }
 
-/// The variables of this process that its jobs get. Any user can read them (`qstat -j`), so these
+/// The variables of this process that sessions get. Any user can read them (`qstat -j`), so these
 /// are the ones that say where programs and files are, and how fiber and Rust work.
 const VARIABLES: [&str; 8] = [
     "PATH",
@@ -110,8 +110,8 @@ const VARIABLES: [&str; 8] = [
 ];
 const PREFIXES: [&str; 4] = ["FIBER_", "LC_", "RUST_", "SGE_"];
 
-/// Returns those of these names that jobs get, as `qsub -v` takes them.
-fn variables(names: impl Iterator<Item = OsString>) -> String {
+/// Returns those of these names that sessions get, as `qsub -v` takes them.
+pub(super) fn variables(names: impl Iterator<Item = OsString>) -> String {
     let is_carried = |name: &String| {
         VARIABLES.contains(&&**name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
     };
@@ -123,8 +123,8 @@ fn variables(names: impl Iterator<Item = OsString>) -> String {
     names.join(",")
 }
 
-/// Returns the options that all jobs have: variables of this process, an error for a request that
-/// no hosts can ever grant, and a signal before the end.
+/// Returns the options that all jobs have: an error for a request that no hosts can ever grant, and a
+/// signal before the end.
 pub(super) fn common_options(
     name: &str,
     context: &str,
@@ -133,7 +133,6 @@ pub(super) fn common_options(
     is_restarted: bool,
 ) -> Vec<String> {
     let rerun = if is_restarted { "y" } else { "n" };
-    let variables = variables(std::env::vars_os().map(|(name, _)| name));
     let options = [
         ["-N", name],
         ["-ac", context],
@@ -144,12 +143,7 @@ pub(super) fn common_options(
         ["-w", "e"],
         ["-r", rerun],
     ];
-    let given = ["-v", &*variables];
-    let words = options
-        .as_flattened()
-        .iter()
-        .chain(given.iter().filter(|_| !variables.is_empty()))
-        .chain(&["-notify"]);
+    let words = options.as_flattened().iter().chain(&["-notify"]);
     words.map(|word| word.to_string()).collect()
 }
 

@@ -33,6 +33,9 @@ pub(super) const OWN_VARIABLES: &[&str] = &[
 ];
 /// Prefixes of such variables.
 const OWN_FAMILIES: &[&str] = &["QRSH_", "SGE_"];
+/// Variables about the job. Tasks share them with it, and another job has its own ones.
+const OF_JOB: &[&str] =
+    &["ENVIRONMENT", "JOB_ID", "JOB_NAME", "PE", "REQNAME", "REQUEST", "RESTARTED"];
 
 /// The way to a host of the job.
 #[derive(Debug)]
@@ -61,9 +64,7 @@ pub(super) fn line(
     let status = fiber_core::read_lossy("/proc/self/status").unwrap_or_default();
     script.set("ignored", ignored_warnings(&status).as_ref());
     // A task gets nothing of the job's environment.
-    for (name, value) in std::env::vars_os().filter(|(name, _)| !is_own(name)) {
-        script.export(&name, &value);
-    }
+    export_environment(&mut script, &[]);
     script.export(HOSTS.as_ref(), allocation.list().as_ref());
     for (name, value) in configured_environment(config) {
         script.export(name.as_ref(), value.as_ref());
@@ -73,6 +74,22 @@ pub(super) fn line(
         None => std::env::current_dir().unwrap_or_default().into_os_string(),
     };
     Ok(script.line(spec, &directory, START))
+}
+
+/// Returns the line that sets the environment of this process in another job.
+pub(super) fn environment_for_job() -> Vec<u8> {
+    let mut script = Script::new();
+    export_environment(&mut script, OF_JOB);
+    script.environment()
+}
+
+fn export_environment(script: &mut Script, without: &[&str]) {
+    let is_left_out = |name: &OsStr| without.iter().any(|other| name == *other);
+    for (name, value) in std::env::vars_os() {
+        if !is_own(&name) && !is_left_out(&name) {
+            script.export(&name, &value);
+        }
+    }
 }
 
 /// Returns the names of the signals by which Grid Engine warns a job that a process ignores, from

@@ -88,12 +88,6 @@ impl KubernetesCluster {
         }
         let (image, arguments) = self.image(run, progress).await?;
         let mut config = self.config.clone();
-        let account = config.section::<KubernetesSection>().service_account;
-        if account.is_none() && self.has_account().await {
-            config.edit(|section: &mut KubernetesSection| {
-                section.service_account = Some(ACCOUNT.into());
-            });
-        }
         config.mounts.extend(run.volumes.iter().map(|volume| {
             let mode = if volume.read_only { "ro" } else { "rw" };
             format!("{}:{}:{mode}", volume.claim, volume.path)
@@ -101,6 +95,10 @@ impl KubernetesCluster {
         let role = run.role();
         let own = [("FIBER_BACKEND".to_string(), "kubernetes".to_string())];
         let template = PodTemplate::new(&config, image).map_err(|problem| problem.to_string())?;
+        let template = match template.names_account() {
+            false if self.has_account().await => template.with_account(ACCOUNT),
+            _ => template,
+        };
         let pod = template.with_token().pod(PodRequest {
             name: run.name.clone(),
             labels: labels(&run.session, &role, HEAD),

@@ -5,7 +5,8 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::api_server::{ApiServer, is_missing};
-use super::names::CONTAINER;
+use super::base_pod;
+use super::names::program_container;
 use crate::owner::JobOwner;
 use crate::{BackendError, KubernetesSection};
 
@@ -20,6 +21,13 @@ pub(super) struct CurrentPod {
     name: String,
     uid: String,
     pub(super) spec: PodSpec,
+    /// The user's manifest, if the pod was made from one.
+    pub(super) manifest: Option<Pod>,
+}
+
+/// Whether this process runs in a pod, as far as it can read that.
+pub(super) fn is_in_pod() -> bool {
+    !matches!(CurrentPod::namespace(), Ok(None))
 }
 
 /// Connects to the API server, and finds this process's own pod, if it runs in one. Other pods are
@@ -70,11 +78,19 @@ impl CurrentPod {
             ));
         }
         match server.api::<Pod>().get(&name).await {
-            Ok(pod) => Ok(Some(CurrentPod {
-                name,
-                uid: pod.metadata.uid.unwrap_or_default(),
-                spec: pod.spec.unwrap_or_default(),
-            })),
+            Ok(pod) => {
+                let annotation = pod.metadata.annotations.as_ref();
+                let manifest = annotation.and_then(|all| all.get(base_pod::ANNOTATION));
+                let manifest = manifest.map(|text| serde_json::from_str(text)).transpose();
+                Ok(Some(CurrentPod {
+                    manifest: manifest.map_err(|error| {
+                        refused!("the annotation `{}` of `{name}`: {error}", base_pod::ANNOTATION)
+                    })?,
+                    name,
+                    uid: pod.metadata.uid.unwrap_or_default(),
+                    spec: pod.spec.unwrap_or_default(),
+                }))
+            }
             Err(error) if is_missing(&error) => Err(refused!(
                 "this process is in a pod, but `{namespace}` has no pod `{name}`: let the downward \
                  API set {NAME} to metadata.name"
@@ -85,13 +101,12 @@ impl CurrentPod {
 
     #[cfg(test)]
     pub(super) fn new(name: &str, uid: &str, spec: PodSpec) -> CurrentPod {
-        CurrentPod { name: name.into(), uid: uid.into(), spec }
+        CurrentPod { name: name.into(), uid: uid.into(), spec, manifest: None }
     }
 
-    /// Returns the container that this process runs in: the one of fiber's name, or the first.
+    /// Returns the container that this process runs in.
     pub(super) fn container(&self) -> Option<&Container> {
-        let containers = &self.spec.containers;
-        containers.iter().find(|container| container.name == CONTAINER).or(containers.first())
+        program_container(&self.spec)
     }
 
     pub(super) fn owner(&self) -> JobOwner {

@@ -10,6 +10,7 @@ use kube::api::{AttachParams, AttachedProcess};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::api_server::{ApiServer, is_forbidden, is_missing};
+use super::names::program_container;
 use super::restarted;
 use crate::cluster::bridge::{Greeting, NO_BRIDGE, commands, failed, greeting};
 use crate::cluster::session::ByteStream;
@@ -25,8 +26,9 @@ pub(super) async fn connect(server: &ApiServer, name: &str) -> Result<Box<dyn By
         Ok(found) => found,
         Err(error) => return failed(name, server.explain(&error)),
     };
-    let container = pod.spec.and_then(|spec| spec.containers.into_iter().next());
-    let Some(container) = container else { return failed(name, "its pod has no container") };
+    let Some(container) = pod.spec.as_ref().and_then(program_container) else {
+        return failed(name, "its pod has no container");
+    };
     let words = container.command.iter().chain(&container.args).flatten();
     for command in commands(words.map(String::as_str)) {
         let parameters =

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::api_server::{ApiServer, is_missing};
 use super::context::PodContext;
+use super::names::CONTAINER;
 use super::secret::{PodSecret, SecretData, SecretStore};
 use super::status::{
     DELETED, PodState, disruption, has_run, pod_state, pull_problem, without_reason,
@@ -114,8 +115,9 @@ pub(super) fn start(
 
 fn add_secret_variables(pod: &mut Pod, secret: &PodSecret) {
     let containers = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
-    containers
-        .for_each(|container| container.env.get_or_insert_default().extend(secret.variables()));
+    for container in containers.filter(|container| container.name == CONTAINER) {
+        container.env.get_or_insert_default().extend(secret.variables());
+    }
 }
 
 async fn remove(secrets: Arc<SecretStore>, secret: PodSecret) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+
 use crate::owner::JobOwner;
 
 /// The label with the session's id.
@@ -20,6 +22,11 @@ pub(crate) const GPU: &str = "nvidia.com/gpu";
 
 /// The maximal length of a label's value, and of a host name.
 const LONGEST: usize = 63;
+
+/// Returns the container with the program: the one of fiber's name, or the first.
+pub(super) fn program_container(spec: &PodSpec) -> Option<&Container> {
+    spec.containers.iter().find(|one| one.name == CONTAINER).or(spec.containers.first())
+}
 
 /// Returns Kubernetes' recommended labels, and the session's.
 pub(crate) fn labels(session: &str, program: &str, component: &str) -> BTreeMap<String, String> {

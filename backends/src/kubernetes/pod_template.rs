@@ -7,13 +7,14 @@ use std::time::Duration;
 use fiber_core::{Config, ConfigProblem, Meta};
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, ContainerPort, EnvVar, HostPathVolumeSource, LocalObjectReference,
-    PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, ResourceRequirements,
-    SeccompProfile, SecurityContext, Toleration, Volume, VolumeMount,
+    PersistentVolumeClaimVolumeSource, Pod, PodSecurityContext, PodSpec, SeccompProfile,
+    SecurityContext, Toleration, Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::current_pod::CurrentPod;
+use super::base_pod;
+use super::current_pod::{self, CurrentPod};
 use super::image::PodImage;
 use super::names::{CONTAINER, GPU};
 use crate::mounts::{MountSource, MountSpec};
@@ -24,11 +25,12 @@ use crate::{KubernetesSection, configured_environment};
 pub(crate) struct PodTemplate {
     image: PodImage,
     owner: Option<OwnerReference>,
+    /// The user's manifest, if there is one.
+    manifest: Option<Pod>,
     environment: Vec<EnvVar>,
-    working_dir: Option<String>,
-    container_security: Option<SecurityContext>,
-    mounts: Vec<VolumeMount>,
-    /// The pod's specification without its container.
+    /// The program's container, without what is its own.
+    container: Container,
+    /// The pod's specification without that container.
     spec: PodSpec,
 }
 
@@ -57,6 +59,12 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigProblem> {
     let section: KubernetesSection = config.section();
     section.tolerations.iter().try_for_each(|text| toleration(text).map(drop))?;
     section.node_selector.iter().try_for_each(|text| label(text).map(drop))?;
+    // A pod gets the manifest from the process that created it.
+    if let Some(path) = section.pod_template
+        && !current_pod::is_in_pod()
+    {
+        base_pod::read(&path)?;
+    }
     user(config.user.as_deref()).map(drop)
 }
 
@@ -76,27 +84,46 @@ impl PodTemplate {
         image: PodImage,
         own: Option<&CurrentPod>,
     ) -> Result<PodTemplate, ConfigProblem> {
+        let section: KubernetesSection = config.section();
+        let handed_on = own.and_then(|own| own.manifest.clone());
+        let is_handed_on = handed_on.is_some();
+        let manifest = match (handed_on, &section.pod_template) {
+            (None, Some(path)) => Some(base_pod::read(path)?),
+            (manifest, _) => manifest,
+        };
+        let mut given = manifest.clone().and_then(|pod| pod.spec).unwrap_or_default();
+        let given_container = base_pod::take_container(&mut given).unwrap_or_default();
         let parent = own.map(|own| own.spec.clone()).unwrap_or_default();
         let container = own.and_then(CurrentPod::container).cloned().unwrap_or_default();
-        let (volumes, mounts) = volumes(config, &parent, &container)?;
+        let (volumes, mounts) = volumes(config, [&parent, &given], [&container, &given_container])?;
 
-        let section: KubernetesSection = config.section();
         let mut node_selector = parent.node_selector.unwrap_or_default();
+        node_selector.extend(given.node_selector.take().unwrap_or_default());
         for text in &section.node_selector {
             let (name, value) = label(text)?;
             node_selector.insert(name, value);
         }
-        let mut tolerations = parent.tolerations.unwrap_or_default();
-        for text in &section.tolerations {
-            tolerations.push(toleration(text)?);
+        let configured = section.tolerations.iter().map(|text| toleration(text));
+        let configured = configured.collect::<Result<Vec<_>, _>>()?;
+        let tolerations = union([parent.tolerations, given.tolerations.take(), some(configured)]);
+        let configured = section.pull_secrets.into_iter().map(|name| LocalObjectReference { name });
+        let given_secrets = given.image_pull_secrets.take();
+        let pull_secrets =
+            union([parent.image_pull_secrets, given_secrets, some(configured.collect())]);
+
+        // A pod that was made from the manifest has its values, where no option had another one.
+        let mut explicit = (given.clone(), given_container.security_context.clone());
+        if is_handed_on {
+            explicit = Default::default();
         }
-        let mut pull_secrets = parent.image_pull_secrets.unwrap_or_default();
-        pull_secrets
-            .extend(section.pull_secrets.into_iter().map(|name| LocalObjectReference { name }));
-        let mut security = parent.security_context.unwrap_or_default();
-        let mut container_security = container.security_context;
+        let (explicit, container_security) = explicit;
+        let mut container_security = container_security.or(container.security_context);
+        let mut security =
+            explicit.security_context.or(parent.security_context).unwrap_or_default();
         // An image built of the program runs as the user who runs the program.
-        if let Some((user, group)) = user(config.user.as_deref().or(image.user.as_deref()))? {
+        let set = container_security.as_ref().and_then(|security| security.run_as_user);
+        let default = image.user.as_deref().filter(|_| set.or(security.run_as_user).is_none());
+        if let Some((user, group)) = user(config.user.as_deref().or(default))? {
             security =
                 PodSecurityContext { run_as_user: Some(user), run_as_group: group, ..security };
             // It would win over the pod's.
@@ -106,12 +133,24 @@ impl PodTemplate {
         }
         restrict(&mut security, &mut container_security);
         let environment = image.environment.iter().cloned().chain(configured_environment(config));
+        let environment = environment.map(|(name, value)| variable(name, &value));
         Ok(PodTemplate {
             owner: own.map(CurrentPod::reference),
-            environment: environment.map(|(name, value)| variable(name, &value)).collect(),
-            working_dir: config.working_dir.clone(),
-            container_security,
-            mounts,
+            manifest,
+            environment: given_container.env.iter().flatten().cloned().chain(environment).collect(),
+            container: Container {
+                name: CONTAINER.into(),
+                image: Some(image.name.clone()),
+                // Each build has its own tag, so an image that a node has is the right one.
+                image_pull_policy: Some(
+                    image.pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into()),
+                ),
+                command: image.program.as_deref().map(|program| vec![literal(program)]),
+                working_dir: config.working_dir.clone().or(given_container.working_dir.clone()),
+                security_context: container_security,
+                volume_mounts: some(mounts),
+                ..given_container
+            },
             spec: PodSpec {
                 restart_policy: Some("Never".into()),
                 // The pod's first process reaps orphans, so the program is not PID 1, and signals
@@ -119,16 +158,19 @@ impl PodTemplate {
                 share_process_namespace: Some(true),
                 enable_service_links: Some(false),
                 automount_service_account_token: Some(config.nested),
-                service_account_name: section.service_account.or(parent.service_account_name),
-                image_pull_secrets: some(pull_secrets),
-                tolerations: some(tolerations),
+                service_account_name: section
+                    .service_account
+                    .or(explicit.service_account_name)
+                    .or(parent.service_account_name),
+                image_pull_secrets: pull_secrets,
+                tolerations,
                 node_selector: Some(node_selector).filter(|labels| !labels.is_empty()),
                 security_context: Some(security),
-                priority_class_name: parent.priority_class_name,
-                runtime_class_name: parent.runtime_class_name,
-                scheduler_name: parent.scheduler_name,
+                priority_class_name: explicit.priority_class_name.or(parent.priority_class_name),
+                runtime_class_name: explicit.runtime_class_name.or(parent.runtime_class_name),
+                scheduler_name: explicit.scheduler_name.or(parent.scheduler_name),
                 volumes: some(volumes),
-                ..Default::default()
+                ..given
             },
             image,
         })
@@ -146,49 +188,66 @@ impl PodTemplate {
         self
     }
 
+    /// Whether options, the manifest or this process's own pod name a service account.
+    pub(crate) fn names_account(&self) -> bool {
+        self.spec.service_account_name.is_some()
+    }
+
+    /// Gives the pods the rights of a service account.
+    #[must_use]
+    pub(crate) fn with_account(mut self, name: &str) -> PodTemplate {
+        self.spec.service_account_name = Some(name.into());
+        self
+    }
+
     /// Creates a pod.
     pub(crate) fn pod(&self, request: PodRequest) -> Pod {
         let amounts = amounts(&request.meta);
-        let ports = some(metrics_port(&request.environment).into_iter().collect());
-        let container = Container {
-            name: CONTAINER.into(),
-            image: Some(self.image.name.clone()),
-            // Each build has its own tag, so an image that a node has is the right one.
-            image_pull_policy: Some(
-                self.image.pull_policy.clone().unwrap_or_else(|| "IfNotPresent".into()),
-            ),
-            command: self.image.program.as_deref().map(|program| vec![literal(program)]),
-            args: some(request.arguments.iter().map(|argument| literal(argument)).collect()),
-            env: Some(self.environment.iter().cloned().chain(request.environment).collect()),
-            ports,
-            working_dir: self.working_dir.clone(),
-            resources: Some(ResourceRequirements {
-                limits: Some(amounts.clone()),
-                requests: Some(amounts),
-                ..Default::default()
-            }),
-            security_context: self.container_security.clone(),
-            volume_mounts: some(self.mounts.clone()),
-            ..Default::default()
-        };
-        Pod {
-            metadata: ObjectMeta {
-                name: Some(request.name),
-                labels: Some(request.labels),
-                annotations: Some(request.annotations),
-                owner_references: self.owner.clone().map(|owner| vec![owner]),
-                ..Default::default()
-            },
-            spec: Some(PodSpec {
-                containers: vec![container],
-                termination_grace_period_seconds: Some(
-                    i64::try_from(request.grace.as_secs()).unwrap_or(i64::MAX).max(1),
-                ),
-                ..self.spec.clone()
-            }),
-            status: None,
+        let port = metrics_port(&request.environment);
+        let mut container = self.container.clone();
+        container.args = some(request.arguments.iter().map(|argument| literal(argument)).collect());
+        // Of two variables with one name, the last counts.
+        container.env = Some(self.environment.iter().cloned().chain(request.environment).collect());
+        if let Some(port) = port {
+            container.ports.get_or_insert_default().push(port);
+        }
+        let resources = container.resources.get_or_insert_default();
+        resources.limits.get_or_insert_default().extend(amounts.clone());
+        resources.requests.get_or_insert_default().extend(amounts);
+
+        let mut metadata = ObjectMeta::default();
+        if let Some(manifest) = &self.manifest {
+            metadata.labels = manifest.metadata.labels.clone();
+            metadata.annotations = manifest.metadata.annotations.clone();
+            if self.spec.automount_service_account_token == Some(true)
+                && let Ok(text) = serde_json::to_string(manifest)
+            {
+                let annotations = metadata.annotations.get_or_insert_default();
+                annotations.insert(base_pod::ANNOTATION.into(), text);
+            }
+        }
+        metadata.labels.get_or_insert_default().extend(request.labels);
+        metadata.annotations.get_or_insert_default().extend(request.annotations);
+        metadata.name = Some(request.name);
+        metadata.owner_references = self.owner.clone().map(|owner| vec![owner]);
+
+        let mut spec = self.spec.clone();
+        spec.containers.insert(0, container);
+        let grace = i64::try_from(request.grace.as_secs()).unwrap_or(i64::MAX).max(1);
+        spec.termination_grace_period_seconds = Some(grace);
+        Pod { metadata, spec: Some(spec), status: None }
+    }
+}
+
+/// Returns the items of these lists, each once.
+fn union<T: PartialEq, const N: usize>(lists: [Option<Vec<T>>; N]) -> Option<Vec<T>> {
+    let mut all = Vec::new();
+    for item in lists.into_iter().flatten().flatten() {
+        if !all.contains(&item) {
+            all.push(item);
         }
     }
+    some(all)
 }
 
 /// Restricts the pod of a user who is not root as the Pod Security Standard "restricted" asks, where
@@ -241,16 +300,18 @@ fn amounts(meta: &Meta) -> BTreeMap<String, Quantity> {
     amounts.map(|(name, amount)| (name.to_string(), Quantity(amount))).collect()
 }
 
-/// Returns the configured mounts, and those of this process's own container, except what Kubernetes
-/// adds to each pod.
+/// Returns the configured mounts, and those of other containers where these are not in the way: of
+/// this process's own one, except what Kubernetes adds to each pod, and of the manifest's.
 fn volumes(
     config: &Config,
-    parent: &PodSpec,
-    container: &Container,
+    pods: [&PodSpec; 2],
+    containers: [&Container; 2],
 ) -> Result<(Vec<Volume>, Vec<VolumeMount>), ConfigProblem> {
-    let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
-    for (number, mounted) in MountSpec::all(config)?.into_iter().enumerate() {
-        let name = format!("mount-{number}");
+    let others = || pods.iter().flat_map(|pod| pod.volumes.iter().flatten());
+    let (mut volumes, mut mounts): (Vec<Volume>, Vec<VolumeMount>) = Default::default();
+    let names = (0..).map(|number| format!("mount-{number}"));
+    let names = names.filter(|name| others().all(|volume| volume.name != *name));
+    for (name, mounted) in names.zip(MountSpec::all(config)?) {
         let mut volume = Volume { name: name.clone(), ..Default::default() };
         match mounted.source {
             MountSource::Path(path) => {
@@ -271,21 +332,21 @@ fn volumes(
             ..Default::default()
         });
     }
-    let inherited = container.volume_mounts.iter().flatten();
-    let inherited: Vec<_> = inherited
-        .filter(|mount| !mount.mount_path.starts_with("/var/run/secrets/kubernetes.io/"))
-        .filter(|mount| {
-            mounts.iter().all(|other: &VolumeMount| other.mount_path != mount.mount_path)
-        })
-        .cloned()
-        .collect();
-    let used = parent
-        .volumes
-        .iter()
-        .flatten()
-        .filter(|volume| inherited.iter().any(|mount| mount.name == volume.name));
-    volumes.extend(used.cloned());
-    mounts.extend(inherited);
+    let inherited =
+        containers.iter().flat_map(|container| container.volume_mounts.iter().flatten());
+    for mount in inherited {
+        let is_token = mount.mount_path.starts_with("/var/run/secrets/kubernetes.io/");
+        if !is_token && mounts.iter().all(|other| other.mount_path != mount.mount_path) {
+            mounts.push(mount.clone());
+        }
+    }
+    let [own, given] = pods.map(|pod| pod.volumes.iter().flatten());
+    let used = own.filter(|volume| mounts.iter().any(|mount| mount.name == volume.name));
+    for volume in used.chain(given) {
+        if volumes.iter().all(|other| other.name != volume.name) {
+            volumes.push(volume.clone());
+        }
+    }
     Ok((volumes, mounts))
 }
 

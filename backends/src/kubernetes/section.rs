@@ -1,5 +1,7 @@
 //! The section `[kubernetes]` of the configuration.
 
+use std::path::PathBuf;
+
 use fiber_core::SectionEntry;
 use fiber_core::values::lenient;
 
@@ -28,6 +30,10 @@ fiber_core::section! {
         #[earlier(tolerations)]
         #[serde(deserialize_with = "lenient::list")]
         tolerations: Vec<String> = Vec::new(),
+        /// A manifest of a `Pod`, in YAML or JSON, from which all pods start. Its container
+        /// `fiber` is the program's.
+        #[serde(deserialize_with = "lenient::path")]
+        pod_template: Option<PathBuf> = None,
     }
 }
 

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 
 use super::api_server::ApiServer;
-use super::names::{GPU, NAME, OWNER, RESTARTS, SESSION};
+use super::names::{GPU, NAME, OWNER, RESTARTS, SESSION, program_container};
 use super::restarted::{self, job_of};
 use super::status::{PodState, pod_state};
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
@@ -233,7 +233,7 @@ pub(super) fn exit_status(reason: &ExitReason) -> ExitStatus {
 
 /// Returns the resource limits of a pod.
 fn meta(pod: &Pod) -> Meta {
-    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+    let container = pod.spec.as_ref().and_then(program_container);
     let limits = container
         .and_then(|container| container.resources.as_ref()?.limits.clone())
         .unwrap_or_default();

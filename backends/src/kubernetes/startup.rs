@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::api_server::ApiServer;
 use super::job::EVENT_POLL_INTERVAL;
+use super::names::program_container;
 use super::start_error::{self, requested};
 use super::status::{PodState, pod_state, pull_problem};
 use super::{claims, events};
@@ -141,11 +142,7 @@ fn timed_out(waiting: Option<WaitReason>, limit: Duration, meta: &Meta) -> Strin
 }
 
 fn explain(pod: &Pod, message: &str, pull: Option<&str>) -> String {
-    let image = pod
-        .spec
-        .iter()
-        .flat_map(|spec| &spec.containers)
-        .find_map(|container| container.image.as_deref());
-    let image = image.unwrap_or_default();
+    let container = pod.spec.as_ref().and_then(program_container);
+    let image = container.and_then(|container| container.image.as_deref()).unwrap_or_default();
     start_error::of_image(image, message, pull).unwrap_or_else(|| message.to_string())
 }

@@ -1,7 +1,7 @@
 //! The state of a job, derived from its pod's status.
 
 use fiber_core::ExitReason;
-use k8s_openapi::api::core::v1::{ContainerState, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodCondition, PodStatus};
 
 use super::names::CONTAINER;
 use crate::WaitReason;
@@ -62,8 +62,11 @@ pub(super) fn pod_state(pod: &Pod) -> PodState {
         Some("Failed") if pod.metadata.deletion_timestamp.is_some() => {
             return PodState::Ended(ExitReason::LinkLost(DELETED.into()));
         }
-        // Without a container: its node rejected it.
+        // Without a container: its node rejected it, or an init container has failed.
         Some("Failed") => {
+            if let Some(problem) = failed_init_container(status) {
+                return PodState::Ended(ExitReason::NotStarted(problem));
+            }
             let reason = status.reason.as_deref().unwrap_or_default();
             let problem = format!("its node rejected it: {reason}: {message}");
             return if may_fit_later(reason) {
@@ -116,6 +119,17 @@ fn program(pod: &Pod) -> Option<&ContainerState> {
         .and_then(|spec| spec.containers.first())
         .map(|container| container.name.as_str());
     named(CONTAINER).or_else(|| named(first?)).or(statuses.first())?.state.as_ref()
+}
+
+fn failed_init_container(status: &PodStatus) -> Option<String> {
+    let failed = |one: &ContainerStatus| {
+        let ended = one.state.as_ref()?.terminated.as_ref().filter(|ended| ended.exit_code != 0)?;
+        Some(format!(
+            "its init container `{}` has failed with exit code {}",
+            one.name, ended.exit_code
+        ))
+    };
+    status.init_container_statuses.iter().flatten().find_map(failed)
 }
 
 /// Returns whether a node may admit a pod later that it rejects for this reason: the scheduler may
@@ -265,6 +279,17 @@ mod tests {
             PodState::Ended(ExitReason::Normal)
         );
         assert_eq!(containers(terminated("a-proxy", 1), running(CONTAINER)), PodState::Running);
+    }
+
+    #[test]
+    fn an_init_container_that_fails_is_named() {
+        let state = pod_state(&pod(PodStatus {
+            phase: Some("Failed".into()),
+            init_container_statuses: Some(vec![terminated("first", 0), terminated("prepare", 2)]),
+            ..Default::default()
+        }));
+        let problem = "its init container `prepare` has failed with exit code 2";
+        assert_eq!(state, PodState::Ended(ExitReason::NotStarted(problem.into())));
     }
 
     #[test]

@@ -8,7 +8,8 @@ umask "$mask";
 say run;
 echo "fiber-shell run" >&2;
 set -- "$file" "$@";
-printf "%s" "$secrets" | { eval "$exports"; exec "$@"; } 3<&- &
+# By `echo`, which each shell has built in: the arguments of a program are visible to all users.
+{ [ -z "$secrets" ] || echo "$secrets"; } | { eval "$exports"; exec "$@"; } 3<&- &
 pid=$!;
 secrets=;
 exports=;

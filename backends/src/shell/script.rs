@@ -51,6 +51,14 @@ impl Script {
         }
     }
 
+    /// Returns the line that sets the environment.
+    #[cfg(feature = "gridengine")]
+    pub(crate) fn environment(mut self) -> Vec<u8> {
+        self.line.append(&mut self.exports);
+        self.line.push(b'\n');
+        self.line
+    }
+
     /// Returns the line that runs `own`, and then a job's program in a directory there.
     pub(crate) fn line(mut self, spec: &JobSpec, directory: &OsStr, own: &str) -> Vec<u8> {
         for (name, value) in spec.variables() {
@@ -59,7 +67,8 @@ impl Script {
         for (name, _) in &spec.secrets {
             self.export(name.as_ref(), "-".as_ref());
         }
-        self.set("secrets", spec.secret_lines().as_ref());
+        // `echo` ends the last line again.
+        self.set("secrets", spec.secret_lines().trim_end().as_ref());
         self.set("directory", directory);
         let exports = std::mem::take(&mut self.exports);
         self.set("exports", OsStr::from_bytes(&exports));

@@ -1,4 +1,5 @@
-//! Kubernetes only: users and their rights, and a node whose resources a pod waits for.
+//! Kubernetes only: users and their rights, the parts of pods that users set, and a node whose
+//! resources a pod waits for.
 
 use std::path::PathBuf;
 
@@ -8,10 +9,12 @@ use fiber_test_support::kubectl::{kubectl, try_kubectl, try_send};
 use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::engine::kubernetes::{namespace, pod_of_job};
+use crate::engine::kubernetes::{TestNamespace, namespace, pod_of_job};
 use crate::engine::{Engine, StartedSession, TestVolume, fiber, own_name, run};
+use crate::images;
 
 #[track_caller]
 fn fails(setup: Setup, code: i32, words: &[&str]) {
@@ -84,6 +87,83 @@ fn the_rights_of_the_manifest_are_enough(engine: &'static dyn Engine) {
     assert_eq!(attach.run().code(3).out.matches("said").count(), 2);
     allowed(fiber(engine, &["ps"])).says(&[&again]);
     allowed(fiber(engine, &["kill", &again]));
+}
+
+/// Starts a pool of two workers in a namespace, and checks the three pods.
+fn in_a_namespace(
+    engine: &dyn Engine,
+    namespace: &TestNamespace,
+    set: &[(&'static str, &str)],
+    is_right: impl Fn(&Value) -> bool,
+) {
+    let with = |setup: Setup| {
+        let setup = setup.env("FIBER_KUBERNETES_NAMESPACE", &namespace.name);
+        set.iter().fold(setup, |setup, (name, value)| setup.env(name, value))
+    };
+    let name = own_name("test");
+    with(run(engine, &["--name", &name], "ready")).run().code(0);
+    let following = with(fiber(engine, &["logs", "--follow", &name])).start();
+    following.line("ready: 2");
+    let pods = namespace.pods();
+    assert_eq!(pods.len(), 3);
+    for pod in pods {
+        assert!(is_right(&pod), "{pod:#}");
+    }
+    with(fiber(engine, &["top", "--once", &name])).run().code(0).says(&["2/2"]);
+    with(fiber(engine, &["kill", &name])).run().code(0);
+    wait_until("its pods are gone", || namespace.pods().is_empty());
+}
+
+/// A cluster before 1.23 does not enforce the standard, hence the look at each of its controls.
+#[trial]
+fn pods_of_a_user_who_is_not_root_meet_the_restricted_standard(engine: &'static dyn Engine) {
+    let enforced = "pod-security.kubernetes.io/enforce=restricted";
+    let namespace = TestNamespace::new(&[enforced]);
+    in_a_namespace(engine, &namespace, &[("FIBER_USER", "1000:1000")], |pod| {
+        let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
+        spec["securityContext"]["runAsUser"] == 1000
+            && spec["securityContext"]["runAsNonRoot"] == true
+            && spec["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault"
+            && container["securityContext"]["allowPrivilegeEscalation"] == false
+            && container["securityContext"]["capabilities"] == json!({"drop": ["ALL"]})
+            && ["hostNetwork", "hostPID", "hostIPC"].iter().all(|name| spec[*name].is_null())
+    });
+}
+
+#[trial]
+fn pods_start_from_a_template(engine: &'static dyn Engine) {
+    let directory = TempDir::new().expect("there is room");
+    let file = directory.path().join("pod.yaml");
+    let template = json!({
+        "metadata": {"labels": {"team": "a"}},
+        "spec": {
+            "hostAliases": [{"ip": "10.1.2.3", "hostnames": ["of-the-template"]}],
+            "tolerations": [{"key": "fiber-test", "operator": "Exists"}],
+            "containers": [{
+                "name": "a-sidecar",
+                "image": images::own(engine),
+                "command": [images::path()],
+                "env": [
+                    {"name": "SCENARIO", "value": "waits"},
+                    {"name": "LD_LIBRARY_PATH", "value": "/fiber/lib"},
+                ],
+            }],
+        },
+    });
+    std::fs::write(&file, template.to_string()).expect("there is room");
+    let path = file.display().to_string();
+    let namespace = TestNamespace::new(&[]);
+    in_a_namespace(engine, &namespace, &[("FIBER_KUBERNETES_POD_TEMPLATE", &path)], |pod| {
+        let tolerations = pod["spec"]["tolerations"].as_array();
+        pod["metadata"]["labels"]["team"] == "a"
+            && pod["spec"]["hostAliases"] == template["spec"]["hostAliases"]
+            && tolerations.is_some_and(|all| all.iter().any(|one| one["key"] == "fiber-test"))
+            && pod["spec"]["containers"].as_array().map(Vec::len) == Some(2)
+    });
+
+    std::fs::write(&file, "spec: {container: []}").expect("there is room");
+    let wrong = run(engine, &[], "pi").env("FIBER_KUBERNETES_POD_TEMPLATE", &path);
+    fails(wrong, 125, &["`kubernetes.pod_template` is `", "a Pod has no field `spec.container`"]);
 }
 
 #[trial]

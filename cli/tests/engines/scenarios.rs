@@ -72,6 +72,14 @@ fn ready() {
     }
 }
 
+/// Does nothing.
+#[scenario("waits")]
+fn waits() {
+    loop {
+        std::thread::park();
+    }
+}
+
 /// Runs a durable map of six tasks in `losses + 1` starts, which do as many each. Each start but
 /// the last one waits for its end.
 fn resumes(losses: u64) -> ExitCode {

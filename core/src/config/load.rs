@@ -94,6 +94,9 @@ impl Config {
         if let Some(inherited) = INHERITED.get() {
             return Ok(inherited.clone());
         }
+        if !variables::are_own() {
+            return Err(ConfigProblem::CallerHasFewerRights.into());
+        }
         let named = std::env::var_os(variables::CONFIG).map(PathBuf::from);
         if let Some(path) = named.as_ref().filter(|path| !path.is_file()) {
             return Err(ConfigProblem::NotAFile { path: path.clone() }.into());

@@ -23,6 +23,9 @@ pub enum ConfigProblem {
         /// The owner or the mode that lets another user write it.
         why: String,
     },
+    /// The program's file has a setuid or setgid bit, or capabilities, so whoever calls it could
+    /// have set the environment and the working directory.
+    CallerHasFewerRights,
     /// A source can't be read.
     Unreadable {
         /// The source.
@@ -155,6 +158,10 @@ impl fmt::Display for ConfigProblem {
                  trust it with {variable}={path}",
                 path = path.display(),
                 variable = variables::CONFIG
+            ),
+            ConfigProblem::CallerHasFewerRights => f.write_str(
+                "this program's file has a setuid or setgid bit, or capabilities, so its caller, who \
+                 has fewer rights, would set fiber's options: start it as the user it is to run as",
             ),
             ConfigProblem::Unreadable { source, message } => {
                 write!(f, "{source} can't be read: {message}")

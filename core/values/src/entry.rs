@@ -4,8 +4,9 @@
 //! the offset of its [`Entry`], a constant in the program's read-only data, from an anchor in this
 //! crate. Programs register nothing.
 //!
-//! All the `unsafe` code that this needs is in this module. It is sound because
-//! - only this crate makes entries of tasks, for function types of size zero (`instance`);
+//! The `unsafe` code that this needs is in this module, but for calls of [`instance`]. It is sound
+//! because
+//! - entries of tasks are made from values, of function types of size zero (`instance`);
 //! - a reference resolves only if it points into read-only memory of the file that holds the
 //!   anchor, is aligned, points to the magic value, and names the function that the sender meant.
 //!   Read-only data does not change, and processes of different builds do not connect, so each
@@ -162,14 +163,18 @@ impl EntryRef {
 
 /// Returns the only instance of a function type that captures nothing.
 ///
+/// # Safety
+/// A process of this build has had a value of the type: the one that was passed to the method which
+/// made the entry that calls this. Types of size 0 without any value exist.
+///
 /// # Panics
 /// If the function captures variables. The public methods already refuse that at compile time
 /// (`assert_captures_nothing`). A second constant here would repeat their error with a line of
 /// fiber's source. The compiler removes this check.
-pub fn instance<F: Copy + Send + 'static>() -> F {
+pub unsafe fn instance<F: Copy + Send + 'static>() -> F {
     assert!(size_of::<F>() == 0, "only functions that capture nothing have an entry");
     // SAFETY: reading zero bytes from an aligned, non-null pointer is valid, and F is Copy, so
-    // a copy of a value that exists (an entry is only made from a value of F) is a valid value.
+    // a copy of a value that has existed is a valid value.
     unsafe { NonNull::<F>::dangling().read() }
 }
 

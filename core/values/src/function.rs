@@ -149,12 +149,17 @@ pub const fn assert_captures_nothing<F>() {
     );
 }
 
-/// Calls `F`, which captures nothing: see [`instance`].
-pub fn invoke<F, A, M>(args: A) -> F::Output
+/// Calls `F`, which captures nothing.
+///
+/// # Safety
+/// As that of [`instance`].
+#[allow(unsafe_code)]
+pub unsafe fn invoke<F, A, M>(args: A) -> F::Output
 where
     F: Function<A, M>,
 {
-    instance::<F>().call(args)
+    // SAFETY: the caller promises it.
+    unsafe { instance::<F>() }.call(args)
 }
 
 /// The [`Entry`] of a task function, with the types that its caller needs: `A` of the arguments,
@@ -293,12 +298,15 @@ where
         }
     }
 
+    #[allow(unsafe_code)]
     fn run_all(tasks: &mut dyn Tasks, value: &mut Vec<u8>) {
         while let Some((args, blobs, executor)) = tasks.next() {
             value.clear();
             let args = || D::decode(args, blobs);
             let encode = |output: &_| codec::append_owned_apart(value, output);
-            let called = call_encoded::<A, _, K, _>(args, invoke::<F, A, M>, executor, encode);
+            // SAFETY: the entry is made from a value of F.
+            let function = |args| unsafe { invoke::<F, A, M>(args) };
+            let called = call_encoded::<A, _, K, _>(args, function, executor, encode);
             let (outcome, blobs) = match called {
                 Ok(blobs) => (Outcome::Value, blobs),
                 Err(failure) => {

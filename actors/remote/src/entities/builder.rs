@@ -313,6 +313,7 @@ impl<P: KeepsState, R> EntitiesBuilder<P, R> {
 }
 
 /// Makes the actor that keeps entities in a process.
+#[allow(unsafe_code)]
 fn keeper<F, Args, M, P>(args: KeeperArgs) -> Keeper<F::Output>
 where
     F: Function<(String, Args), M>,
@@ -323,7 +324,9 @@ where
 {
     let state = StateFns { take: P::take, restore: P::restore, replay: P::replay };
     let make = |key: String, arguments: &EncodedValue| {
-        Ok(invoke::<F, (String, Args), M>((key, arguments.decode()?)))
+        let arguments = (key, arguments.decode()?);
+        // SAFETY: the builder has taken a value of F.
+        Ok(unsafe { invoke::<F, (String, Args), M>(arguments) })
     };
     Keeper::new(args, make, state)
 }

@@ -107,6 +107,7 @@ where
 {
     const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<F>, Self::run);
 
+    #[allow(unsafe_code)]
     fn run(process: &mut dyn Any, _: &mut dyn Any, _: &mut dyn Any) {
         let process = process
             .downcast_mut::<ActorProcess>()
@@ -125,7 +126,8 @@ where
         let factory = move || {
             let args =
                 arguments.decode().unwrap_or_else(|error: Error| panic!("its arguments: {error}"));
-            let mut actor = invoke::<F, Args, M>(args);
+            // SAFETY: the entry is made from a value of F.
+            let mut actor = unsafe { invoke::<F, Args, M>(args) };
             if let Some(state) = &*snapshot.lock()
                 && let Err(error) = P::restore(&mut actor, state)
             {

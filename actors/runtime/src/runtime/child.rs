@@ -35,6 +35,10 @@ pub fn init() {
     if started.may_start.load(Ordering::Acquire) {
         return;
     }
+    if !variables::are_own() {
+        started.may_start.store(true, Ordering::Release);
+        return telemetry::is_head();
+    }
     fiber_backends::run_if_helper();
     bridge::run_if_asked();
     names::run_if_asked();

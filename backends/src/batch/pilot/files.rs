@@ -26,18 +26,20 @@ pub(crate) struct PilotFiles {
 }
 
 impl PilotFiles {
-    /// Writes the secrets of a pilot's host, for this user alone.
+    /// Writes the private lines of a pilot and the secrets of its host, for this user alone.
     pub(super) fn create(
         request: &PilotRequest<'_>,
+        mut content: Vec<u8>,
         section: &str,
     ) -> Result<PilotFiles, BackendError> {
         let key = &request.key;
+        content.extend_from_slice(request.spec.secret_lines().as_bytes());
         let create = || {
             // Others could put links to this user's files at names that pilots write.
             let directory = key.parent().unwrap_or(Path::new("."));
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(key)?;
-            file.write_all(request.spec.secret_lines().as_bytes())
+            file.write_all(&content)
         };
         let files = PilotFiles { key: key.clone() };
         create().map(|()| files).map_err(|error| {

@@ -142,6 +142,66 @@ fn pods_inherit_from_the_current_pod() {
 }
 
 #[test]
+fn the_users_manifest_is_the_base_of_pods_and_of_theirs() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pod.yaml");
+    let manifest = "
+metadata: {labels: {team: a, fiber.session: mine}}
+spec:
+  schedulerName: theirs
+  nodeSelector: {disk: fast}
+  tolerations: [{key: a, operator: Exists}]
+  securityContext: {runAsUser: 7}
+  containers:
+  - {name: sidecar, image: 'sidecar:1'}
+  - {name: fiber, image: 'mine:1', env: [{name: A, value: a}, {name: B, value: b}]}
+";
+    std::fs::write(&file, manifest).unwrap();
+    let outside = config(|config| {
+        config.edit(|section: &mut KubernetesSection| {
+            section.pod_template = Some(file);
+            section.tolerations = vec!["a".into(), "b".into()];
+            section.node_selector = vec!["zone=a".into()];
+        });
+    });
+    let built = PodImage { user: Some("0:0".into()), ..PodImage::named("image:1", None) };
+    let request = || PodRequest {
+        labels: BTreeMap::from([("fiber.session".into(), "s".into())]),
+        environment: vec![variable("B", "fiber's")],
+        ..Default::default()
+    };
+    let template = PodTemplate::new(&outside, built.clone()).unwrap();
+    let right = |pod: &Pod| {
+        let labels = pod.metadata.labels.as_ref().unwrap();
+        assert_eq!((labels["team"].as_str(), labels["fiber.session"].as_str()), ("a", "s"));
+        let spec = pod.spec.as_ref().unwrap();
+        assert_eq!(spec.scheduler_name.as_deref(), Some("theirs"));
+        let selector = spec.node_selector.as_ref().unwrap();
+        assert_eq!((selector["disk"].as_str(), selector["zone"].as_str()), ("fast", "a"));
+        let keys = spec.tolerations.iter().flatten().filter_map(|one| one.key.as_deref());
+        assert_eq!(keys.collect::<Vec<_>>(), ["a", "b"]);
+        let security = spec.security_context.as_ref().unwrap();
+        assert_eq!((security.run_as_user, security.run_as_non_root), (Some(7), Some(true)));
+        let [fiber, sidecar] = &spec.containers[..] else { panic!("{:?}", spec.containers) };
+        assert_eq!((sidecar.image.as_deref(), &sidecar.env), (Some("sidecar:1"), &None));
+        assert_eq!(fiber.image.as_deref(), Some("image:1"));
+        let env = fiber.env.iter().flatten().map(|one| (&*one.name, one.value.as_deref().unwrap()));
+        assert_eq!(env.collect::<Vec<_>>(), [("A", "a"), ("B", "b"), ("B", "fiber's")]);
+    };
+    let pod = template.pod(request());
+    right(&pod);
+    assert_eq!(pod.metadata.annotations, Some(BTreeMap::new()));
+
+    // A head in a pod starts pods from the manifest that its annotation hands on.
+    let head = template.with_token().pod(request());
+    let text = &head.metadata.annotations.as_ref().unwrap()[base_pod::ANNOTATION];
+    let mut own = CurrentPod::new("head", "uid", head.spec.clone().unwrap());
+    own.manifest = Some(serde_json::from_str(text).unwrap());
+    let inside = config(|_| {});
+    right(&PodTemplate::inheriting(&inside, built, Some(&own)).unwrap().pod(request()));
+}
+
+#[test]
 fn errors_name_the_invalid_entry() {
     let error = |change: fn(&mut Config)| check(&config(change)).unwrap_err().to_string();
     assert!(error(|config| config.user = Some("anna".into())).contains("`user` is `anna`"));

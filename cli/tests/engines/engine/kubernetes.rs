@@ -13,6 +13,49 @@ pub(crate) fn namespace() -> &'static str {
     "fiber-test-command"
 }
 
+/// Creates a namespace, if there is none, with the rights of fiber's manifest.
+fn prepare(name: &str) -> Result<(), String> {
+    match try_kubectl(&["create", "namespace", name]) {
+        Err(problem) if !problem.contains("AlreadyExists") => return Err(problem),
+        _ => {}
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kubernetes/rbac.yaml");
+    let shipped = std::fs::read_to_string(path).expect("it is shipped");
+    apply(shipped.replace("namespace: fiber", &format!("namespace: {name}")));
+    Ok(())
+}
+
+/// A namespace of one test. Dropping this removes it.
+pub(crate) struct TestNamespace {
+    pub(crate) name: String,
+}
+
+impl TestNamespace {
+    pub(crate) fn new(labels: &[&str]) -> TestNamespace {
+        let name = super::own_name(namespace());
+        prepare(&name).expect("it is created");
+        for label in labels {
+            try_kubectl(&["label", "namespace", &name, label]).expect("it is labelled");
+        }
+        TestNamespace { name }
+    }
+
+    /// Returns its pods.
+    pub(crate) fn pods(&self) -> Vec<Value> {
+        let mut list = get(&["pods", "--namespace", &self.name]);
+        serde_json::from_value(list["items"].take()).expect("it is a list")
+    }
+}
+
+impl Drop for TestNamespace {
+    fn drop(&mut self) {
+        let removed = try_kubectl(&["delete", "namespace", &self.name, "--wait=false"]);
+        if let Err(problem) = removed {
+            eprintln!("the namespace {} can't be removed: {problem}", self.name);
+        }
+    }
+}
+
 /// Returns the names of the pods that satisfy a condition.
 fn pods(wanted: impl Fn(&Value) -> bool) -> Vec<String> {
     let list = get(&["pods", "--namespace", namespace()]);
@@ -49,20 +92,13 @@ impl Engine for Kubernetes {
     }
 
     fn set_up(&self) {
-        let created = try_kubectl(&["create", "namespace", namespace()]);
-        if let Err(problem) = created
-            && !problem.contains("AlreadyExists")
-        {
+        if let Err(problem) = prepare(namespace()) {
             eprintln!(
                 "error: TEST_BACKENDS names kubernetes, and no cluster is of use (`make \
                  cluster-up` starts one): {problem}"
             );
             std::process::exit(1);
         }
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/kubernetes/rbac.yaml");
-        let shipped = std::fs::read_to_string(path).expect("it is shipped");
-        let rights = shipped.replace("namespace: fiber", &format!("namespace: {}", namespace()));
-        apply(rights);
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {
