@@ -1,6 +1,5 @@
 //! The scripts of jobs that fiber submits: of sessions, and of pilots.
 
-use std::ffi::OsString;
 use std::path::Path;
 
 use super::allocation::ENDS_AT;
@@ -94,33 +93,6 @@ fn before_end(restarts: u32) -> String {
     );
     let again = if restarts > 0 { &again } else { "" };
     format!("{again}case $1 in 99 | 100) exit 1 ;; esac\n    ")
-}
-
-/// The variables of this process that sessions get. Any user can read them (`qstat -j`), so these
-/// are the ones that say where programs and files are, and how fiber and Rust work.
-const VARIABLES: [&str; 8] = [
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "LANG",
-    "TZ",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_STATE_HOME",
-];
-const PREFIXES: [&str; 4] = ["FIBER_", "LC_", "RUST_", "SGE_"];
-
-/// Returns those of these names that sessions get, as `qsub -v` takes them.
-pub(super) fn variables(names: impl Iterator<Item = OsString>) -> String {
-    let is_carried = |name: &String| {
-        VARIABLES.contains(&&**name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-    };
-    // `qsub` takes a list of them.
-    let is_plain = |name: &String| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    let names = names.filter_map(|name| name.into_string().ok());
-    let mut names: Vec<String> = names.filter(is_carried).filter(is_plain).collect();
-    names.sort();
-    names.join(",")
 }
 
 /// Returns the options that all jobs have: an error for a request that no hosts can ever grant, and a
@@ -241,12 +213,6 @@ mod tests {
         assert_eq!(starts(), (Some(99), "5".into()));
         assert_eq!(starts(), (Some(99), "6".into()));
         assert_eq!(starts(), (Some(7), "7".into()));
-    }
-
-    #[test]
-    fn a_job_gets_no_variables_that_could_hold_secrets() {
-        let names = ["RUST_LOG", "PATH", "AWS_SECRET_ACCESS_KEY", "HOME", "FIBER_LOG", "LC_a,b"];
-        assert_eq!(variables(names.into_iter().map(OsString::from)), "FIBER_LOG,PATH,RUST_LOG");
     }
 
     #[test]

@@ -76,10 +76,8 @@ fn qsub_options(
     let directory = script::directory()?;
     let is_restarted = run.restarts > 0;
     let mut words = script::common_options(&run.name, &context, &output, &directory, is_restarted);
-    let variables = script::variables(std::env::vars_os().map(|(name, _)| name));
-    if !variables.is_empty() {
-        words.extend(["-v".to_string(), variables]);
-    }
+    // The environment of this process.
+    words.push("-V".to_string());
     words.extend(["-pe".to_string(), pe.to_string(), options.slots.to_string()]);
     let JobOptions { queue, project, .. } = options;
     words.extend(script::place_options(queue.as_ref(), project.as_ref(), options.limit())?);
