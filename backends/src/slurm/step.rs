@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fiber_core::{Error, Exit, ExitReason, Result};
-use futures_util::future::{OptionFuture, join};
+use futures_util::FutureExt;
+use futures_util::future::{Fuse, OptionFuture, join};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -172,20 +173,23 @@ impl StepJob {
     /// Waits for the end of `srun`, and carries commands out.
     async fn wait(&self, mut child: Child, forwarding: tokio::task::JoinHandle<()>) -> ExitReason {
         let mut asked_to_end = false;
-        let mut forced = None;
+        let mut is_forced = false;
+        // `srun` may not have ended when this has.
+        let mut forced = std::pin::pin!(Fuse::terminated());
         let status = loop {
             tokio::select! {
                 biased;
                 status = child.wait() => break status,
                 () = self.news.notified() => {
-                    if self.killed.load(Ordering::Acquire) && forced.is_none() {
-                        forced = Some(Box::pin(self.force()));
+                    if self.killed.load(Ordering::Acquire) && !is_forced {
+                        is_forced = true;
+                        forced.set(self.force().fuse());
                     }
                     if self.terminated.load(Ordering::Acquire) && !asked_to_end {
                         asked_to_end = self.ask_to_end().await;
                     }
                 }
-                () = async { forced.as_mut().expect("it is some").await }, if forced.is_some() => {
+                () = &mut forced => {
                     let _ = child.start_kill();
                 }
             }
