@@ -248,6 +248,11 @@ impl ApiServer {
                 "{message}: as a user who is not root, a pod of fiber's meets the standard \
                  \"restricted\", so set `user` (FIBER_USER=1000), or use another namespace"
             ),
+            403 if message.contains("must specify ") => refused!(
+                "{message}: the namespace limits these, so each pod has to name them: for the \
+                 program `--cpu` and `--memory`, for its processes `#[fiber::meta]`, for all the \
+                 container `fiber` of a `kubernetes.pod_template`, or a LimitRange of the namespace"
+            ),
             404 if message.starts_with("namespaces ") => refused!(
                 "there is no namespace `{0}`: create it (kubectl create namespace {0}), or correct \
                  `kubernetes.namespace` (FIBER_KUBERNETES_NAMESPACE)",
@@ -305,6 +310,15 @@ pub(super) fn is_transient(error: &Error) -> bool {
         Error::HyperError(_) | Error::Service(_) | Error::ReadEvents(_) => true,
         _ => false,
     }
+}
+
+/// Returns Kubernetes' words if a quota of the namespace has no room for an object for now.
+pub(super) fn over_quota(error: &Error) -> Option<&str> {
+    let Error::Api(status) = error else { return None };
+    // The second are of a quota that was just created.
+    let words = ["exceeded quota: ", "status unknown for quota: "];
+    let begin = words.iter().find_map(|words| status.message.find(words))?;
+    status.is_forbidden().then(|| &status.message[begin..])
 }
 
 pub(super) fn is_missing(error: &Error) -> bool {

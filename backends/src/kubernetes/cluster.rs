@@ -10,17 +10,20 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams};
 use kube::runtime::watcher::watch_object;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::api_server::{ApiServer, is_missing};
+use super::api_server::{ApiServer, is_missing, over_quota};
 use super::current_pod::{self, CurrentPod};
 use super::image::PodImage;
+use super::job::QUOTA_PAUSE;
 use super::names::{NAME, SESSION, labels};
 use super::pod_template::{PodRequest, PodTemplate, check, variable};
 use super::sessions::{self, HEAD, exit_status};
-use super::startup::{self, StartTimeouts};
+use super::startup::{self, Start, StartTimeouts};
 use super::status::{PodState, pod_state};
 use super::volume::{self, Helper};
+use super::watch::{Refusals, with_backoff};
 use super::{exit_watch, inspect, logs, restarted, sweep};
 use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
@@ -112,8 +115,19 @@ impl KubernetesCluster {
             meta: run.meta,
             grace: config.grace + HEAD_END,
         });
-        self.create_head(run, pod).await?;
-        let started = self.wait_for_head(run, progress).await;
+        self.create_head(run, pod, progress).await?;
+        let started = match self.wait_for_head(run, progress).await {
+            Ok(Start::Seen) => Ok(()),
+            Ok(Start::Unseen(error)) => {
+                return Err(refused!(
+                    "it was created and goes on, but its start can't be seen (`fiber kill {}` ends \
+                     it): {}",
+                    run.name,
+                    self.server.explain(&error)
+                ));
+            }
+            Err(error) => Err(error),
+        };
         if started.is_err()
             && let Err(error) = self.remove_head(&run.name).await
         {
@@ -126,8 +140,14 @@ impl KubernetesCluster {
         started
     }
 
-    /// Creates the pod of a head, or the Job that makes its pods.
-    async fn create_head(&self, run: &RunRequest, pod: Pod) -> Result<(), BackendError> {
+    /// Creates the pod of a head, or the Job that makes its pods. Waits while a quota of the
+    /// namespace has no room for it. For the pods of a Job, Kubernetes waits.
+    async fn create_head(
+        &self,
+        run: &RunRequest,
+        pod: Pod,
+        progress: &dyn Progress,
+    ) -> Result<(), BackendError> {
         let server = &self.server;
         // Pods and Jobs have names of their own, but sessions need different ones.
         let taken = match run.restarts {
@@ -138,14 +158,36 @@ impl KubernetesCluster {
         if taken.is_ok_and(|taken| taken) {
             return Err(exists(&run.name).into());
         }
-        let created = match run.restarts {
-            0 => server.create_new(&pod).await,
-            restarts => server.create_new(&restarted::job(pod, restarts)).await,
-        };
-        created.map_err(|error| match &error {
-            kube::Error::Api(status) if status.is_already_exists() => exists(&run.name).into(),
-            error => server.explain(error),
-        })
+        let limit = self.config.schedule_timeout;
+        let deadline = Instant::now() + limit;
+        let mut waiting = None;
+        let mut pause = QUOTA_PAUSE.0;
+        loop {
+            let created = match run.restarts {
+                0 => server.create_new(&pod).await,
+                restarts => server.create_new(&restarted::job(pod.clone(), restarts)).await,
+            };
+            let Err(error) = created else { break };
+            if matches!(&error, kube::Error::Api(status) if status.is_already_exists()) {
+                return Err(exists(&run.name).into());
+            }
+            let Some(words) = over_quota(&error) else { return Err(server.explain(&error)) };
+            if Instant::now() >= deadline {
+                return Err(BackendError::TimedOut(format!(
+                    "it was not created within {limit:?}: {words}: end other pods of the \
+                     namespace, or wait longer (`schedule_timeout`)"
+                )));
+            }
+            let step =
+                waiting.get_or_insert_with(|| progress.begin(&format!("creating {}", run.name)));
+            step.detail(words);
+            sleep(pause).await;
+            pause = (2 * pause).min(QUOTA_PAUSE.1);
+        }
+        if let Some(step) = waiting {
+            step.done();
+        }
+        Ok(())
     }
 
     /// Waits until the head runs.
@@ -153,7 +195,7 @@ impl KubernetesCluster {
         &self,
         run: &RunRequest,
         progress: &dyn Progress,
-    ) -> Result<(), BackendError> {
+    ) -> Result<Start, BackendError> {
         let (server, timeouts) = (&self.server, StartTimeouts::of(&self.config));
         let pod = match run.restarts {
             0 => run.name.clone(),
@@ -169,13 +211,22 @@ impl KubernetesCluster {
             Err(error) if is_missing(&error) => return Ok(false),
             result => drop(result?),
         }
-        let mut events = Box::pin(watch_object(self.server.streams::<Pod>(), name));
+        let mut events = Box::pin(with_backoff(watch_object(self.server.streams::<Pod>(), name)));
+        let mut refusals = Refusals::default();
+        let has_ended = |pod: &Pod| matches!(pod_state(pod), PodState::Ended(_));
         while let Some(event) = events.next().await {
-            match event {
-                Ok(None) => break,
-                Ok(Some(pod)) if matches!(pod_state(&pod), PodState::Ended(_)) => break,
-                Ok(Some(_)) => {}
-                Err(error) => tracing::debug!("{name} can't be watched for now: {error}"),
+            match refusals.check(event) {
+                Ok(Some(None)) => break,
+                Ok(Some(Some(pod))) if has_ended(&pod) => break,
+                Ok(Some(Some(_)) | None) => {}
+                // Without the right to watch it.
+                Err(_) => {
+                    let pods = self.server.api::<Pod>();
+                    while pods.get_opt(name).await?.is_some_and(|pod| !has_ended(&pod)) {
+                        sleep(restarted::PAUSE).await;
+                    }
+                    break;
+                }
             }
         }
         Ok(true)
@@ -320,7 +371,7 @@ impl Cluster for KubernetesCluster {
                 Some(_) => exit_watch::wait(&self.server, name).await,
                 None => restarted::wait(&self.server, name).await,
             };
-            match reason {
+            match reason.map_err(self.failed(failed()))? {
                 Some(reason) => Ok(exit_status(&reason)),
                 None => Err(Error::system(failed(), "its pod was removed")),
             }

@@ -7,7 +7,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 
 use super::api_server::ApiServer;
 use super::status::{PodState, pod_state};
-use super::watch::with_backoff;
+use super::watch::{Refusals, with_backoff};
 
 /// The end of a pod.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,20 +51,27 @@ impl ExitWatch {
 
 /// Waits for the end of a pod. Returns `None` if it was deleted without a report of its exit
 /// status.
-pub(super) async fn wait(server: &ApiServer, name: &str) -> Option<ExitReason> {
+///
+/// # Errors
+/// The right to watch it is missing.
+pub(super) async fn wait(
+    server: &ApiServer,
+    name: &str,
+) -> Result<Option<ExitReason>, kube::Error> {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut events = Box::pin(with_backoff(watcher(server.streams::<Pod>(), config)));
     let mut watch = ExitWatch::default();
+    let mut refusals = Refusals::default();
     while let Some(event) = events.next().await {
-        match event.map(|event| watch.handle(event)) {
-            Ok(Some(PodEnd::Ended(reason))) => return Some(reason),
-            Ok(Some(PodEnd::Deleted)) => return None,
-            Ok(None) => {}
-            // The stream begins another watch.
-            Err(error) => tracing::debug!("the pod {name} can't be watched for now: {error}"),
+        // After an error the stream begins another watch.
+        let Some(event) = refusals.check(event)? else { continue };
+        match watch.handle(event) {
+            Some(PodEnd::Ended(reason)) => return Ok(Some(reason)),
+            Some(PodEnd::Deleted) => return Ok(None),
+            None => {}
         }
     }
-    None
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::api_server::{ApiServer, is_missing};
+use super::api_server::{ApiServer, is_missing, over_quota};
 use super::context::PodContext;
 use super::names::CONTAINER;
 use super::secret::{PodSecret, SecretData, SecretStore};
@@ -33,6 +33,9 @@ const DRAIN_KILLED: Duration = Duration::from_millis(300);
 const REMOVAL: Duration = Duration::from_secs(1);
 /// The pause before replacing a pod that never ran, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// The pause before creating an object again that is over a quota, at first and at most.
+pub(super) const QUOTA_PAUSE: (Duration, Duration) =
+    (Duration::from_millis(250), Duration::from_secs(4));
 /// The interval of reading a pod's events while its node prepares the container: the pod's status
 /// does not show the progress of an image pull.
 pub(super) const EVENT_POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -86,7 +89,10 @@ pub(super) fn start(
         } else if secret_data.is_empty() {
             task.run(&pod, &states).await
         } else {
-            match secrets.create(secret_data).await {
+            let created = task
+                .within_quota(&states, async |_| secrets.create(secret_data.clone()).await)
+                .await;
+            match created {
                 Ok(secret) => {
                     add_secret_variables(&mut pod, &secret);
                     let mut state = states.subscribe();
@@ -105,7 +111,7 @@ pub(super) fn start(
                         None => tokio::join!(run, removed).0,
                     }
                 }
-                Err(error) => Exit::new(ExitReason::NotStarted(error.into()), Vec::new()),
+                Err(reason) => Exit::new(reason, Vec::new()),
             }
         };
         states.send_replace(JobState::Ended(exit));
@@ -174,9 +180,9 @@ impl PodTask {
             if self.commands.is_pending() {
                 return Exit::new(ExitReason::Signal(9), Vec::new());
             }
-            if let Err(error) = self.create(pod).await {
-                let problem = self.server.explain(&error).into();
-                return Exit::new(ExitReason::NotStarted(problem), Vec::new());
+            let created = self.within_quota(states, async |task| task.create(pod).await).await;
+            if let Err(reason) = created {
+                return Exit::new(reason, Vec::new());
             }
             subscription.created();
             let (message, deleted) = match self.follow(&mut subscription, states).await {
@@ -334,6 +340,42 @@ impl PodTask {
                 JobCommand::Terminate => 15,
                 JobCommand::Kill => 9,
             })),
+        }
+    }
+
+    /// Creates an object, and waits while a quota of the namespace has no room for it: the pods that
+    /// fill it may be ending.
+    ///
+    /// # Errors
+    /// The exit reason of the job, if a command ends it or the object can't be created.
+    async fn within_quota<T>(
+        &mut self,
+        states: &watch::Sender<JobState>,
+        create: impl AsyncFn(&mut PodTask) -> Result<T, kube::Error>,
+    ) -> Result<T, ExitReason> {
+        let (mut pause, mut has_waited) = (QUOTA_PAUSE.0, false);
+        loop {
+            let error = match create(self).await {
+                Ok(created) => {
+                    if has_waited {
+                        set_state(states, JobState::Starting);
+                    }
+                    return Ok(created);
+                }
+                Err(error) => error,
+            };
+            let Some(words) = over_quota(&error) else {
+                return Err(ExitReason::NotStarted(self.server.explain(&error).into()));
+            };
+            // A command may have come during the request.
+            if self.killed.get() || self.terminate_requested {
+                let signal = if self.killed.get() { 9 } else { 15 };
+                return Err(ExitReason::Signal(signal));
+            }
+            set_state(states, JobState::Waiting(WaitReason::Resources(words.into())));
+            has_waited = true;
+            self.pause_and_delete(None, pause).await?;
+            pause = (2 * pause).min(QUOTA_PAUSE.1);
         }
     }
 

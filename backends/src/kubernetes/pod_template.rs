@@ -28,7 +28,7 @@ pub(crate) struct PodTemplate {
     /// The user's manifest, if there is one.
     manifest: Option<Pod>,
     environment: Vec<EnvVar>,
-    /// The program's container, without what is its own.
+    /// The program's container, without arguments and resources, which differ between pods.
     container: Container,
     /// The pod's specification without that container.
     spec: PodSpec,
@@ -206,7 +206,7 @@ impl PodTemplate {
         let port = metrics_port(&request.environment);
         let mut container = self.container.clone();
         container.args = some(request.arguments.iter().map(|argument| literal(argument)).collect());
-        // Of two variables with one name, the last counts.
+        // Kubernetes uses the last of two variables with one name.
         container.env = Some(self.environment.iter().cloned().chain(request.environment).collect());
         if let Some(port) = port {
             container.ports.get_or_insert_default().push(port);
@@ -300,8 +300,8 @@ fn amounts(meta: &Meta) -> BTreeMap<String, Quantity> {
     amounts.map(|(name, amount)| (name.to_string(), Quantity(amount))).collect()
 }
 
-/// Returns the configured mounts, and those of other containers where these are not in the way: of
-/// this process's own one, except what Kubernetes adds to each pod, and of the manifest's.
+/// Returns the configured mounts, then those of this process's own container, except the ones that
+/// Kubernetes adds to each pod, then those of the manifest. The first mount at a path counts.
 fn volumes(
     config: &Config,
     pods: [&PodSpec; 2],

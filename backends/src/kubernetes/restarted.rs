@@ -16,7 +16,7 @@ use super::names::SESSION;
 use super::startup::StartTimeouts;
 use super::status::{PodState, pod_state};
 
-use super::watch::with_backoff;
+use super::watch::{Refusals, with_backoff};
 use super::{events, exit_watch};
 use crate::BackendError;
 use crate::progress::Progress;
@@ -157,36 +157,43 @@ pub(super) async fn first_pod(
 
 /// Waits until a session makes no more pods and its last one has ended. Returns `None` if it was
 /// deleted without a report of its exit status.
-pub(super) async fn wait(server: &ApiServer, session: &str) -> Option<ExitReason> {
-    let complete = wait_for_job(server, session).await;
+///
+/// # Errors
+/// The right to watch it is missing.
+pub(super) async fn wait(
+    server: &ApiServer,
+    session: &str,
+) -> Result<Option<ExitReason>, kube::Error> {
+    let complete = wait_for_job(server, session).await?;
     let newest = pods(server, session).await.ok().and_then(|mut pods| pods.pop());
     let status = match newest.and_then(|pod| pod.metadata.name) {
-        Some(pod) => exit_watch::wait(server, &pod).await,
+        Some(pod) => exit_watch::wait(server, &pod).await?,
         None => None,
     };
-    status.or(complete.then_some(ExitReason::Normal))
+    Ok(status.or(complete.then_some(ExitReason::Normal)))
 }
 
 /// Waits until a Job is finished or deleted. Returns whether it is complete.
-async fn wait_for_job(server: &ApiServer, session: &str) -> bool {
+async fn wait_for_job(server: &ApiServer, session: &str) -> Result<bool, kube::Error> {
     let config = watcher::Config::default().fields(&format!("metadata.name={session}"));
     let mut events = Box::pin(with_backoff(watcher(server.streams::<Job>(), config)));
     let mut listed = false;
+    let mut refusals = Refusals::default();
     while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed = false,
-            Ok(Event::InitApply(job) | Event::Apply(job)) => {
+        match refusals.check(event)? {
+            Some(Event::Init) => listed = false,
+            Some(Event::InitApply(job) | Event::Apply(job)) => {
                 listed = true;
                 if is_finished(&job) {
-                    return job.status.is_some_and(|status| status.succeeded > Some(0));
+                    return Ok(job.status.is_some_and(|status| status.succeeded > Some(0)));
                 }
             }
-            Ok(Event::InitDone) if listed => {}
-            Ok(Event::InitDone | Event::Delete(_)) => return false,
-            Err(error) => tracing::debug!("the Job {session} can't be watched for now: {error}"),
+            Some(Event::InitDone) if listed => {}
+            Some(Event::InitDone | Event::Delete(_)) => return Ok(false),
+            None => {}
         }
     }
-    false
+    Ok(false)
 }
 
 /// Deletes the Job of a session, which then makes no more pods. Its pods are deleted, too, each

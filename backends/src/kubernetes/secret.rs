@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, Secret, SecretKeySelector
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::api_server::ApiServer;
-use crate::BackendError;
 
 /// The values of secret variables, by name.
 pub(super) type SecretData = BTreeMap<String, String>;
@@ -49,8 +48,8 @@ impl SecretStore {
     /// Creates a Secret.
     ///
     /// # Errors
-    /// The reason why it can't be created, with a remedy.
-    pub(super) async fn create(&self, data: SecretData) -> Result<PodSecret, BackendError> {
+    /// The API server's error.
+    pub(super) async fn create(&self, data: SecretData) -> Result<PodSecret, kube::Error> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{number}", self.model.name.as_deref().unwrap_or("fiber"));
         let keys = data.keys().cloned().collect();
@@ -60,7 +59,7 @@ impl SecretStore {
             immutable: Some(true),
             ..Default::default()
         };
-        self.server.create(&secret, || true).await.map_err(|error| self.server.explain(&error))?;
+        self.server.create(&secret, || true).await?;
         Ok(PodSecret { name, keys })
     }
 

@@ -14,6 +14,7 @@ use super::job::EVENT_POLL_INTERVAL;
 use super::names::program_container;
 use super::start_error::{self, requested};
 use super::status::{PodState, pod_state, pull_problem};
+use super::watch::{Refusals, with_backoff};
 use super::{claims, events};
 use crate::progress::Progress;
 use crate::{BackendError, WaitReason};
@@ -36,6 +37,15 @@ impl StartTimeouts {
     }
 }
 
+/// The outcome of watching a pod's start.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// It runs or has ended.
+    Seen,
+    /// It was created, and the right to watch it is missing.
+    Unseen(kube::Error),
+}
+
 /// Waits until a pod runs or has ended.
 ///
 /// # Errors
@@ -46,9 +56,10 @@ pub(super) async fn wait_until_running(
     meta: &Meta,
     timeouts: StartTimeouts,
     progress: &dyn Progress,
-) -> Result<(), BackendError> {
+) -> Result<Start, BackendError> {
     let mut step = progress.begin(&format!("starting the pod {name}"));
-    let mut events = Box::pin(watch_object(server.streams::<Pod>(), name));
+    let mut events = Box::pin(with_backoff(watch_object(server.streams::<Pod>(), name)));
+    let mut refusals = Refusals::default();
     let mut seen = false;
     let mut pull = None;
     let mut waiting: Option<WaitReason> = None;
@@ -75,12 +86,13 @@ pub(super) async fn wait_until_running(
                 continue;
             }
         };
-        let pod = match event {
-            Some(Ok(Some(pod))) => pod,
-            Some(Ok(None)) if seen => return Err("its pod was deleted meanwhile".into()),
+        let Some(event) = event else { return Err("it can't be watched".into()) };
+        let pod = match refusals.check(event) {
+            Ok(Some(Some(pod))) => pod,
+            Ok(Some(None)) if seen => return Err("its pod was deleted meanwhile".into()),
             // The pod is not visible yet, or for a moment: the watch continues.
-            Some(Ok(None) | Err(_)) => continue,
-            None => return Err("it can't be watched".into()),
+            Ok(Some(None) | None) => continue,
+            Err(error) => return Ok(Start::Unseen(error)),
         };
         seen = true;
         pull = pull_problem(&pod).or(pull);
@@ -121,7 +133,7 @@ pub(super) async fn wait_until_running(
         waiting = Some(wait);
     }
     step.done();
-    Ok(())
+    Ok(Start::Seen)
 }
 
 fn timed_out(waiting: Option<WaitReason>, limit: Duration, meta: &Meta) -> String {

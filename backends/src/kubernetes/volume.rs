@@ -17,7 +17,7 @@ use super::current_pod::CurrentPod;
 use super::image;
 use super::names::{self, CONTAINER, labels};
 use super::pod_template::{PodRequest, PodTemplate};
-use super::startup::{self, StartTimeouts};
+use super::startup::{self, Start, StartTimeouts};
 use crate::BackendError;
 use crate::cluster::volume::{Volume, VolumeKind};
 use crate::owner::JobOwner;
@@ -101,15 +101,12 @@ impl<'a> Helper<'a> {
         let created = server.create_new(&pod).await;
         created.map_err(|error| server.explain(&error))?;
         let helper = Helper { server, claim: claim.to_string(), pod: name, program };
-        startup::wait_until_running(
-            server,
-            &helper.pod,
-            &Meta::new(),
-            StartTimeouts::of(config),
-            progress,
-        )
-        .await?;
-        Ok(helper)
+        let timeouts = StartTimeouts::of(config);
+        let (pod, meta) = (&helper.pod, Meta::new());
+        match startup::wait_until_running(server, pod, &meta, timeouts, progress).await? {
+            Start::Seen => Ok(helper),
+            Start::Unseen(error) => Err(server.explain(&error)),
+        }
     }
 
     /// Runs a command of the program in the pod.

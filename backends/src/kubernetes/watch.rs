@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::api_server::ApiServer;
+use super::api_server::{ApiServer, is_forbidden};
 use super::names::SESSION;
 
 /// Seconds after which the API server ends a watch, so that the client begins another one. A watch
@@ -20,6 +20,8 @@ use super::names::SESSION;
 const WATCH: u32 = 15;
 /// The pause between attempts while the API server is away, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// How long an API server has to refuse a watch before that counts as its answer.
+const REFUSED: Duration = Duration::from_secs(3);
 /// Time for the watch to report a new pod that a list lacks, before the API server is asked for it.
 const CONFIRM: Duration = Duration::from_secs(1);
 
@@ -217,6 +219,40 @@ where
     S: futures_util::TryStream,
 {
     StreamBackoff::new(events, WatchBackoff { next: BACKOFF.0 })
+}
+
+/// The refusals of a watch. A single one may pass: an API server that has just started may not have
+/// read its roles yet.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    /// The times of the first and the last refusal of a row without a long pause.
+    row: Option<(Instant, Instant)>,
+}
+
+impl Refusals {
+    /// Takes the next item of a watch. Returns `None` for an error that may pass.
+    ///
+    /// # Errors
+    /// The API server has refused the watch for a while: a right is missing.
+    pub(super) fn check<T>(&mut self, item: watcher::Result<T>) -> Result<Option<T>, kube::Error> {
+        let error = match item {
+            Ok(item) => return Ok(Some(item)),
+            Err(error) => error,
+        };
+        tracing::debug!("a watch has failed: {error}");
+        match error {
+            watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)
+                if is_forbidden(&error) =>
+            {
+                let now = Instant::now();
+                let row = self.row.filter(|(_, last)| now - *last < 2 * REFUSED);
+                let first = row.map_or(now, |(first, _)| first);
+                self.row = Some((first, now));
+                if now - first < REFUSED { Ok(None) } else { Err(error) }
+            }
+            _ => Ok(None),
+        }
+    }
 }
 
 fn explain(server: &ApiServer, error: &watcher::Error) -> String {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use fiber_test_support::gpus::Gpus;
 use fiber_test_support::kubeconfig;
-use fiber_test_support::kubectl::{kubectl, try_kubectl, try_send};
+use fiber_test_support::kubectl::{apply, get, kubectl, try_kubectl, try_send};
 use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
@@ -130,6 +130,37 @@ fn pods_of_a_user_who_is_not_root_meet_the_restricted_standard(engine: &'static 
     });
 }
 
+/// The pods of the pool before are still ending.
+#[trial]
+fn pods_wait_for_the_room_of_a_quota(engine: &'static dyn Engine) {
+    let namespace = TestNamespace::new(&[]);
+    let quota = |name: &str, hard: &str| {
+        let hard = format!("--hard={hard}");
+        kubectl(&["create", "quota", name, &hard, "--namespace", &namespace.name]);
+        // Kubernetes counts what there is before it enforces the quota.
+        let counted =
+            ["get", "quota", name, "--namespace", &namespace.name, "-o", "jsonpath={.status.hard}"];
+        wait_until("the quota counts", || try_kubectl(&counted).is_ok_and(|hard| !hard.is_empty()));
+    };
+    let inside = |setup: Setup| setup.env("FIBER_KUBERNETES_NAMESPACE", &namespace.name);
+    quota("three-pods", "pods=3");
+    let ending = inside(run(engine, &["-a"], "pools")).run().code(0);
+    ending.says(&["sum: 10", "sum: 11", "sum: 12"]);
+
+    wait_until("its pods are gone", || namespace.pods().is_empty());
+    quota("no-pod", "pods=0");
+    let waits = inside(run(engine, &[], "pi")).env("FIBER_SCHEDULE_TIMEOUT", "1s");
+    fails(
+        waits,
+        125,
+        &["it was not created within 1s: exceeded quota: no-pod", "`schedule_timeout`"],
+    );
+
+    kubectl(&["delete", "quota", "no-pod", "--namespace", &namespace.name]);
+    quota("cores", "limits.cpu=4");
+    fails(inside(run(engine, &[], "pi")), 125, &["must specify limits.cpu", "`--cpu`"]);
+}
+
 #[trial]
 fn pods_start_from_a_template(engine: &'static dyn Engine) {
     let directory = TempDir::new().expect("there is room");
@@ -164,6 +195,39 @@ fn pods_start_from_a_template(engine: &'static dyn Engine) {
     std::fs::write(&file, "spec: {container: []}").expect("there is room");
     let wrong = run(engine, &[], "pi").env("FIBER_KUBERNETES_POD_TEMPLATE", &path);
     fails(wrong, 125, &["`kubernetes.pod_template` is `", "a Pod has no field `spec.container`"]);
+}
+
+#[trial]
+fn a_session_that_a_user_may_not_watch_goes_on(engine: &'static dyn Engine) {
+    let directory = TempDir::new().expect("there is room");
+    let user = own_name("user");
+    let file = kubeconfig::of_user(directory.path(), &user);
+    let namespace = TestNamespace::new(&[]);
+    for role in ["fiber", "fiber-command"] {
+        let mut object = get(&["role", role, "--namespace", &namespace.name]);
+        for rule in object["rules"].as_array_mut().expect("they are a list") {
+            rule["verbs"].as_array_mut().expect("they are a list").retain(|verb| verb != "watch");
+        }
+        apply(&object);
+        let (binding, role) = (format!("{user}-{role}"), format!("--role={role}"));
+        let user = format!("--user={user}");
+        kubectl(&["create", "rolebinding", &binding, &role, &user, "--namespace", &namespace.name]);
+    }
+    let as_user = |setup: Setup| {
+        setup.env("KUBECONFIG", &file).env("FIBER_KUBERNETES_NAMESPACE", &namespace.name)
+    };
+    let name = own_name("test");
+    let missing = ["goes on", "cannot watch resource \"pods\"", &format!("`fiber kill {name}`")];
+    fails(as_user(run(engine, &["--name", &name], "waits")), 125, &missing);
+    wait_until("it runs", || {
+        namespace.pods().iter().any(|pod| pod["status"]["phase"] == "Running")
+    });
+    as_user(fiber(engine, &["kill", &name])).run().code(0);
+    wait_until("its pod is gone", || namespace.pods().is_empty());
+    // As the command of a Job that it may not watch.
+    let name = own_name("test");
+    let job = ["-a", "--restarts", "1", "--cpu", "1000", "--name", &name];
+    fails(as_user(run(engine, &job, "exit 3")), 125, &["goes on", "cannot watch"]);
 }
 
 #[trial]

@@ -72,6 +72,19 @@ fn ready() {
     }
 }
 
+/// Runs one pool of two workers after the other.
+#[scenario("pools")]
+fn pools() {
+    for number in 0..3 {
+        let pool = Pool::new(2).unwrap();
+        pool.wait_until_ready().wait().unwrap();
+        println!(
+            "sum: {}",
+            pool.map(|x: u32| x + 1, 0..4).wait().unwrap().iter().sum::<u32>() + number
+        );
+    }
+}
+
 /// Does nothing.
 #[scenario("waits")]
 fn waits() {

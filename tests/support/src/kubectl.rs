@@ -27,8 +27,14 @@ pub fn kubectl(arguments: &[&str]) -> String {
 /// Creates or changes objects of the cluster.
 #[track_caller]
 pub fn apply(objects: impl Display) {
-    output("kubectl", &["apply", "-f", "-"], &objects.to_string())
-        .unwrap_or_else(|problem| panic!("{problem}: {objects}"));
+    let objects = objects.to_string();
+    let apply = || output("kubectl", &["apply", "-f", "-"], &objects);
+    // Another test may have created or changed the same object after `kubectl` looked at it.
+    let is_race =
+        |problem: &String| ["AlreadyExists", "Conflict"].iter().any(|why| problem.contains(why));
+    let applied =
+        (0..3).find_map(|_| Some(apply()).filter(|applied| !applied.as_ref().is_err_and(is_race)));
+    applied.unwrap_or_else(apply).unwrap_or_else(|problem| panic!("{problem}: {objects}"));
 }
 
 /// Sends an object to the API server; `verb` is `create` or `replace`.
