@@ -286,7 +286,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
     /// Prints the program's output until it ends, and exits with its exit code; Ctrl-C ends the
-    /// whole session.
+    /// whole session, the loss of the terminal does not.
     #[arg(short, long)]
     pub(crate) attach: bool,
     /// The image of the program; CMD is a path in it.

@@ -1,11 +1,14 @@
 //! `fiber logs`, and the output of attached runs.
 
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fiber_backends::cluster::{Cluster, OutputChunk};
 use futures_util::stream::{LocalBoxStream, StreamExt};
+use rustix::fs::{FileType, fstat};
+use rustix::io::Errno;
 
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::Sessions;
@@ -37,7 +40,7 @@ pub(crate) async fn logs(
     Ok(match forward(output).await? {
         ForwardEnd::Complete => ExitCode::SUCCESS,
         // A reader that stops early, like `head`, is no failure.
-        ForwardEnd::ReaderGone => ExitCode::SUCCESS,
+        ForwardEnd::ReaderGone | ForwardEnd::TerminalGone => ExitCode::SUCCESS,
     })
 }
 
@@ -77,6 +80,8 @@ pub(crate) enum ForwardEnd {
     Complete,
     /// The reader of this command's output is gone.
     ReaderGone,
+    /// The terminal that shows this command's output is gone.
+    TerminalGone,
 }
 
 /// Forwards output to this command's own streams.
@@ -92,10 +97,22 @@ pub(crate) async fn forward(
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return Ok(ForwardEnd::ReaderGone);
             }
+            Err(error) if is_lost_terminal(&error) => return Ok(ForwardEnd::TerminalGone),
             written => written?,
         }
     }
     Ok(ForwardEnd::Complete)
+}
+
+/// Returns whether an error of this command's output means that its terminal is gone: such a one is no
+/// terminal any more to `isatty`.
+fn is_lost_terminal(error: &io::Error) -> bool {
+    let is_device = |stream: BorrowedFd<'_>| {
+        let kind = fstat(stream).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        kind == Ok(FileType::CharacterDevice)
+    };
+    Errno::from_io_error(error) == Some(Errno::IO)
+        && (is_device(io::stdout().as_fd()) || is_device(io::stderr().as_fd()))
 }
 
 fn write(mut stream: impl Write, bytes: &[u8]) -> io::Result<()> {

@@ -5,6 +5,7 @@ use std::future::pending;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
 use crate::supervise::TO_BE_CONTINUED;
-use crate::terminal::printable;
+use crate::terminal::{printable, tell};
 use crate::{ExitError, forwarded, killed_by, program, sessions, supervise};
 
 /// The exit code for a program that could not be started, as with `docker run`.
@@ -31,6 +32,8 @@ pub(crate) const READER_GONE: u8 = killed_by(13);
 
 /// The exit code of a command that SIGTERM has ended.
 const TERMINATED: u8 = killed_by(15);
+/// The number of SIGHUP, which a process gets when its terminal goes.
+const HANGUP: i32 = 1;
 /// Time for the exit status to arrive after the end: a busy engine takes seconds to tell it.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the end of a program after `grace`, in seconds.
@@ -48,15 +51,33 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
     let cluster = backend.connect(&config).await.map_err(|error| refused(error.into()))?;
     let cluster = &*cluster;
     let mut signals = Signals::listen().context("signal handlers can't be installed")?;
-    let started = tokio::select! {
-        started = cluster.start(&run, &Spinners) => started,
-        signal = signals.next() => {
+    let mut has_terminal = true;
+    let started = {
+        let mut starting = pin!(cluster.start(&run, &Spinners));
+        loop {
+            tokio::select! {
+                started = &mut starting => break Ok(started),
+                signal = signals.next() => match signal {
+                    HANGUP => has_terminal = false,
+                    signal => break Err(signal),
+                },
+            }
+        }
+    };
+    // The start has been given up by now: it creates nothing more.
+    let started = match started {
+        Ok(started) => started.map_err(|error| refused(start_problem(error)))?,
+        Err(signal) => {
             cluster.remove_session(&run.session).await?;
             return Ok(ExitCode::from(killed_by(signal)));
         }
     };
-    match started.map_err(|error| refused(start_problem(error)))? {
+    match started {
+        Started::Elsewhere if !has_terminal => return Ok(detach(&run.name)),
         Started::Elsewhere => {}
+        Started::Here(_) | Started::Described(_) if !has_terminal => {
+            return Ok(ExitCode::from(killed_by(HANGUP)));
+        }
         Started::Here(program) => return become_program(program, &args).await.map_err(refused),
         Started::Described(text) => {
             // A reader that stops early is no failure.
@@ -65,7 +86,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         }
     }
     if args.attach {
-        eprintln!("Created {}: {}", cluster.unit(), run.name);
+        tell(&format!("Created {}: {}", cluster.unit(), run.name));
         return attach(&config, cluster, &run.name, &mut signals).await;
     }
     match args.json {
@@ -197,8 +218,18 @@ fn environment(args: &args::Run) -> anyhow::Result<Vec<(String, String)>> {
     args.environment.iter().map(variable).collect()
 }
 
-/// Prints the program's output until it ends, or until a signal asks this command to end, which
-/// ends the session, too.
+/// Leaves a session to itself, because the terminal of this command is gone.
+fn detach(name: &str) -> ExitCode {
+    // Standard error may be a file.
+    tell(&format!(
+        "The terminal is gone; {name} goes on: `fiber attach {name}` follows it again, `fiber kill \
+         {name}` ends it"
+    ));
+    ExitCode::from(killed_by(HANGUP))
+}
+
+/// Prints the program's output until it ends, until the terminal goes, or until a signal asks this
+/// command to end, which ends the session, too.
 async fn attach(
     config: &Config,
     cluster: &dyn Cluster,
@@ -217,15 +248,19 @@ async fn attach(
         passed = &mut printing => match passed? {
             ForwardEnd::Complete => None,
             ForwardEnd::ReaderGone => Some(READER_GONE),
+            ForwardEnd::TerminalGone => return Ok(detach(name)),
         },
-        signal = signals.next() => Some(killed_by(signal)),
+        signal = signals.next() => match signal {
+            HANGUP => return Ok(detach(name)),
+            signal => Some(killed_by(signal)),
+        },
     };
     let code = match asked {
         None => {
             (&mut ended).await;
             let ended = ended.take_output().context("the exit status is read once")??;
             if let Some(reason) = &ended.reason {
-                eprintln!("{}", printable(format!("{name} ended: {reason}")));
+                tell(&printable(format!("{name} ended: {reason}")));
             }
             sessions::stop(cluster, name, 0).await?;
             remove(cluster, name, ended.code).await?;
@@ -245,7 +280,9 @@ async fn attach(
             tokio::select! {
                 ended = ending => ended?,
                 // A second signal skips the grace period.
-                _ = signals.next() => sessions::stop(cluster, name, 0).await?,
+                () = async { while signals.next().await == HANGUP {} } => {
+                    sessions::stop(cluster, name, 0).await?
+                }
             }
             // A program with durable calls says that it is to be continued.
             let known = timeout(STATUS_TIMEOUT, &mut ended).await;
@@ -267,9 +304,9 @@ async fn remove(cluster: &dyn Cluster, name: &str, code: i32) -> anyhow::Result<
         return Ok(cluster.remove(name).await?);
     }
     let paths: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
-    eprintln!(
+    tell(&format!(
         "The output of {name} is kept in {}: `fiber kill {name}` removes it",
         paths.join(" and ")
-    );
+    ));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Text that other processes and engines have written, on this user's terminal.
 
 use std::fmt::Display;
+use std::io::Write;
 
 /// Replaces control characters, which could command the terminal, and characters that change the
 /// direction of writing, which could make a line read as another.
@@ -15,6 +16,11 @@ fn is_plain(c: char) -> bool {
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
     !turns && (!c.is_control() || matches!(c, '\n' | '\t'))
+}
+
+/// Writes a line to standard error, which may be gone with the terminal.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 pub(crate) fn warn(problem: impl Display) {

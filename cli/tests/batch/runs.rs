@@ -98,6 +98,20 @@ fn each_host_has_a_file_of_output_beside_the_sessions() {
 }
 
 #[trial]
+fn the_loss_of_the_terminal_leaves_the_session() {
+    let session = StartedSession::under(own_name());
+    let options = ["-a", "--name", &session.name];
+    let program = run(&options, "ready").start();
+    program.line("ready: 2");
+    program.signal(Signal::HUP);
+    let ending = program.end().code(128 + Signal::HUP.as_raw());
+    let goes_on = format!("{0} goes on: `fiber attach {0}`", session.name);
+    assert!(ending.errors.contains(&goes_on), "{}", ending.errors);
+    assert_eq!(session.listed()["state"], "running");
+    assert!(session.output().contains("ready"));
+}
+
+#[trial]
 fn a_signal_to_an_attached_run_ends_the_session() {
     for signal in [Signal::TERM, Signal::INT] {
         let session = StartedSession::under(own_name());

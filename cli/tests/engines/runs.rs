@@ -101,6 +101,23 @@ fn ctrl_c_in_a_terminal_ends_the_whole_session(engine: &'static dyn Engine) {
 }
 
 #[trial]
+fn the_loss_of_the_terminal_leaves_the_session(engine: &'static dyn Engine) {
+    let session = StartedSession::under(engine, &named());
+    let name = session.name.as_str();
+    let program = run(engine, &["-a", "--name", name], "ready").in_a_terminal().start();
+    program.line("ready: 2");
+    // The program that is the terminal. The command ends by itself.
+    program.signal(Signal::KILL);
+    program.end();
+    assert_eq!(session.listed()["state"], "running");
+    let attached = fiber(engine, &["attach", "--from-start", name]).start();
+    attached.line("ready: 2");
+    attached.signal(Signal::HUP);
+    attached.end().code(128 + Signal::HUP.as_raw());
+    assert_eq!(engine.units_of(name).len(), 3);
+}
+
+#[trial]
 fn a_signal_ends_the_whole_session(engine: &'static dyn Engine) {
     let name = named();
     let program = run(engine, &["-a", "--name", &name], "ready").start();

@@ -314,10 +314,11 @@ impl Program {
             let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
-            // A batch script of Slurm has the environment in which it was submitted, and is its
-            // own.
+            // A batch script has the environment in which it was submitted, and is of its engine:
+            // Slurm's `…/slurm_script`, Grid Engine's `…/job_scripts/46`.
             let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            if command.ends_with(b"/slurm_script\0") {
+            let command = String::from_utf8_lossy(&command);
+            if command.ends_with("/slurm_script\0") || command.contains("/job_scripts/") {
                 continue;
             }
             // A process that has ended and is not reaped has no environment.
