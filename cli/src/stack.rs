@@ -12,7 +12,7 @@ use fiber_core::open_own;
 use crate::args::ClusterArgs;
 use crate::flamegraph;
 use crate::inspect::sessions::Sessions;
-use crate::inspect::target::{self, Target};
+use crate::inspect::target::Target;
 use crate::inspect::{Inspector, Samples};
 use crate::terminal::printable;
 
@@ -119,7 +119,8 @@ fn default_output(name: &str) -> PathBuf {
 
 async fn open(cluster: &ClusterArgs, name: &str) -> anyhow::Result<(Target, Inspector)> {
     let mut sessions = Sessions::connect(cluster).await?;
-    let target = target::find(&sessions.look().await?, name)?;
+    let observed = sessions.look().await?;
+    let target = sessions.find(&observed, name).await?;
     let inspector = sessions.open(&target.head).await?;
     Ok((target, inspector))
 }

@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::{Observed, Sessions};
-use crate::inspect::target;
 use crate::terminal::{printable, warn};
 
 /// The options of `fiber top`.
@@ -60,7 +59,7 @@ pub(crate) async fn top(args: &Top) -> anyhow::Result<ExitCode> {
     let mut observed = sessions.look().await?;
     let mut session = None;
     if let Some(name) = &args.name {
-        let target = target::find(&observed, name)?;
+        let target = sessions.find(&observed, name).await?;
         observed.retain(|observed| observed.head == target.head);
         sessions.limit_to(&target.head.name());
         session = Some(target.session);

@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_backends::cluster::{self, Cluster, SessionHead};
+use anyhow::anyhow;
+use fiber_backends::cluster::{self, Cluster, ProcessState, SessionHead, SessionProcess};
 use fiber_core::stats::SessionStats;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use super::target::{self, Target};
 use super::{InspectError, Inspector};
 use crate::args::ClusterArgs;
 
@@ -167,6 +169,39 @@ impl Sessions {
         remove_twins(&mut observed);
         observed.append(&mut unnamed);
         Ok(observed)
+    }
+
+    /// Returns the process that a name means, of the sessions that this has seen.
+    ///
+    /// # Errors
+    /// No process has the name. For a session that the engine lists and that does not answer, the
+    /// error names its state.
+    pub(crate) async fn find(&self, observed: &[Observed], name: &str) -> anyhow::Result<Target> {
+        match target::find(observed, name) {
+            Ok(target) => Ok(target),
+            Err(error) => {
+                Err(self.silence_of(name).await.map_or(error, |silence| anyhow!(silence)))
+            }
+        }
+    }
+
+    /// Returns why the session of a name can't be asked, if the engine lists it.
+    async fn silence_of(&self, name: &str) -> Option<String> {
+        let processes = self.engine.as_ref()?.processes().await.ok()?;
+        let is_meant = |process: &&SessionProcess| process.name == name && process.parent.is_none();
+        let head = processes.iter().find(is_meant)?;
+        let why = match &head.state {
+            ProcessState::Starting(None) => "starts".into(),
+            ProcessState::Starting(Some(why)) => format!("waits: {why}"),
+            ProcessState::Paused => "is paused".into(),
+            ProcessState::Ended(ended) => {
+                let reason = ended.reason.as_ref().map_or(String::new(), |why| format!(", {why}"));
+                format!("has ended ({}{reason}): `fiber logs {name}` shows its output", ended.code)
+            }
+            ProcessState::Gone => "is gone".into(),
+            ProcessState::Running => return None,
+        };
+        Some(format!("{name} {why}"))
     }
 
     /// Asks only the heads of this name from now on: others that don't answer shall not delay it.

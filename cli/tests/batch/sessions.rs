@@ -89,6 +89,11 @@ fn a_session_that_waits_says_why() {
     assert_eq!(waits["state"], "starting");
     let job = (SYSTEM.job)(&started.name).expect("it is queued");
     assert_eq!(waits["detail"], SYSTEM.held.replace("JOB", &job));
+    let waits = format!("{} waits: {}", started.name, SYSTEM.held.replace("JOB", &job));
+    for command in [&["top", "--once"][..], &["stack"]] {
+        let ending = fiber(&[command, &[&*started.name]].concat()).run().code(1);
+        assert!(ending.errors.contains(&waits), "{}", ending.errors);
+    }
     let following = fiber(&["logs", "--follow", &started.name]).start();
     following.error("");
     fiber(&["kill", &started.name]).run().code(0);
