@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fiber::{Meta, Pool};
-use fiber_test_support::scenario;
+use fiber_test_support::{scenario, tasks};
 
 fn init() {
     fiber::init_with(|config| {
@@ -152,4 +152,10 @@ fn hungry_together() {
     };
     let problem = pool.max_deaths(1).map(eat, [(); 2]).wait().unwrap_err();
     println!("{problem}");
+}
+
+#[scenario("too wide")]
+fn too_wide() {
+    init();
+    tasks::too_wide();
 }

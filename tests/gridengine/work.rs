@@ -71,3 +71,10 @@ fn a_program_learns_of_the_time_limit_of_its_job_and_of_its_queue() {
         assert!(out.contains("no more tasks of `") && out.contains("time limit"), "{out}");
     }
 }
+
+#[trial]
+fn a_request_that_no_host_can_grant_is_refused_at_once() {
+    let out = Job::run("too wide").succeeds();
+    let problem = "no machine is large enough for a process of 64 cores: the largest have 2 cores";
+    assert!(out.contains(problem), "{out}");
+}

@@ -90,3 +90,10 @@ fn a_time_limit_lets_running_tasks_end() {
     assert!(out.contains("fiber: the time limit is near: "), "{out}");
     assert!(out.contains("code 75\n") && out.contains("right: true"), "{out}");
 }
+
+#[trial]
+fn a_request_that_no_node_can_grant_is_refused_at_once() {
+    let out = Batch::run("too wide").succeeds();
+    let problem = "no machine is large enough for a process of 64 cores: the largest have 2 cores";
+    assert!(out.contains(problem), "{out}");
+}

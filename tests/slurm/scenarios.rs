@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fiber::{Pool, Ring, RingNode};
+use fiber::{Pool, Process, Ring, RingNode};
 use fiber_test_support::{scenario, tasks};
 
 pub(crate) fn init() {
@@ -31,6 +31,19 @@ fn work_for_30_seconds() {
 #[scenario("work after deaths")]
 fn work_after_deaths() {
     work(600, 3);
+}
+
+/// Kills a process, and starts another one.
+#[scenario("kills")]
+fn kills() {
+    let nothing = |()| loop {
+        std::thread::park();
+    };
+    let process = Process::spawn(nothing, ());
+    process.started().wait().unwrap();
+    process.kill();
+    println!("killed: {:?}", process.join().wait().unwrap().reason);
+    println!("next: {}", Process::spawn(|x: u32| x + 1, 1).wait().unwrap());
 }
 
 fn variable(name: &str) -> String {
@@ -96,4 +109,10 @@ fn endless() {
     let pool = Pool::builder().processes(4).start().wait().unwrap();
     println!("pid {}", std::process::id());
     pool.map(|_: u32| std::thread::sleep(Duration::from_secs(600)), 0..4).wait().unwrap();
+}
+
+#[scenario("too wide")]
+fn too_wide() {
+    init();
+    tasks::too_wide();
 }

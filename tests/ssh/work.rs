@@ -68,3 +68,15 @@ fn the_work_of_a_machine_whose_wire_is_cut_goes_on() {
     drop(cut);
     ended.says(&["right: true", "ready again: 4"]);
 }
+
+/// A program without a log is told once.
+#[trial]
+fn a_machine_that_is_down_is_named_on_standard_error() {
+    let ended = program("work", "a:2,off:2,b:2").run().code(0);
+    let warnings: Vec<_> = ended.errors.lines().filter(|line| line.contains("`off`")).collect();
+    assert!(
+        matches!(&warnings[..], [one] if one.starts_with("fiber: warning: `off` can't be used")),
+        "{}",
+        ended.errors
+    );
+}

@@ -154,7 +154,7 @@ fn placed() {
     let unknown = refused(named("lost").on_host("processes/host-9"));
     assert!(unknown.contains("there is no host `processes/host-9`; there are `proc"), "{unknown}");
     let large = refused(named("large").on_host(&*next).meta(fiber::Meta::new().gpu(1)));
-    let place = "is for a process without requests, not for a process of 1 GPUs";
+    let place = "is for a process without requests, not for a process of 1 GPU";
     assert!(large.contains(&format!("a place in host `{next}` {place}")), "{large}");
     let gone = refused(named("late").beside(&chosen));
     assert!(gone.contains("it is to start beside `chosen`, which has ended"), "{gone}");

@@ -1,6 +1,6 @@
 //! Tasks of programs in containers and pods.
 
-use fiber::Pool;
+use fiber::{Meta, Pool};
 
 /// Estimates pi with this number of workers.
 pub fn pi(processes: usize) {
@@ -11,6 +11,13 @@ pub fn pi(processes: usize) {
     let pool = Pool::builder().processes(processes).start().wait().unwrap();
     let hits = pool.map(inside, 0..1_000_000).wait().unwrap();
     println!("pi: {:.2}", 4.0 * hits.iter().filter(|hit| **hit).count() as f64 / 1e6);
+}
+
+/// Prints why a pool fails whose workers are larger than any machine.
+pub fn too_wide() {
+    let pool = Pool::builder().processes(1).meta(Meta::new().cpu(64.0)).start().wait();
+    let done = pool.and_then(|pool| pool.apply(|()| (), ()).wait());
+    println!("{}", done.expect_err("no machine has so many cores"));
 }
 
 /// Returns the kernel's limits of memory and CPU time for this process's control group.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fiber_backends::{ChildOutput, JobPlace, JobState, Room, WaitReason};
+use fiber_backends::{ChildOutput, JobPlace, JobState, Room, WaitReason, print_message};
 use fiber_core::stats::ProcessRole;
 use fiber_core::{Exit, ExitReason, Meta, OutputMode};
 use fiber_transport::Received;
@@ -488,7 +488,12 @@ impl Runtime {
         }
         let problem = exit.start_failure().start_problem();
         tracing::warn!("no host could be started on `{machine}`: {problem}");
-        let pause = self.hosts.machines.failed(machine, &problem);
+        let (pause, is_new) = self.hosts.machines.failed(machine, &problem);
+        if is_new && !tracing::dispatcher::has_been_set() {
+            // The program works with the other machines, and shows no log.
+            let warning = format!("fiber: warning: `{machine}` can't be used for now: {problem}\n");
+            fiber_core::spawn_local(print_message(warning));
+        }
         let processes = self.remove_host(host);
         self.wait_for_room(processes);
         match self.hosts.machines.all_failed() {

@@ -7,7 +7,7 @@ use fiber_core::{Meta, Result};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::room::{Use, requested};
+use super::room::{Use, largest, requested};
 
 /// The first and the longest pause before a machine is tried again on which no host could start.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -95,6 +95,23 @@ impl Machines {
         })
     }
 
+    /// Returns why no machine will ever have room for a process, if the backend knows the room of all.
+    pub(super) fn too_small(&self, meta: &Meta) -> Option<String> {
+        let known = self.known.lock();
+        let rooms: Option<Vec<Room>> = known.iter().map(|known| known.machine.room).collect();
+        let rooms = rooms.filter(|rooms| !rooms.is_empty())?;
+        if rooms.iter().any(|room| Use::default().leaves_room(room, meta)) {
+            return None;
+        }
+        let (requested, largest) = (requested(meta), largest(&rooms));
+        Some(match known.as_slice() {
+            [one] => {
+                format!("`{}` is too small for {requested}: it has {largest}", one.machine.name)
+            }
+            _ => format!("no machine is large enough for {requested}: the largest have {largest}"),
+        })
+    }
+
     /// Returns the names of all machines.
     pub(super) fn names(&self) -> Vec<String> {
         self.known.lock().iter().map(|known| known.machine.name.clone()).collect()
@@ -116,17 +133,19 @@ impl Machines {
         self.with(name, |known| known.failure = None);
     }
 
-    /// Notes that no host could start. Returns the pause before the next attempt.
-    pub(super) fn failed(&self, name: &str, problem: &str) -> Duration {
-        let mut pause = PAUSES.0;
+    /// Notes that no host could start. Returns the pause before the next attempt, and whether the
+    /// machine has not had this problem already.
+    pub(super) fn failed(&self, name: &str, problem: &str) -> (Duration, bool) {
+        let (mut pause, mut is_new) = (PAUSES.0, true);
         self.with(name, |known| {
             if let Some(failure) = &known.failure {
                 pause = (failure.pause * 2).min(PAUSES.1);
+                is_new = failure.problem != problem;
             }
             let retry_at = Instant::now() + pause;
             known.failure = Some(Failure { problem: problem.to_string(), pause, retry_at });
         });
-        pause
+        (pause, is_new)
     }
 
     /// Returns the problems of all machines, if none works.
@@ -142,14 +161,23 @@ impl Machines {
         problems.map(|problems| format!("no machine can be used: {}", problems.join("; ")))
     }
 
-    /// Says that no machine has room.
+    /// Says that no machine has room, and which can't be used.
     pub(super) fn full(&self) -> String {
         let known = self.known.lock();
-        match known.len() {
-            0 => "there is no machine yet".into(),
-            1 => format!("`{}` has no room for another process", known[0].machine.name),
-            count => format!("none of the {count} machines has room for another process"),
+        let (failed, usable): (Vec<_>, Vec<_>) =
+            known.iter().partition(|known| known.failure.is_some());
+        let mut full = match usable.as_slice() {
+            [] if failed.is_empty() => "there is no machine yet".into(),
+            [] => "no machine can be used now".into(),
+            [one] => format!("`{}` has no room for another process", one.machine.name),
+            many => format!("none of the {} machines has room for another process", many.len()),
+        };
+        for Known { machine, failure } in failed {
+            if let Some(Failure { problem, .. }) = failure {
+                full.push_str(&format!("; `{}` can't be used: {problem}", machine.name));
+            }
         }
+        full
     }
 
     fn with(&self, name: &str, change: impl FnOnce(&mut Known)) {
@@ -175,15 +203,31 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_no_machine_can_grant_is_known_when_all_rooms_are() {
+        let wide = Meta::new().cpu(64.0);
+        assert_eq!(machines(&[("a", None), ("b", Some(2.0))]).too_small(&wide), None);
+        let two = machines(&[("a", Some(4.0)), ("b", Some(2.0))]);
+        assert_eq!(two.too_small(&Meta::new().cpu(4.0)), None);
+        let problem = "no machine is large enough for a process of 64 cores: the largest have 4 \
+                       cores and 0 GPUs";
+        assert_eq!(two.too_small(&wide).as_deref(), Some(problem));
+        let problem = "`a` is too small for a process of 1 GPU: it has 4 cores and 0 GPUs";
+        let one = machines(&[("a", Some(4.0))]).too_small(&Meta::new().gpu(1));
+        assert_eq!(one.as_deref(), Some(problem));
+    }
+
+    #[test]
     fn a_machine_that_fails_is_left_out_for_a_while() {
         let machines = machines(&[("a", None), ("b", Some(2.0))]);
         let next = |meta: Meta| machines.next_free(|_| false, &meta).map(|(name, _)| name);
         assert_eq!(next(Meta::new()).as_deref(), Some("a"));
-        assert_eq!(machines.failed("a", "it does not answer"), PAUSES.0);
+        assert_eq!(machines.failed("a", "it does not answer"), (PAUSES.0, true));
         assert_eq!(next(Meta::new()).as_deref(), Some("b"));
         assert_eq!(next(Meta::new().cpu(3.0)), None);
         assert!(machines.all_failed().is_none());
-        assert_eq!(machines.failed("a", "it does not answer"), PAUSES.0 * 2);
+        assert_eq!(machines.failed("a", "it does not answer"), (PAUSES.0 * 2, false));
+        let full = "`b` has no room for another process; `a` can't be used: it does not answer";
+        assert_eq!(machines.full(), full);
         machines.failed("b", "its disk is full");
         let problems = machines.all_failed().unwrap();
         assert!(problems.contains("`a`: it does not answer; `b`: its disk is full"), "{problems}");

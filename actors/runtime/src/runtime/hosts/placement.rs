@@ -168,10 +168,18 @@ impl Runtime {
         self.hosts.state.lock().growing = false;
         match added {
             Ok(true) => self.place_processes(),
-            // The end of a process makes room.
-            Ok(false) => {}
+            Ok(false) => self.refuse_too_large(),
             Err(error) => self.fail_waiting(&error.to_string()),
         }
+    }
+
+    /// Ends the processes that no machine is large enough for. For the others, the end of a process
+    /// makes room.
+    fn refuse_too_large(&'static self) {
+        let mut state = self.hosts.state.lock();
+        let mut waiting = std::mem::take(&mut state.waiting);
+        waiting.refuse(|meta| self.hosts.machines.too_small(meta));
+        state.waiting = waiting;
     }
 
     /// Lets processes wait that have no host any more.

@@ -1,5 +1,6 @@
 //! The room for processes on a machine, and in a job for several of them.
 
+use bytesize::ByteSize;
 use fiber_backends::Room;
 use fiber_core::Meta;
 
@@ -105,11 +106,27 @@ pub(super) fn fits(meta: &Meta, place: &Meta) -> bool {
         && meta.gpu.unwrap_or(0) <= place.gpu.unwrap_or(0)
 }
 
+/// Returns the most of each resource that machines have, as words.
+pub(super) fn largest(rooms: &[Room]) -> String {
+    let cores = rooms.iter().map(|room| room.cpu).fold(0.0, f64::max);
+    // Without a limit on one of them there is none.
+    let memory: Option<Vec<u64>> = rooms.iter().map(|room| room.memory).collect();
+    let memory = memory.and_then(|sizes| sizes.into_iter().max());
+    let memory = memory.map_or(String::new(), |size| format!(", {} of memory", ByteSize(size)));
+    let gpus = rooms.iter().map(|room| room.gpu).max().filter(|count| *count < u32::MAX);
+    let gpus = gpus.map_or(String::new(), |count| format!(" and {}", gpus_in_words(count)));
+    format!("{cores} cores{memory}{gpus}")
+}
+
+fn gpus_in_words(count: u32) -> String {
+    if count == 1 { "1 GPU".into() } else { format!("{count} GPUs") }
+}
+
 /// Returns the requests of a process as words: `a process of 2 cores and 1 GiB`.
 pub(super) fn requested(meta: &Meta) -> String {
     let cpu = meta.cpu.map(|cores| format!("{cores} cores"));
     let memory = meta.memory.map(|size| format!("{size} of memory"));
-    let gpu = meta.gpu.map(|count| format!("{count} GPUs"));
+    let gpu = meta.gpu.map(gpus_in_words);
     let parts: Vec<_> = [cpu, memory, gpu].into_iter().flatten().collect();
     match parts.as_slice() {
         [] => "a process without requests".into(),

@@ -11,6 +11,7 @@ use fiber_backends::{JobState, WaitReason};
 use fiber_core::Meta;
 
 use super::{HostRule, HostedJob};
+use crate::runtime::launch::not_started;
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -68,6 +69,19 @@ impl WaitingProcesses {
             }
         }
         self.queues.retain(|queue| !queue.jobs.is_empty());
+    }
+
+    /// Ends the processes whose request can't be granted on any machine, for the reason that `problem`
+    /// returns.
+    pub(super) fn refuse(&mut self, problem: impl Fn(&Meta) -> Option<String>) {
+        self.queues.retain(|queue| {
+            let problem = (!queue.rule.is_named()).then(|| problem(&queue.request)).flatten();
+            let refused = queue.jobs.iter().filter(|_| problem.is_some());
+            for job in refused {
+                job.ended(not_started(problem.clone().unwrap_or_default()));
+            }
+            problem.is_none()
+        });
     }
 
     /// Returns the request of the first that may go to a machine that comes.
