@@ -210,12 +210,17 @@ impl Bundle {
         }
     }
 
-    /// Returns the tag of the image, which is another one for each build of each program.
-    pub(super) fn tag(&self) -> String {
-        if self.others.is_empty() {
+    /// Returns the tag of the image in a repository of this name, which is another one for each build
+    /// of each program. Programs whose names differ in characters that repositories lack share one.
+    pub(super) fn tag(&self, repository: &str) -> String {
+        let is_its_own = self.name == repository;
+        if self.others.is_empty() && is_its_own {
             return self.build.to_string();
         }
         let mut hasher = DefaultHasher::new();
+        if !is_its_own {
+            self.name.hash(&mut hasher);
+        }
         for Other { path, build, .. } in &self.others {
             (path, build).hash(&mut hasher);
         }
@@ -401,11 +406,23 @@ mod tests {
     }
 
     #[test]
+    fn programs_of_one_build_in_one_repository_have_tags_of_their_own() {
+        let named = |name: &str| {
+            let bundle = Bundle::of_this_program().unwrap();
+            Bundle { name: name.into(), ..bundle }.tag("lab_2")
+        };
+        let build = Bundle::of_this_program().unwrap().build.to_string();
+        assert_eq!(named("lab_2"), build);
+        assert_ne!(named("lab-2"), build);
+        assert_ne!(named("lab-2"), named("Lab-2"));
+    }
+
+    #[test]
     fn other_programs_come_with_their_libraries_and_change_the_tag() {
         let alone = Bundle::of_this_program().unwrap();
-        let tag = alone.tag();
+        let tag = alone.tag("own");
         let both = alone.with(&["/bin/ls".to_string(), "/bin/ls".to_string()]).unwrap();
-        assert_eq!((both.others.len(), both.tag() == tag), (1, false));
+        assert_eq!((both.others.len(), both.tag("own") == tag), (1, false));
         let needed = Bundle::of(Path::new("/bin/ls")).unwrap().libraries;
         let has = |name: &str| both.libraries.iter().any(|library| library.name == name);
         assert!(!needed.is_empty() && needed.iter().all(|library| has(&library.name)));

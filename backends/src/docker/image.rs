@@ -201,8 +201,9 @@ pub(super) async fn build_from_bundle(
             bundle.name
         ));
     }
-    let repository = format!("{REPOSITORY}/{}", repository_name(&bundle.name));
-    let tag = bundle.tag();
+    let program = repository_name(&bundle.name);
+    let tag = bundle.tag(&program);
+    let repository = format!("{REPOSITORY}/{program}");
     let name = format!("{repository}:{tag}");
     let image = |id: Option<String>| ContainerImage {
         id: id.unwrap_or_else(|| name.clone()),
