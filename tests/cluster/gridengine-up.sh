@@ -134,6 +134,15 @@ done
 nodes=$(IFS=,; echo "${grid_nodes[*]}")
 setup qconf -ah "$nodes"
 setup qconf -as "head,$nodes"
+# By these groups execd finds the processes of a job, and kills them at its end. All hosts are this
+# one, so each has a range of its own.
+mkdir -p "$grid/local"
+gid=40000
+for host in "${grid_nodes[@]}"; do
+    echo "gid_range $gid-$((gid + 49))" >"$grid/local/$host"
+    setup qconf -Aconf "$grid/local/$host"
+    gid=$((gid + 50))
+done
 configure -msconf <<CONFIG
 schedule_interval 0:0:1
 flush_submit_sec 1
