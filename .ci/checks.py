@@ -138,9 +138,11 @@ def read_report(result, path):
 
 
 def message_of(failure):
-    """Returns the panic of a failed test, on one line."""
+    """Returns the panic of a failed test with its message, on one line."""
     text = failure.get("message") or failure.get("type") or ""
-    return " ".join(text.split())[:300]
+    whole = re.compile(r"thread .* panicked at .*?(?=stack backtrace:|note: |\Z)", re.DOTALL)
+    panic = whole.search(failure.text or "")
+    return " ".join((panic[0] if panic else text).split())[:600]
 
 
 def read_libtest(result, lines):
