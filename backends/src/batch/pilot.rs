@@ -41,8 +41,8 @@ pub(crate) trait PilotSystem: Debug + 'static {
     /// A configured option can't be passed on, or the cluster does not have what it asks for.
     async fn script(&self, request: &PilotRequest<'_>) -> Result<Self::Script, BackendError>;
 
-    /// Returns lines that the script reads before the secrets: what the job's description would show
-    /// to others.
+    /// Returns lines for the pilot's script that no other user may read. It reads them before the
+    /// secrets.
     fn private_lines() -> Vec<u8> {
         Vec::new()
     }

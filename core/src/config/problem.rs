@@ -23,8 +23,8 @@ pub enum ConfigProblem {
         /// The owner or the mode that lets another user write it.
         why: String,
     },
-    /// The program's file has a setuid or setgid bit, or capabilities, so whoever calls it could
-    /// have set the environment and the working directory.
+    /// The program's file has a setuid or setgid bit, or capabilities, so its caller has set the
+    /// environment and the working directory.
     CallerHasFewerRights,
     /// A source can't be read.
     Unreadable {
