@@ -25,8 +25,9 @@ use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::output::{Log, OutputStream, OutputTarget, Tail, drain};
 use crate::{Job, JobPlace, JobSpec, JobState, WaitReason};
 
-/// Time limits for reading a pod's output after its end, and after it was killed.
-const DRAIN: Duration = Duration::from_secs(5);
+/// Time limits for reading a pod's output after its end, each time until the node answers, and after
+/// it was killed.
+const DRAIN: Duration = Duration::from_secs(10);
 const DRAIN_KILLED: Duration = Duration::from_millis(300);
 /// The longest time that a removal delays the end of a job. After it, the removal continues in the
 /// background.
@@ -157,6 +158,18 @@ struct PodTask {
 struct LogTask {
     task: JoinHandle<()>,
     ended: watch::Sender<bool>,
+    /// Changes with each answer of the node.
+    news: watch::Receiver<()>,
+}
+
+impl LogTask {
+    /// Waits for the end of the log of a pod that has ended, as long as its node answers: a busy one
+    /// takes seconds for each read.
+    async fn drain(mut self) {
+        self.ended.send_replace(true);
+        while let Ok(Ok(())) = timeout(DRAIN, self.news.changed()).await {}
+        drain(self.task, DRAIN_KILLED).await;
+    }
 }
 
 /// The outcome of one pod.
@@ -415,24 +428,27 @@ impl PodTask {
     fn start_log_task(&mut self) {
         let Some(target) = self.output.clone().filter(|_| self.log_task.is_none()) else { return };
         let (ended, receiver) = watch::channel(false);
+        let (sender, news) = watch::channel(());
         let forwarding = logs::follow(
             self.server.streams(),
             self.name.clone(),
             target,
             self.tail.clone(),
             receiver,
+            sender,
         );
-        self.log_task = Some(LogTask { task: fiber_core::spawn_local(forwarding), ended });
+        self.log_task = Some(LogTask { task: fiber_core::spawn_local(forwarding), ended, news });
     }
 
     /// Forwards the rest of the output, and removes the pod.
     async fn finish(self, reason: ExitReason) -> Exit {
         let limit = if self.killed.get() { DRAIN_KILLED } else { DRAIN };
         match self.log_task {
-            Some(LogTask { task, ended }) => {
-                ended.send_replace(true);
-                drain(task, limit).await;
+            Some(log) if self.killed.get() => {
+                log.ended.send_replace(true);
+                drain(log.task, limit).await;
             }
+            Some(log) => log.drain().await,
             None => {
                 let api = self.server.api();
                 let _ = timeout(limit, logs::take_last(&api, &self.name, &self.tail)).await;

@@ -25,11 +25,15 @@ const PAUSE: Duration = Duration::from_millis(500);
 const START: Duration = Duration::from_secs(10);
 /// After this time without output, a reader checks whether the pod still exists.
 const SILENCE: Duration = Duration::from_secs(2);
-/// The node's message in place of a log whose container is gone.
+/// The beginning of the node's message in place of a log whose container is gone.
 const NO_LOG: &[u8] = b"unable to retrieve container logs for ";
-/// The beginning of the node's message at the end of a stream, without a line break, if the
-/// container is removed while its log is read.
-const REMOVED: &[u8] = b"rpc error: code = ";
+/// The beginnings of the node's messages at the end of a stream, without a line break, if the
+/// container is removed while its log is read. Before the log begins, they are all of the stream.
+const REMOVED: [&[u8]; 3] = [
+    b"rpc error: code = ",
+    b"failed to try resolving symlinks in path \"/var/log/pods/",
+    b"failed to open log file \"/var/log/pods/",
+];
 /// The number of lines to read when only the last ones are needed.
 const LAST: i64 = 20;
 
@@ -40,13 +44,15 @@ fn of_program() -> LogParams {
 
 /// Forwards a pod's log until `ended` is `true` and the log is complete. Resumes a broken stream
 /// where it broke. A node may report a container's end before it has written the end of its log, so
-/// the log counts as complete when another read after that end brings nothing new.
+/// the log counts as complete when another read after that end brings nothing new. `news` tells that
+/// the node has answered.
 pub(super) async fn follow(
     pods: Api<Pod>,
     pod: String,
     target: OutputTarget,
     tail: Tail,
     mut ended: watch::Receiver<bool>,
+    news: watch::Sender<()>,
 ) {
     let mut forwarder = LineForwarder::new(target, tail);
     let mut passed = 0;
@@ -58,11 +64,16 @@ pub(super) async fn follow(
             Ok(stream) => {
                 let push = async |chunk: &[u8]| {
                     forwarder.push(chunk).await;
+                    news.send_replace(());
                     true
                 };
                 let over = async || false;
-                read_stream(stream, &mut passed, push, over).await == StreamEnd::Complete
+                let end = read_stream(stream, &mut passed, push, over).await;
+                news.send_replace(());
+                end == StreamEnd::Complete
             }
+            // The pod is gone, with its log.
+            Err(error) if is_missing(&error) && was_ended => break,
             Err(error) => {
                 tracing::debug!("the log of {pod} can't be read for now: {error}");
                 false
@@ -132,7 +143,8 @@ async fn read_stream(
 /// Returns the length of what may be the node's message at the end of a text.
 fn message_len(text: &[u8]) -> usize {
     let last_line = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    if text[last_line..].starts_with(REMOVED) { text.len() - last_line } else { 0 }
+    let line = &text[last_line..];
+    if REMOVED.iter().any(|beginning| line.starts_with(beginning)) { line.len() } else { 0 }
 }
 
 /// Reads the last lines of a pod's log.
@@ -354,6 +366,16 @@ mod tests {
         let message = "unable to retrieve container logs for docker://4711";
         let (text, end) = read_text(message, &mut 0).await;
         assert_eq!((text.as_str(), end), ("", StreamEnd::Complete));
+    }
+
+    #[tokio::test]
+    async fn the_message_of_a_node_without_the_file_of_the_log_is_no_output() {
+        let message = "failed to try resolving symlinks in path \"/var/log/pods/x/fiber/0.log\": \
+                       lstat /var/log/pods/x/fiber/0.log: no such file or directory";
+        let mut passed = 0;
+        assert_eq!(read_text(message, &mut passed).await, (String::new(), StreamEnd::Complete));
+        let log = format!("one\n{message}");
+        assert_eq!(read_text(&log, &mut passed).await, ("one\n".into(), StreamEnd::Complete));
     }
 
     #[tokio::test]
