@@ -317,12 +317,18 @@ async fn any_name_will_do(subject: Subject) {
 
 async fn live_and_finished_jobs_leave_nothing_to_sweep(subject: Subject) {
     let job = subject.start(&["wait"]).await;
+    // An engine may also have leftovers of other tests.
+    let place = job.place().to_string();
+    let is_swept = async || {
+        let swept = subject.backend.sweep().await.expect("it can sweep");
+        swept.iter().any(|name| place.split([' ', ',', '.']).any(|word| word == name))
+    };
     // A sweep keeps live jobs.
-    assert_eq!(subject.backend.sweep().await.expect("it can sweep"), Vec::<String>::new());
+    assert!(!is_swept().await, "{place}");
     assert!(!matches!(*job.states().borrow(), JobState::Ended(_)));
     job.kill();
     ended(&*job).await;
-    assert_eq!(subject.backend.sweep().await.expect("it can sweep"), Vec::<String>::new());
+    assert!(!is_swept().await, "{place}");
 }
 
 async fn jobs_that_wait_share_one_failed_attempt(subject: Subject) {
