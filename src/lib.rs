@@ -710,8 +710,8 @@ pub mod task {
 pub mod prelude {
     pub use crate::pipe::{Pipe, PipeReceiver, PipeSender};
     pub use crate::{
-        Array, AsyncManager, Broadcast, Error, Meta, Pool, Process, Queue, Reduction, RemoteAddr,
-        Ring, RingNode,
+        ActorPool, Array, AsyncManager, Broadcast, Error, Meta, Pool, Process, Queue, Reduction,
+        RemoteAddr, Ring, RingNode,
     };
 }
 

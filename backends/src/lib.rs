@@ -74,7 +74,7 @@ pub use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-pub use catalogue::{BackendEntry, backend, register, run_if_helper};
+pub use catalogue::{BackendEntry, backend, job_variables, register, run_if_helper};
 #[cfg(feature = "docker")]
 pub use docker::Docker;
 pub use error::BackendError;

@@ -7,6 +7,7 @@
 //! if this process is killed.
 
 pub(crate) mod guard;
+mod pauses;
 mod resources;
 #[cfg(feature = "cluster")]
 mod sessions;
@@ -56,12 +57,14 @@ pub(crate) const ENTRY: BackendEntry = {
 pub struct Local {
     link: LinkKind,
     gpus: GpuAllocator,
+    /// Whether fiber handles signals.
+    signals: bool,
 }
 
 impl Local {
     /// Creates the backend as configured.
     pub fn new(config: &Config) -> Local {
-        Local { link: config.link, gpus: GpuAllocator::new(config) }
+        Local { link: config.link, gpus: GpuAllocator::new(config), signals: config.signals }
     }
 
     /// Returns the path by which a command that this process starts finds the program, also if the
@@ -80,7 +83,15 @@ impl Local {
     /// # Errors
     /// [`Error::Start`], if the command can't be started or the resources can't be granted.
     pub fn launch(&self, spec: &JobSpec, command: std::process::Command) -> Result<Arc<dyn Job>> {
-        spawn(spec, command.into(), &self.gpus).map(|job| job as Arc<dyn Job>)
+        self.start(spec, command.into())
+    }
+
+    fn start(&self, spec: &JobSpec, command: Command) -> Result<Arc<dyn Job>> {
+        let job = spawn(spec, command, &self.gpus)?;
+        if self.signals {
+            pauses::share_with_children();
+        }
+        Ok(job)
     }
 }
 
@@ -97,7 +108,7 @@ impl Backend for Local {
         Box::pin(async move {
             let mut command = Command::new(EXECUTABLE);
             command.arg0(title(&spec));
-            spawn(&spec, command, &self.gpus).map(|job| job as Arc<dyn Job>)
+            self.start(&spec, command)
         })
     }
 
@@ -300,6 +311,10 @@ fn explain(error: &std::io::Error) -> String {
             ": too many open files; see `ulimit -n`, or use fewer workers"
         }
         Some(rustix::io::Errno::NOENT) => ": is /proc mounted?",
+        Some(rustix::io::Errno::TOOBIG) => {
+            ": a worker has this program's arguments and variables and some hundred bytes more; \
+             see `getconf ARG_MAX`, or pass less in them"
+        }
         Some(rustix::io::Errno::NOMEM) => ": not enough memory; use fewer workers",
         _ => "",
     };

@@ -16,7 +16,7 @@ pub(crate) fn has_one_thread() -> bool {
 /// ends, so it would be lost if the process were killed.
 pub fn flush_output() {
     // Output that can't be written has no reader any more.
-    let _ = std::io::stdout().flush();
+    let _ = crate::Patient(std::io::stdout()).flush();
 }
 
 /// Runs `work`, shielded from the outside, and exits. Signals are blocked except SIGKILL and

@@ -11,7 +11,7 @@ use crate::rounded::rounded;
 use crate::stacks::ThreadStack;
 
 /// Why an actor or a process ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ExitReason {
     /// It finished its work.
@@ -66,6 +66,38 @@ pub enum ExitReason {
         /// Why that child ended.
         last: Box<ExitReason>,
     },
+}
+
+/// A derived one is compiled again in each crate that uses it.
+impl Clone for ExitReason {
+    fn clone(&self) -> ExitReason {
+        use ExitReason::*;
+        match self {
+            Normal => Normal,
+            Shutdown => Shutdown,
+            Code(code) => Code(*code),
+            Signal(signal) => Signal(*signal),
+            OutOfMemory => OutOfMemory,
+            Evicted(message) => Evicted(message.clone()),
+            Preempted(message) => Preempted(message.clone()),
+            Cancelled(message) => Cancelled(message.clone()),
+            Terminated => Terminated,
+            Panicked(message) => Panicked(message.clone()),
+            Failed(message) => Failed(message.clone()),
+            HeartbeatLost(limit) => HeartbeatLost(*limit),
+            LinkLost(problem) => LinkLost(problem.clone()),
+            HostEnded { host, reason } => HostEnded { host: host.clone(), reason: reason.clone() },
+            TaskTimedOut(limit) => TaskTimedOut(*limit),
+            TaskCancelled => TaskCancelled,
+            NotStarted(problem) => NotStarted(problem.clone()),
+            IntensityReached { restarts, period, child, last } => IntensityReached {
+                restarts: *restarts,
+                period: *period,
+                child: child.clone(),
+                last: last.clone(),
+            },
+        }
+    }
 }
 
 impl ExitReason {

@@ -88,11 +88,11 @@ impl de::Error for ReadError {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> ReadError {
-        ReadError::unusable(format!("it must be {expected}, and is {found}"))
+        ReadError::unusable(format!("it must be {}, and is {}", wanted(expected), given(found)))
     }
 
     fn invalid_value(_found: Unexpected<'_>, expected: &dyn Expected) -> ReadError {
-        ReadError::unusable(format!("it must be {expected}"))
+        ReadError::unusable(format!("it must be {}", wanted(expected)))
     }
 
     fn unknown_variant(_found: &str, expected: &'static [&'static str]) -> ReadError {
@@ -101,6 +101,33 @@ impl de::Error for ReadError {
 
     fn unknown_field(name: &str, _expected: &'static [&'static str]) -> ReadError {
         ReadError::new(Problem::UnknownField(name.into()))
+    }
+}
+
+/// Returns what a value has to be, without the names of Rust's types.
+fn wanted(expected: &dyn Expected) -> String {
+    match &*expected.to_string() {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more".into(),
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number".into(),
+        "f32" | "f64" => "a number".into(),
+        "a boolean" => "`true` or `false`".into(),
+        "a string" => "a text".into(),
+        other => other.into(),
+    }
+}
+
+/// Returns what a value is.
+fn given(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Bool(value) => format!("`{value}`"),
+        Unexpected::Unsigned(number) => number.to_string(),
+        Unexpected::Signed(number) => number.to_string(),
+        Unexpected::Float(number) => number.to_string(),
+        Unexpected::Str(text) => format!("the text {text:?}"),
+        Unexpected::Unit | Unexpected::Option => "nothing".into(),
+        Unexpected::Seq => "a list".into(),
+        Unexpected::Map => "a table".into(),
+        other => other.to_string(),
     }
 }
 

@@ -99,6 +99,11 @@ impl Meta {
     }
 }
 
+/// Returns a number of graphics processors as words: `1 GPU`, `2 GPUs`.
+pub fn gpus_in_words(count: u32) -> String {
+    if count == 1 { "1 GPU".into() } else { format!("{count} GPUs") }
+}
+
 /// A function with its [`Meta`]; `#[fiber::meta]` makes these.
 #[derive(Debug)]
 pub struct MetaOf {

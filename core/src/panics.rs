@@ -7,7 +7,7 @@ use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::panic::{self, PanicHookInfo};
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::Once;
 
 use crate::error::excerpt;
@@ -64,11 +64,23 @@ pub fn catch<T>(body: impl FnOnce() -> Result<T, Box<dyn Any + Send>>) -> Result
     static HOOK: Once = Once::new();
     HOOK.call_once(install);
     let outer = CATCHING.replace(true);
-    let result = body();
+    let result = body().map_err(caught);
     CATCHING.set(outer);
-    result.map_err(|payload| {
-        CAUGHT.take().unwrap_or_else(|| Panic { message: message(&*payload), backtrace: None })
-    })
+    result
+}
+
+/// Returns the panic of a payload, which this drops.
+fn caught(payload: Box<dyn Any + Send>) -> Panic {
+    let text = message(&*payload);
+    // A panic that the body has caught itself may have left its own, if it then resumed another.
+    let panic = CAUGHT.take().filter(|panic| panic.message.starts_with(&text));
+    let panic = panic.unwrap_or(Panic { message: text, backtrace: None });
+    if let Err(second) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // Its destructor may panic without end.
+        std::mem::forget(second);
+        CAUGHT.take();
+    }
+    panic
 }
 
 /// Returns the message of a panic's payload. Of one of more than 64 KiB, the middle is left out.
@@ -106,9 +118,33 @@ fn aborts(info: &PanicHookInfo<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::panic::catch_unwind;
+    use std::panic::{catch_unwind, panic_any, resume_unwind};
 
-    use super::catch;
+    use super::{NO_MESSAGE, catch};
+
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic_any(Bomb);
+        }
+    }
+
+    #[test]
+    fn a_payload_that_panics_when_it_is_dropped_is_a_panic_like_others() {
+        let panic = catch(|| catch_unwind(|| panic_any(Bomb))).unwrap_err();
+        assert!(panic.message.starts_with(NO_MESSAGE), "{panic}");
+    }
+
+    #[test]
+    fn a_payload_that_is_resumed_has_its_own_message() {
+        let resumed = || {
+            let _ = catch_unwind(|| panic!("another"));
+            resume_unwind(Box::new("this one"))
+        };
+        let panic = catch(|| catch_unwind(resumed)).unwrap_err();
+        assert_eq!(panic.message, "this one");
+    }
 
     #[test]
     fn a_caught_panic_has_message_and_location() {

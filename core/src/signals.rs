@@ -1,7 +1,11 @@
-//! The signals by which users and systems stop a program.
+//! The signals by which users and systems stop a program, and those of its children.
+
+#![allow(unsafe_code)]
 
 use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
 use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -23,16 +27,7 @@ impl Signals {
     /// # Errors
     /// An error of the system.
     pub fn listen() -> io::Result<Signals> {
-        Signals::listen_except(Ignored::now()?)
-    }
-
-    /// Works as [`listen`](Signals::listen), with the ignored signals of an earlier moment.
-    ///
-    /// # Errors
-    /// An error of the system.
-    pub fn listen_except(Ignored(ignored): Ignored) -> io::Result<Signals> {
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        Signals::of(&kinds, ignored)
+        Signals::of(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])
     }
 
     /// Listens for SIGTERM alone, unless this process ignores it. Needs a runtime of tokio.
@@ -44,12 +39,12 @@ impl Signals {
         if let Some(world) = crate::simulation::world() {
             return Ok(Signals { handled: Vec::new(), simulated: Some(world.sigterms()) });
         }
-        let Ignored(ignored) = Ignored::now()?;
-        Signals::of(&[SignalKind::terminate()], ignored)
+        Signals::of(&[SignalKind::terminate()])
     }
 
-    fn of(kinds: &[SignalKind], ignored: u64) -> io::Result<Signals> {
-        let handled = kinds.iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
+    fn of(kinds: &[SignalKind]) -> io::Result<Signals> {
+        let ignored = Ignored::now()?;
+        let handled = kinds.iter().filter(|kind| !ignored.contains(kind.as_raw_value()));
         let signals = handled.map(|kind| Ok((kind.as_raw_value(), signal(*kind)?)));
         Ok(Signals {
             handled: signals.collect::<io::Result<_>>()?,
@@ -79,6 +74,28 @@ impl Signals {
     }
 }
 
+/// Lets this process learn how its children end, also if it was started with SIGCHLD ignored: then
+/// the kernel would keep that from every process that waits for one.
+pub fn keep_exits_of_children() {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: the kernel writes the whole action, and the default one has no handler.
+    unsafe {
+        if libc::sigaction(libc::SIGCHLD, ptr::null(), action.as_mut_ptr()) != 0 {
+            return;
+        }
+        let mut action = action.assume_init();
+        let is_lost =
+            action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0;
+        if is_lost {
+            action.sa_flags &= !libc::SA_NOCLDWAIT;
+            if action.sa_sigaction == libc::SIG_IGN {
+                action.sa_sigaction = libc::SIG_DFL;
+            }
+            libc::sigaction(libc::SIGCHLD, &action, ptr::null_mut());
+        }
+    }
+}
+
 /// The set of signals that this process ignores.
 #[derive(Clone, Copy, Debug)]
 pub struct Ignored(u64);
@@ -92,5 +109,10 @@ impl Ignored {
         let status = crate::read_lossy("/proc/self/status")?;
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         Ok(Ignored(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)))
+    }
+
+    /// Returns whether a signal is in the set.
+    pub fn contains(self, number: i32) -> bool {
+        self.0 >> (number - 1) & 1 == 1
     }
 }

@@ -14,8 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 
 use bytes::Bytes;
 use bytesize::ByteSize;
+use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
+
+use crate::control_groups;
 
 // They count the memory of the process, whichever session its values are of.
 static LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -95,13 +98,14 @@ pub fn set_limit(bytes: u64) {
     LIMIT.store(bytes, Relaxed);
 }
 
-/// Returns half of the memory that this process can have: the host's, or its control group's.
+/// Returns half of the memory that this process can have: of the host's, of what its control groups
+/// allow, or of its own limit, whichever is the least.
 pub fn default_limit() -> u64 {
     let host = rustix::system::sysinfo();
     let host = (host.totalram as u64).saturating_mul(host.mem_unit.into());
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max");
-    let group = group.ok().and_then(|limit| limit.trim().parse().ok());
-    host.min(group.unwrap_or(u64::MAX)) / 2
+    let own = [Resource::As, Resource::Data].map(|resource| getrlimit(resource).current);
+    let least = own.into_iter().chain([control_groups::memory_limit()]).flatten().min();
+    host.min(least.unwrap_or(u64::MAX)) / 2
 }
 
 /// Returns whether values take as much memory as they may.

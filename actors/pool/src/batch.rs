@@ -42,6 +42,8 @@ pub(super) enum ResultBatch {
 
 impl ResultBatch {
     pub(super) fn of(outcomes: Run) -> ResultBatch {
+        // It may wait for earlier ones.
+        let outcomes = outcomes.unshared();
         let stored = Stored::new(outcomes.private_size());
         ResultBatch::Outcomes(outcomes, stored)
     }
@@ -73,5 +75,20 @@ impl ResultBatch {
             ResultBatch::Outcomes(run, _) => run.size() as u64,
             ResultBatch::Failed(..) => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_small_batch_keeps_no_other_bytes_that_came_with_it() {
+        let received = Bytes::from(vec![0; 64 << 10]);
+        let batch = ResultBatch::of(Run::new(1, 0, 1, received.slice(..12)));
+        assert!(received.is_unique());
+        assert_eq!(batch.size(), 12);
     }
 }

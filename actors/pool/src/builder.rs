@@ -189,20 +189,11 @@ impl PoolBuilder {
     pub fn build(self) -> Result<Pool> {
         let runtime = Runtime::get()?;
         let config = runtime.config();
-        let bounds = self.scale.unwrap_or_else(|| {
+        let bounds = self.scale.clone().unwrap_or_else(|| {
             let count = self.processes.unwrap_or_else(|| runtime.default_processes());
             count..=count
         });
-        let invalid = |problem: &str| Err(Error::invalid("PoolBuilder::processes", problem));
-        if bounds.is_empty() || *bounds.start() == 0 {
-            return invalid(
-                "a pool needs at least 1 process: set `processes` to 1 or more, or leave it out \
-                 for one a core",
-            );
-        }
-        if self.threads == 0 || self.tasks_per_worker == Some(0) {
-            return invalid("`threads_per_worker` and `tasks_per_worker` must be at least 1");
-        }
+        self.check(&bounds)?;
         let per_job = self.options.processes_per_job(config)?;
         let name = self.options.name_or_numbered("pool");
         let max_message = config.max_message.as_u64() as usize;
@@ -236,6 +227,29 @@ impl PoolBuilder {
         runtime.part::<Sources>().register(&state);
         runtime.on_drain(&state);
         Ok(Pool::of(state))
+    }
+
+    fn check(&self, bounds: &RangeInclusive<usize>) -> Result<()> {
+        let invalid = |method, problem: &str| Err(Error::invalid(method, problem));
+        match &self.scale {
+            None if *bounds.start() == 0 => invalid(
+                "PoolBuilder::processes",
+                "a pool needs at least 1 process: set 1 or more, or leave it out for one a core",
+            ),
+            Some(bounds) if bounds.is_empty() || *bounds.start() == 0 => invalid(
+                "PoolBuilder::scale_between",
+                &format!(
+                    "the bounds are {bounds:?}: the first must be at least 1, and the last no less"
+                ),
+            ),
+            _ if self.threads == 0 => {
+                invalid("PoolBuilder::threads_per_worker", "a worker needs at least 1 thread")
+            }
+            _ if self.tasks_per_worker == Some(0) => {
+                invalid("PoolBuilder::tasks_per_worker", "a worker runs at least 1 task")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes the pool and starts its workers. The reply is ready when the first worker is.

@@ -59,7 +59,8 @@ impl Pool {
     }
 
     /// Returns a handle whose calls limit the time of each task, counted from its start. The
-    /// default is no limit.
+    /// default is no limit. A worker learns after 5 ms that a task runs, so a shorter limit, also
+    /// one of zero, counts as 5 ms.
     ///
     /// The pool kills a worker that runs a task past the limit. The task fails with
     /// [`Error::TaskTimedOut`](fiber_core::Error::TaskTimedOut), or runs again if

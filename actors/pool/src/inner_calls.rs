@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::{Error, Failure, FailureKind, Result, value_memory};
@@ -74,7 +73,7 @@ impl PoolState {
         let exchange = Exchange::new(self.runtime, id, function, order, buffer, record, None);
         let options = CallOptions {
             chunk: assignment.chunk,
-            timeout: Some(Duration::from_nanos(assignment.timeout)).filter(|time| !time.is_zero()),
+            timeout: assignment.timeout,
             // The worker counts retries.
             retries: 0,
             max_deaths: assignment.max_deaths,

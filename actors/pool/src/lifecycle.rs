@@ -14,8 +14,9 @@ use fiber_runtime::reply::Reply;
 impl Pool {
     /// Waits until all workers are ready. Starts them if no call has.
     ///
-    /// While some workers are ready, this does not wait for those that the cluster has no room for,
-    /// nor for those whose starts fail for two seconds. The pool keeps trying to start them.
+    /// While some workers are ready, this does not wait for others that the cluster has no room
+    /// for, that wait for an engine that is away, or whose starts fail for two seconds. The pool
+    /// keeps trying to start them.
     /// [`ready_workers`](Pool::ready_workers) returns how many workers are ready.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! integers, then the encoded arguments or outcomes. All others are small and use serde.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use fiber_core::stacks::ThreadStack;
@@ -18,6 +19,14 @@ use super::run::{CallId, PREFIX};
 use super::scheduler::Values;
 use fiber_runtime::endpoint::{ALL_STAY, LARGE_STAY, MAIN};
 
+/// The nanoseconds of a task without a time limit.
+const NO_TIMEOUT: u64 = u64::MAX;
+
+fn nanos(limit: Duration) -> u64 {
+    // The largest are no limit to anybody.
+    u64::try_from(limit.as_nanos()).unwrap_or(NO_TIMEOUT)
+}
+
 const CONTROL: u8 = 0;
 const ASSIGNMENT: u8 = 1;
 const RESULTS: u8 = 2;
@@ -29,8 +38,8 @@ const COMMAND: u8 = 4;
 pub(crate) struct Assignment {
     pub(crate) call: CallId,
     pub(crate) entry: EntryRef,
-    /// Time limit of one task in nanoseconds; 0 for none.
-    pub(crate) timeout: u64,
+    /// The time limit of one task.
+    pub(crate) timeout: Option<Duration>,
     /// How often a task may end its worker, and run past its time limit.
     pub(crate) max_deaths: u32,
     pub(crate) max_timeouts: u32,
@@ -153,7 +162,7 @@ impl ToWorker {
                     assignment.call,
                     assignment.entry.offset,
                     assignment.entry.name,
-                    assignment.timeout,
+                    assignment.timeout.map_or(NO_TIMEOUT, nanos),
                     assignment.first,
                 ];
                 numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
@@ -260,7 +269,9 @@ impl Assignment {
         Ok(Assignment {
             call: message.get_u64_le(),
             entry: EntryRef { offset: message.get_u64_le(), name: message.get_u64_le() },
-            timeout: message.get_u64_le(),
+            timeout: Some(message.get_u64_le())
+                .filter(|nanos| *nanos != NO_TIMEOUT)
+                .map(Duration::from_nanos),
             first: message.get_u64_le(),
             chunk: message.get_u32_le(),
             count: message.get_u32_le(),

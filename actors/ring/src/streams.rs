@@ -12,6 +12,7 @@ mod wait;
 mod wakeup;
 
 use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,6 +66,11 @@ pub(super) struct RankStreams {
     polling: Polling,
 }
 
+/// Returns whether this process may make no shared memory, for example in a sandbox.
+fn is_denied(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
+}
+
 impl RankStreams {
     pub(super) fn new(
         runtime: &'static Runtime,
@@ -109,14 +115,19 @@ impl RankStreams {
     pub(super) fn outgoing(&mut self, to: usize) -> Result<&mut OutgoingStream, StreamError> {
         if self.outgoing[to].is_none() {
             let address = &self.addresses[to];
-            let writer = match (address.near_streams(), &*self.shared.wakeup) {
+            let shared = match (address.near_streams(), &*self.shared.wakeup) {
                 (Some(socket), Wakeup::File(_)) => {
                     let greeting = (self.rank as u64).to_le_bytes();
-                    open_stream(socket, self.runtime.key(), &greeting, CAPACITY)
-                        .map(|writer| StreamWriter::Shared { writer, closed: false })
-                        .map_err(|error| shortage::explain(&error))
+                    let opened = open_stream(socket, self.runtime.key(), &greeting, CAPACITY);
+                    Some(opened.map(|writer| StreamWriter::Shared { writer, closed: false }))
                 }
-                _ => {
+                _ => None,
+            };
+            let writer = match shared {
+                // A sandbox may deny the system call.
+                Some(Err(error)) if !is_denied(&error) => Err(shortage::explain(&error)),
+                Some(Ok(writer)) => Ok(writer),
+                Some(Err(_)) | None => {
                     let wakeup = Arc::clone(&self.shared.wakeup);
                     LinkWriter::open(self.runtime, self.rank, address, wakeup)
                         .map(StreamWriter::Link)

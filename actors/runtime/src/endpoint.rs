@@ -120,7 +120,7 @@ pub(crate) async fn connect_to(
         }),
         Err(_) => Err(Some(format!(
             "no answer within {HANDSHAKE_TIMEOUT:?}: it may be short of files, or the network \
-             between may fail"
+             between may fail or deny it (a firewall, a NetworkPolicy)"
         ))),
     }
 }

@@ -4,13 +4,14 @@ mod call;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::future::{Future, ready};
-use std::pin::Pin;
+use std::future::{Future, poll_fn, ready};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fiber_core::{Error, Result, block_on};
 use futures_util::future::{Either, select};
+use tokio::task::unconstrained;
 
 pub use self::call::PendingCall;
 use crate::mesh::Alarm;
@@ -164,13 +165,16 @@ impl<T> Future for Reply<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        match &mut self.0 {
+        let answer = poll_fn(|context| match &mut self.0 {
             Source::Future { answer, .. } => answer.as_mut().poll(context),
             Source::Call(call) => call.poll(context),
             Source::Failed(error) => {
                 Poll::Ready(Err(error.take().expect("a future is not polled after its end")))
             }
-        }
+        });
+        // Within tokio's budget, a task that awaits many answers at once would find each after the
+        // first 128 pending, though it is there, and would be woken for each.
+        pin!(unconstrained(answer)).poll(context)
     }
 }
 

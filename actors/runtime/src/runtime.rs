@@ -183,6 +183,7 @@ impl Runtime {
         if let Some(metrics) = metrics {
             metrics.serve(parts, || runtime.session_stats());
         }
+        runtime.spawn(fiber_core::reap_orphans);
         if endpoint.config.signals {
             runtime.spawn(move || signals::end_by_signal(runtime, ignored));
         }

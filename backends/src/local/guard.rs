@@ -120,6 +120,15 @@ impl Drop for Group {
     }
 }
 
+/// Sends a signal to the groups of all children.
+pub(super) fn signal_groups(signal: Signal) {
+    // A group that has ended leaves the table first, so none of these is another's by now.
+    let groups = GROUPS.lock();
+    for leader in groups.leaders.iter().filter_map(|leader| Pid::from_raw(*leader)) {
+        let _ = kill_process_group(leader, signal);
+    }
+}
+
 /// Whether a task keeps a guard running.
 static IS_KEPT: AtomicBool = AtomicBool::new(false);
 

@@ -7,7 +7,6 @@
 //!   is refused.
 //! - GPUs are assigned one by one, through `CUDA_VISIBLE_DEVICES`.
 
-use std::fs;
 use std::num::NonZero;
 
 use fiber_core::Meta;
@@ -39,12 +38,12 @@ pub(super) fn grant(meta: &Meta, gpus: &GpuAllocator) -> Result<Grant, BackendEr
         }
     }
     if let Some(asked) = meta.memory
-        && let Some(available) = memory_of_host().filter(|available| asked.as_u64() > *available)
+        && asked.as_u64() > memory_of_host()
     {
         return Err(refused!(
             "it asks for {asked} of memory, but this host has {}: ask for less, or run it on a \
              larger host",
-            bytesize::ByteSize(available)
+            bytesize::ByteSize(memory_of_host())
         ));
     }
     let gpus = meta.gpu.filter(|count| *count > 0).map(|count| gpus.take(count)).transpose()?;
@@ -75,8 +74,10 @@ pub(super) fn ran_out_of_memory(tail: &[String]) -> bool {
     tail.iter().any(|line| line.starts_with("memory allocation of ") && line.ends_with(" failed"))
 }
 
-fn memory_of_host() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+/// Returns the memory that processes of this one can have: the host's, or what its control groups
+/// allow.
+fn memory_of_host() -> u64 {
+    let host = rustix::system::sysinfo();
+    let host = (host.totalram as u64).saturating_mul(host.mem_unit.into());
+    host.min(fiber_core::control_groups::memory_limit().unwrap_or(u64::MAX))
 }

@@ -1,11 +1,12 @@
 //! The printer: the thread that writes the output of child processes to this process's own streams.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fiber_core::{shortage, start_thread};
+use fiber_core::{Patient, shortage, start_thread};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc;
 
@@ -104,15 +105,15 @@ impl OutputStream {
     fn write(self, bytes: &[u8]) {
         match (self, PRINT_WRAPPER.get()) {
             (OutputStream::Stdout, Some(wrapper)) if io::stdout().is_terminal() => {
-                let mut stream = io::stdout().lock();
+                let mut stream = Patient(io::stdout().lock());
                 wrapper(&mut || write(&mut stream, bytes));
             }
             // Without the lock: a thread that waits for the terminal may hold it.
             (OutputStream::Stderr, Some(wrapper)) if io::stderr().is_terminal() => {
-                wrapper(&mut || write(Unlocked, bytes))
+                wrapper(&mut || write(Patient(Unlocked), bytes))
             }
-            (OutputStream::Stdout, _) => write(io::stdout().lock(), bytes),
-            (OutputStream::Stderr, _) => write(io::stderr().lock(), bytes),
+            (OutputStream::Stdout, _) => write(Patient(io::stdout().lock()), bytes),
+            (OutputStream::Stderr, _) => write(Patient(io::stderr().lock()), bytes),
         }
     }
 }
@@ -127,6 +128,12 @@ impl Write for Unlocked {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl AsFd for Unlocked {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        rustix::stdio::stderr()
     }
 }
 

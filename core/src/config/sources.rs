@@ -164,10 +164,26 @@ impl Environment {
     ) -> Environment {
         let values = variables.filter_map(|(name, text)| {
             let name = name.to_uppercase();
-            Some((name.strip_prefix(prefix)?.to_lowercase(), value(text.as_ref())))
+            let name = name.strip_prefix(prefix)?;
+            (!is_of_a_service(name, text.as_ref()))
+                .then(|| (name.to_lowercase(), value(text.as_ref())))
         });
         Environment(values.collect())
     }
+}
+
+/// Returns whether Kubernetes has made this variable for a Service whose name begins like the
+/// prefix, such as `fiber`: with its address and ports.
+fn is_of_a_service(name: &str, text: &str) -> bool {
+    let words: Vec<&str> = name.split('_').collect();
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_protocol = |word: &str| matches!(word, "TCP" | "UDP" | "SCTP");
+    let is_url = || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| text.starts_with(scheme));
+    words.windows(2).any(|pair| matches!(pair, ["SERVICE", "HOST" | "PORT"]))
+        || words
+            .windows(3)
+            .any(|three| three[0] == "PORT" && is_number(three[1]) && is_protocol(three[2]))
+        || words.last() == Some(&"PORT") && is_url()
 }
 
 /// Parses a text as `true`, `false`, a number, a `"quoted"` text or a `[list, of, them]`. Any other

@@ -58,6 +58,9 @@ fn errors_name_key_value_place_and_remedy() {
     assert!(variant.contains("`link` to `pigeon`") && variant.contains("unix, nng"), "{variant}");
     let duration = error_of("heartbeat = 'soon'");
     assert!(duration.contains("`heartbeat`") && duration.contains("500ms"), "{duration}");
+    let duration = error_of("heartbeat = 5");
+    let words = "it must be a duration such as `500ms`, `10s` or `2m`, and is 5";
+    assert!(duration.ends_with(words), "{duration}");
     let number = error_of("processes = 'many'");
     assert!(number.contains("`processes`") && number.contains("many"), "{number}");
     assert!(error_of("link =").contains("can't be read"));
@@ -76,7 +79,9 @@ fn an_error_holds_source_key_and_value() {
     };
     assert_eq!((found, option.as_str(), value.as_str()), (&source, "processes", "3"));
     assert!(
-        error.to_string().ends_with("to `3`: it must be usize, and is string \"3\""),
+        error
+            .to_string()
+            .ends_with("to `3`: it must be a whole number of 0 or more, and is the text \"3\""),
         "{error}"
     );
 }

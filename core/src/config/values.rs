@@ -41,10 +41,26 @@ pub(super) mod address {
 
 /// Durations as text, such as `10s`.
 pub mod duration {
+    use std::fmt;
     use std::time::Duration;
 
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::de::{Error, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    struct Text;
+
+    impl Visitor<'_> for Text {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a duration such as `500ms`, `10s` or `2m`")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+            humantime::parse_duration(text)
+                .map_err(|problem| E::custom(format!("{problem} (write `500ms`, `10s` or `2m`)")))
+        }
+    }
 
     /// Writes `1m 30s`.
     pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -53,10 +69,7 @@ pub mod duration {
 
     /// Reads `500ms`, `10s` or `2m`.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text).map_err(|problem| {
-            D::Error::custom(format!("{problem} (write `500ms`, `10s` or `2m`)"))
-        })
+        deserializer.deserialize_str(Text)
     }
 }
 

@@ -65,8 +65,16 @@ impl fmt::Display for Error {
             Error::Decode { type_name, cause } => {
                 write!(f, "a value of type `{type_name}` can't be deserialized: {cause} ")?;
                 // Serde's words for a number that it can't keep until it knows the type.
+                let cause = cause.to_string();
                 let is_buffered = ["u128 is not supported", "i128 is not supported"];
-                if is_buffered.contains(&cause.to_string().as_str()) {
+                let is_untagged = cause.contains("did not match any variant of untagged enum");
+                if is_untagged {
+                    f.write_str(
+                        "(do its `Serialize` and `Deserialize` match each other? An untagged enum \
+                         holds no numbers of 128 bits, as serde reads it before it knows the \
+                         variant: carry them as a text or as two of 64 bits)",
+                    )
+                } else if is_buffered.contains(&&*cause) {
                     f.write_str(
                         "(serde keeps no numbers of 128 bits where it reads a value before it \
                          knows the type: in enums with `tag` or `untagged`, and in what is \

@@ -25,7 +25,9 @@ impl fmt::Display for PoolEndReason {
             PoolEndReason::Closed => f.write_str("is closed: it takes no more calls"),
             PoolEndReason::Stopped => f.write_str("has been closed and has ended"),
             PoolEndReason::Killed => f.write_str("was killed"),
-            PoolEndReason::Dropped => f.write_str("was dropped"),
+            PoolEndReason::Dropped => {
+                f.write_str("has ended, because its last handle was dropped: keep a clone of it")
+            }
             PoolEndReason::Failed(problem) => write!(f, "failed: {problem}"),
         }
     }

@@ -357,7 +357,10 @@ mod tests {
         for (json, problem) in [
             (r#"{"at":1.0,"event":"lunch"}"#, "there is no event `lunch`"),
             (r#"{"at":1.0,"event":"straggler","pool":"a"}"#, "`straggler` with these fields"),
-            (r#"{"at":1.0,"event":"lunch","workers":"two"}"#, "`workers`: it must be u32"),
+            (
+                r#"{"at":1.0,"event":"lunch","workers":"two"}"#,
+                "`workers`: it must be a whole number",
+            ),
         ] {
             let error = read_json::<Event>(json).unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");

@@ -136,16 +136,16 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     let mut deserializer = decode::Deserializer::new(bytes);
     match T::deserialize(&mut deserializer) {
         Ok(value) if deserializer.is_at_end() => Ok(value),
-        read => Err(failed(read, &deserializer)),
+        read => Err(failed(type_name::<T>(), read.err(), deserializer.left())),
     }
 }
 
+/// Explains why a value of a type can't be decoded: by an error, or because bytes are left.
 #[cold]
-fn failed<T>(read: Result<T, rmp_serde::decode::Error>, rest: &decode::Deserializer<'_>) -> Error {
-    let what = std::any::type_name::<T>();
-    match read {
-        Ok(_) => Error::decode(what, format!("{} bytes are left after the value", rest.left())),
-        Err(error) => Error::decode(what, error),
+fn failed(what: &'static str, error: Option<rmp_serde::decode::Error>, left: usize) -> Error {
+    match error {
+        None => Error::decode(what, format!("{left} bytes are left after the value")),
+        Some(error) => Error::decode(what, error),
     }
 }
 

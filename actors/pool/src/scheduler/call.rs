@@ -325,12 +325,11 @@ impl<C: Clone> Call<C> {
 
     /// Returns the message with a run, if its inputs are there.
     pub(super) fn assignment(&self, run: &Run) -> Option<Assignment> {
-        let nanos = |limit: Duration| limit.as_nanos().min(u128::from(u64::MAX)) as u64;
         let (arguments, blobs) = run.to_send()?;
         Some(Assignment {
             call: run.call,
             entry: self.entry,
-            timeout: self.options.timeout.map_or(0, nanos),
+            timeout: self.options.timeout,
             max_deaths: self.options.max_deaths,
             max_timeouts: self.options.max_timeouts,
             depth: self.depth,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fiber_core::at_exit::flush_output;
@@ -114,7 +114,7 @@ pub(super) struct ExecutorState {
 pub(super) struct CurrentTask {
     pub(super) call: CallId,
     pub(super) index: u64,
-    pub(super) timeout: u64,
+    pub(super) timeout: Option<Duration>,
 }
 
 impl ExecutorState {

@@ -1,5 +1,7 @@
 //! Runs of tasks in a worker.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use fiber_values::blob::Blobs;
 use fiber_values::entry::Entry;
@@ -13,8 +15,8 @@ use crate::wire::Assignment;
 pub(super) struct LocalRun {
     pub(super) call: CallId,
     pub(super) entry: &'static Entry,
-    /// Time limit of one task in nanoseconds; 0 for none.
-    pub(super) timeout: u64,
+    /// The time limit of one task.
+    pub(super) timeout: Option<Duration>,
     /// How many tasks are around its call.
     pub(super) depth: u32,
     pub(super) values: Values,

@@ -122,10 +122,7 @@ fn look_at(
     if !blocked {
         return Some(if is_last { BLOCKED_AFTER - ran } else { INTERVAL });
     }
-    let limit = Duration::from_nanos(current.timeout);
-    if limit.is_zero() {
-        return Some(IDLE);
-    }
+    let Some(limit) = current.timeout else { return Some(IDLE) };
     if ran >= limit && !std::mem::replace(&mut seen.reported_overdue, true) {
         fiber_core::spawn_local(report_overdue(Arc::clone(queue), current, thread));
     }

@@ -17,9 +17,6 @@ use fiber_core::start_thread;
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 
-/// The variables with the id of the job that a process is in, of Slurm and Grid Engine.
-const JOB_IDS: [&str; 2] = ["SLURM_JOB_ID", "JOB_ID"];
-
 /// Becomes the bridge and exits, if that is what this process was started for.
 pub(super) fn run_if_asked() {
     let mut arguments = env::args_os().skip(1);
@@ -55,7 +52,7 @@ fn find() -> Result<StdUnixStream, String> {
     runtime.map_err(|error| error.to_string())?.block_on(async {
         let found = inspect::sockets();
         // On a machine, which its user's programs share. A container or pod has one.
-        let job = JOB_IDS.iter().find_map(|name| Some((*name, env::var_os(name)?)));
+        let job = fiber_backends::job_variables().find_map(|name| Some((name, env::var_os(name)?)));
         let job = job.filter(|_| found.len() > 1);
         let mut problem = "no program with an inspector runs here".to_string();
         for socket in &found {

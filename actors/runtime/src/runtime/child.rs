@@ -35,6 +35,7 @@ pub fn init() {
     if started.may_start.load(Ordering::Acquire) {
         return;
     }
+    fiber_core::keep_exits_of_children();
     if !variables::are_own() {
         started.may_start.store(true, Ordering::Release);
         return telemetry::is_head();
@@ -72,6 +73,7 @@ fn run(info: ParentInfo, ticket: SessionKey) -> ! {
         die_with_parent(parent);
     }
     name_process();
+    fiber_core::leave_terminal();
     entry::prepare().unwrap_or_else(|error| fail(&error.to_string()));
     let parts = Parts::current();
     let arbiter = thread::start(parts).unwrap_or_else(|error| fail(&error.to_string()));

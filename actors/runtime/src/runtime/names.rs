@@ -10,13 +10,12 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use fiber_core::stacks::{Frame, ProgramNames, Unnamed};
-use fiber_core::{at_exit, read_json, read_lossy, shortage};
+use fiber_core::{at_exit, control_groups, read_json, shortage};
 use fiber_stacks::program_names;
 use parking_lot::Mutex;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -32,8 +31,6 @@ const GREETING: &str = "fiber-names:";
 const EXECUTABLE: &str = "/proc/self/exe";
 /// The number of offsets whose names are kept: some hundred bytes each.
 const MOST_KNOWN: usize = 4096;
-/// Where the kernel shows control groups of version 2.
-const GROUPS: &str = "/sys/fs/cgroup";
 
 /// Names the functions of the program on `stacks`, within `limit`. It blocks: call it on a thread
 /// of [`on_a_thread`](fiber_core::on_a_thread).
@@ -128,9 +125,7 @@ pub(super) fn run_if_asked() {
 /// shares with it. It takes less than the program's file: see `docs/decisions.md`.
 fn check_room() -> Result<(), String> {
     let needed = fs::metadata(EXECUTABLE).map_or(0, |file| file.len());
-    let own = read_lossy("/proc/self/cgroup").unwrap_or_default();
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    match room(Path::new(GROUPS), Path::new(own)) {
+    match control_groups::memory_room() {
         Some(room) if room < needed => Err(format!(
             "functions have no names: reading them could take {} MiB, and the memory limit of the process that shows the \
              stacks leaves {} MiB",
@@ -138,48 +133,5 @@ fn check_room() -> Result<(), String> {
             room >> 20
         )),
         _ => Ok(()),
-    }
-}
-
-/// Returns how many bytes the limits of a control group and of those above it leave. The kernel
-/// gives up cached files for them.
-fn room(groups: &Path, group: &Path) -> Option<u64> {
-    let number = |text: &str| text.trim().parse::<u64>().ok();
-    let room = |group: &Path| {
-        let read = |name: &str| fs::read_to_string(groups.join(group).join(name)).ok();
-        let limit = number(&read("memory.max")?)?;
-        let used = number(&read("memory.current")?)?;
-        let stat = read("memory.stat").unwrap_or_default();
-        let files = ["active_file ", "inactive_file "]
-            .iter()
-            .filter_map(|name| number(stat.lines().find_map(|line| line.strip_prefix(name))?));
-        Some(limit.saturating_sub(used.saturating_sub(files.sum())))
-    };
-    group.ancestors().filter_map(room).min()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tightest_control_group_decides_and_cached_files_are_room() {
-        let groups = tempfile::tempdir().unwrap();
-        let write = |group: &str, name: &str, text: &str| {
-            let group = groups.path().join(group);
-            fs::create_dir_all(&group).unwrap();
-            fs::write(group.join(name), text).unwrap();
-        };
-        write("a/b", "memory.max", "max\n");
-        write("a/b", "memory.current", "10\n");
-        write("a", "memory.max", "1000\n");
-        write("a", "memory.current", "900\n");
-        assert_eq!(room(groups.path(), Path::new("a/b")), Some(100));
-        write("a", "memory.stat", "anon 600\nfile 300\nactive_file 200\ninactive_file 100\n");
-        assert_eq!(room(groups.path(), Path::new("a/b")), Some(400));
-        write("", "memory.max", "500\n");
-        write("", "memory.current", "300\n");
-        assert_eq!(room(groups.path(), Path::new("a/b")), Some(200));
-        assert_eq!(room(groups.path(), Path::new("none")), Some(200));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use fiber_core::{Ignored, Signals};
+use fiber_core::{Ignored, StopSignals};
 
 use super::drain::{DrainCause, TO_BE_CONTINUED};
 use super::exit::EXIT_TIMEOUT;
@@ -12,29 +12,40 @@ use crate::timeline::Timeline;
 const SIGTERM: i32 = 15;
 
 /// Waits for a signal that ends programs; then ends the children, and this process in the way of
-/// that signal. SIGTERM lets a program with durable calls end in order.
+/// that signal. SIGTERM lets a program with durable calls end in order. Any other program that
+/// handles a signal itself ends itself.
 pub(super) async fn end_by_signal(runtime: &'static Runtime, ignored: Ignored) {
-    let Ok(mut signals) = Signals::listen_except(ignored) else {
+    let Ok(mut signals) = StopSignals::listen(ignored) else {
         return tracing::warn!(
             "signals can't be handled: children end only when this process has ended"
         );
     };
-    let mut number = signals.next().await;
+    let lets_tasks_end = |number| number == SIGTERM && runtime.has_durable_calls();
+    let mut number = signals.next(lets_tasks_end).await;
     let mut code = None;
-    if number == SIGTERM && runtime.has_durable_calls() {
+    if lets_tasks_end(number) {
         tokio::select! {
             () = runtime.drain(DrainCause::Sigterm, runtime.config().grace) => code = Some(TO_BE_CONTINUED),
-            second = signals.next() => number = second,
+            second = signals.next(|_| true) => number = second,
         }
     }
     let another = async move {
-        signals.next().await;
+        signals.next(|_| true).await;
     };
     runtime.finish(another).await;
     match code {
         Some(code) => signal_hook::low_level::exit(code),
-        None => drop(signal_hook::low_level::emulate_default_handler(number)),
+        None => end_as_by(number),
     }
+}
+
+/// Ends this process as the signal does by itself.
+fn end_as_by(number: i32) {
+    // The first process of a container gets no signal that it does not handle.
+    if std::process::id() == 1 {
+        signal_hook::low_level::exit(128 + number);
+    }
+    let _ = signal_hook::low_level::emulate_default_handler(number);
 }
 
 impl Runtime {
@@ -45,7 +56,7 @@ impl Runtime {
         if let Some(world) = fiber_core::simulation::world() {
             return world.exit();
         }
-        let _ = signal_hook::low_level::emulate_default_handler(number);
+        end_as_by(number);
     }
 
     /// Ends the children, and then this process, which is to be started again.

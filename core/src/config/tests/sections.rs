@@ -81,6 +81,24 @@ fn the_environment_overrides_the_file_by_whichever_names() {
     assert_eq!((ssh.hosts, ssh.cache), (vec!["b".into()], Some("/z".into())));
 }
 
+/// Kubernetes makes them for a Service named `fiber`, and for one named `fiber-x`.
+#[test]
+fn variables_of_services_are_no_options() {
+    let url = "tcp://10.0.0.7:9464";
+    let variables = [
+        ("SERVICE_HOST", "10.0.0.7"),
+        ("SERVICE_PORT", "9464"),
+        ("SERVICE_PORT_METRICS", "9464"),
+        ("PORT", url),
+        ("PORT_9464_TCP", url),
+        ("PORT_9464_TCP_PROTO", "tcp"),
+        ("X_SERVICE_HOST", "10.0.0.7"),
+        ("X_PORT", url),
+    ];
+    from_variables("FIBER_", &variables).expect("they are not fiber's");
+    assert!(from_variables("FIBER_", &[("PORT", "9464")]).is_err(), "it is of the user");
+}
+
 #[test]
 fn both_names_in_one_file_are_refused() {
     let error = error_of("hosts = 'a'\n[ssh]\nhosts = 'b'");

@@ -2,7 +2,7 @@
 
 use bytesize::ByteSize;
 use fiber_backends::Room;
-use fiber_core::Meta;
+use fiber_core::{Meta, gpus_in_words};
 
 /// Memory for a host itself, in bytes, where the memory of its job is limited.
 const HOST_MEMORY: u64 = 64 << 20;
@@ -116,10 +116,6 @@ pub(super) fn largest(rooms: &[Room]) -> String {
     let gpus = rooms.iter().map(|room| room.gpu).max().filter(|count| *count < u32::MAX);
     let gpus = gpus.map_or(String::new(), |count| format!(" and {}", gpus_in_words(count)));
     format!("{cores} cores{memory}{gpus}")
-}
-
-fn gpus_in_words(count: u32) -> String {
-    if count == 1 { "1 GPU".into() } else { format!("{count} GPUs") }
 }
 
 /// Returns the requests of a process as words: `a process of 2 cores and 1 GiB`.

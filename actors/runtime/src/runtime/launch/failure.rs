@@ -42,8 +42,8 @@ pub(super) fn explain_early_end(exit: Exit, accept_failure: Option<String>) -> E
             format!("it {reason} before it was ready: {IS_INIT_FIRST}")
         }
         (reason @ ExitReason::Signal(9), None) => format!(
-            "it {reason} before it was ready, and not by this process: the system's log may say \
-             why, for example for lack of memory"
+            "it {reason} before it was ready, and not by this process: somebody has killed it or \
+             ends this session, or the memory was short, as the system's log would say"
         ),
         (reason, None) => format!("it {reason} before it was ready"),
     };
