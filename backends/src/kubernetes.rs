@@ -14,6 +14,7 @@ mod exit_watch;
 mod image;
 mod inspect;
 mod job;
+mod kept;
 mod listen;
 mod logs;
 mod names;

@@ -1,5 +1,6 @@
 //! The task of one container job, from the container's creation to its end.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,18 +17,20 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::context::DockerContext;
-use super::engine::{Engine, is_missing, refusal};
+use super::engine::{Engine, is_away, is_missing, refusal};
 use super::events::{ContainerEvent, ContainerEvents};
 use super::image::ContainerImage;
 use super::request::Resources;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::oom::OomKills;
 use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain};
-use crate::{Job, JobPlace, JobSpec, JobState};
+use crate::{Job, JobPlace, JobSpec, JobState, WaitReason};
 
 /// Time limit for reading output after a container's end, and for events that the engine sends
 /// late.
 const DRAIN: Duration = Duration::from_secs(2);
+/// The pause before the next attempt while the engine is away, at first and at most.
+const AWAY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 /// The exit code of shells and init processes for a program killed by a signal, minus the signal.
 const SIGNAL_BASE: i64 = 128;
 
@@ -94,28 +97,53 @@ impl ContainerTask {
         log: Option<Log>,
         states: &watch::Sender<JobState>,
     ) -> Exit {
-        let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());
         if self.commands.is_pending() {
             // This process may be about to exit, and then could not remove a container that it
             // creates now.
             return Exit::new(ExitReason::Signal(9), Vec::new());
         }
-        let options = CreateContainerOptions { name: Some(name.to_string()), ..Default::default() };
-        let id = match self.engine.api.create_container(Some(options), body).await {
-            Ok(created) => created.id,
-            Err(error) => return not_started(self.explain(&error)),
-        };
-        if self.commands.is_pending() {
-            return self.discard(name, &id, ExitReason::Signal(9)).await;
-        }
-        let mut events = self.events.subscribe(&id);
-        let oom_kills = OomKills::so_far();
-        let forwarding = match self.attach_and_start(&id, spec, log).await {
-            Ok(forwarding) => forwarding,
-            Err(error) => {
-                let problem = self.explain(&error);
-                return self.discard(name, &id, ExitReason::NotStarted(problem)).await;
+        let file = log.map(|log| Arc::new(log.file));
+        let mut pause = AWAY_PAUSE.0;
+        let (id, mut events, oom_kills, forwarding) = loop {
+            let options =
+                CreateContainerOptions { name: Some(name.to_string()), ..Default::default() };
+            let problem = match self.engine.api.create_container(Some(options), body.clone()).await
+            {
+                Ok(created) => {
+                    let id = created.id;
+                    if self.commands.is_pending() {
+                        return self.discard(name, &id, ExitReason::Signal(9)).await;
+                    }
+                    let (events, oom_kills) = (self.events.subscribe(&id), OomKills::so_far());
+                    match self.attach_and_start(&id, spec, file.clone()).await {
+                        Ok(forwarding) => break (id, events, oom_kills, forwarding),
+                        Err(error) if is_away(&error) => self.explain(&error),
+                        Err(error) => {
+                            let problem = ExitReason::NotStarted(self.explain(&error));
+                            return self.discard(name, &id, problem).await;
+                        }
+                    }
+                }
+                Err(error) if is_away(&error) => self.explain(&error),
+                Err(error) => {
+                    return Exit::new(ExitReason::NotStarted(self.explain(&error)), Vec::new());
+                }
+            };
+            // The engine may come back. `schedule_timeout` limits the wait.
+            states.send_replace(JobState::Waiting(WaitReason::Resources(problem)));
+            loop {
+                let killed = timeout(pause, self.commands.next()).await.is_ok();
+                // It may have a container for which it gave no answer.
+                let removed = self.engine.remove(name).await;
+                if killed {
+                    return Exit::new(ExitReason::Signal(9), Vec::new());
+                }
+                pause = (2 * pause).min(AWAY_PAUSE.1);
+                if !matches!(&removed, Err(error) if is_away(error)) {
+                    break;
+                }
             }
+            states.send_replace(JobState::Starting);
         };
         states.send_replace(JobState::Running);
 
@@ -180,7 +208,7 @@ impl ContainerTask {
         &self,
         id: &str,
         spec: &JobSpec,
-        log: Option<Log>,
+        file: Option<Arc<File>>,
     ) -> Result<JoinHandle<()>, bollard::errors::Error> {
         let options = AttachContainerOptions {
             stream: true,
@@ -191,7 +219,6 @@ impl ContainerTask {
         };
         let AttachContainerResults { mut output, mut input } =
             self.engine.api.attach_container(id, Some(options)).await?;
-        let file = log.map(|log| Arc::new(log.file));
         let target = |stream| match &file {
             Some(file) => OutputTarget::File(Arc::clone(file)),
             None => OutputTarget::new(&spec.output, stream, &spec.name),

@@ -90,6 +90,18 @@ pub(super) fn refusal(error: &Error) -> Option<(u16, &str)> {
     }
 }
 
+/// Returns whether an error says that the engine does not run now. It may come back.
+pub(super) fn is_away(error: &Error) -> bool {
+    match refusal(error) {
+        Some((503, _)) => true,
+        Some((_, message)) => message.contains("shutting down"),
+        None => {
+            shortage_behind(error).is_none()
+                && io_kind(error) != Some(io::ErrorKind::PermissionDenied)
+        }
+    }
+}
+
 pub(super) fn is_missing(error: &Error) -> bool {
     matches!(refusal(error), Some((404, _)))
 }

@@ -10,6 +10,7 @@ use fiber_core::Config;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, Error, Resource};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -19,10 +20,14 @@ use crate::{BackendError, KubernetesSection};
 /// The manifest that grants the rights of programs and their users, and its namespace.
 const MANIFEST: &str = "deploy/kubernetes/rbac.yaml";
 const MANIFEST_NAMESPACE: &str = "fiber";
+/// The variable that the container of each pod has.
+const IN_CLUSTER: &str = "KUBERNETES_SERVICE_HOST";
 /// The time to keep trying while the API server is away, and the pause between attempts, at first
 /// and at most.
 const RETRY_LIMIT: Duration = Duration::from_secs(60);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// The time for an API server that was away to learn who has which rights.
+const RIGHTS: Duration = Duration::from_secs(30);
 /// The limit for connecting, and for the first answer.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The longest silence of the API server during a request. Without a limit, a request on a
@@ -41,6 +46,8 @@ pub(crate) struct ApiServer {
     namespace: String,
     url: String,
     host: String,
+    /// When it was seen to be away last.
+    away_at: Arc<Mutex<Option<Instant>>>,
 }
 
 impl ApiServer {
@@ -55,10 +62,18 @@ impl ApiServer {
                     "the cluster's configuration can't be read: {problem}"
                 ));
             }
+            let remedy = match std::env::var_os(IN_CLUSTER) {
+                Some(_) => {
+                    "This pod has no token of its service account: set \
+                     `automountServiceAccountToken: true` in it, or KUBECONFIG to a kubeconfig file"
+                }
+                None => {
+                    "Set KUBECONFIG to a kubeconfig file (~/.kube/config is the default), or run \
+                     this in a pod, or unset FIBER_BACKEND to use processes of this host"
+                }
+            };
             BackendError::NotAvailable(format!(
-                "no cluster is configured: {}. Set KUBECONFIG to a kubeconfig file (~/.kube/config \
-                 is the default), or run this in a pod, or unset FIBER_BACKEND to use processes of \
-                 this host",
+                "no cluster is configured: {}. {remedy}",
                 chain(&error)
             ))
         })?;
@@ -75,7 +90,8 @@ impl ApiServer {
             let problem = shortage_behind(&error).unwrap_or_else(|| chain(&error));
             format!("the kubeconfig for {url} can't be used: {problem}")
         })?;
-        let server = ApiServer { client, streaming: Arc::default(), access, namespace, url, host };
+        let (streaming, away_at) = Default::default();
+        let server = ApiServer { client, streaming, access, namespace, url, host, away_at };
         match tokio::time::timeout(CONNECT, server.client.apiserver_version()).await {
             Ok(Ok(_)) => Ok(server),
             Ok(Err(error)) => Err(server.explain(&error)),
@@ -98,6 +114,7 @@ impl ApiServer {
             namespace: "default".into(),
             url: url.into(),
             host: "localhost".into(),
+            away_at: Arc::default(),
         }
     }
 
@@ -149,27 +166,32 @@ impl ApiServer {
         }
     }
 
-    /// Creates an object with a unique name. Tries again for a minute while the API server is away.
+    /// Creates an object with a unique name, also if an earlier attempt has done so and its answer
+    /// was lost.
     ///
     /// # Errors
-    /// The API server's error; or it stays away for a minute, or until `keep_trying` returns
-    /// `false`.
-    pub(crate) async fn create<K>(
-        &self,
-        object: &K,
-        keep_trying: impl Fn() -> bool,
-    ) -> Result<(), Error>
+    /// The API server's error. [`may_pass`](ApiServer::may_pass) says whether to try again.
+    pub(crate) async fn create<K>(&self, object: &K) -> Result<(), Error>
     where
         K: Resource<Scope = NamespaceResourceScope> + Serialize + Clone + DeserializeOwned + Debug,
         K::DynamicType: Default,
     {
         let (api, parameters) = (self.api::<K>(), PostParams::default());
-        let result = retried(|| api.create(&parameters, object), keep_trying).await;
-        match result {
-            // An earlier attempt succeeded, but its answer was lost.
+        match api.create(&parameters, object).await {
             Err(Error::Api(status)) if status.is_already_exists() => Ok(()),
             result => result.map(drop),
         }
+    }
+
+    /// Returns whether the same request may succeed later: the API server is away or busy, or it is
+    /// back and does not know all rights yet.
+    pub(super) fn may_pass(&self, error: &Error) -> bool {
+        let mut away_at = self.away_at.lock();
+        if is_transient(error) {
+            *away_at = Some(Instant::now());
+            return true;
+        }
+        is_forbidden(error) && away_at.is_some_and(|away_at| away_at.elapsed() < RIGHTS)
     }
 
     /// Creates an object with a name that may exist already. Tries again for a minute while the API
@@ -200,7 +222,7 @@ impl ApiServer {
         K::DynamicType: Default,
     {
         let (api, parameters) = (self.api::<K>(), DeleteParams::default().grace_period(0));
-        match retried(|| api.delete(name, &parameters), || true).await {
+        match retried(|| api.delete(name, &parameters)).await {
             Err(error) if is_missing(&error) => Ok(false),
             result => result.map(|_| true),
         }
@@ -294,12 +316,11 @@ fn backoff() -> ExponentialBuilder {
 
 async fn retried<T, F: Future<Output = Result<T, Error>>>(
     request: impl FnMut() -> F,
-    keep_trying: impl Fn() -> bool,
 ) -> Result<T, Error> {
     let begun = Instant::now();
     request
         .retry(backoff())
-        .when(|error| keep_trying() && is_transient(error) && begun.elapsed() < RETRY_LIMIT)
+        .when(|error| is_transient(error) && begun.elapsed() < RETRY_LIMIT)
         .await
 }
 
@@ -376,7 +397,35 @@ pub(super) mod test_server {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
+
     use super::*;
+
+    /// Returns a server that gives these answers in turn.
+    async fn answering(codes: &'static [u16]) -> ApiServer {
+        let mut codes = codes.iter();
+        test_server::start(move |_| {
+            let code = *codes.next().expect("it is asked no more");
+            let reason = if code == 403 { "Forbidden" } else { "InternalError" };
+            (code, json!({ "status": "Failure", "code": code, "reason": reason }).to_string())
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_refusal_passes_after_an_outage_and_stays_without_one() {
+        let refused = answering(&[403]).await;
+        let error = refused.create(&Pod::default()).await.expect_err("it refuses");
+        assert!(!refused.may_pass(&error));
+
+        // The client itself tries again after 503.
+        let back = answering(&[500, 403]).await;
+        for _ in 0..2 {
+            let error = back.create(&Pod::default()).await.expect_err("it refuses");
+            assert!(back.may_pass(&error), "{error}");
+        }
+    }
 
     /// The file of a token stands for anything that can't be read for a while.
     #[tokio::test]

@@ -178,8 +178,10 @@ impl KubernetesCluster {
                      namespace, or wait longer (`schedule_timeout`)"
                 )));
             }
-            let step =
-                waiting.get_or_insert_with(|| progress.begin(&format!("creating {}", run.name)));
+            let step = waiting.get_or_insert_with(|| {
+                tracing::warn!("{} is not created yet: {words}", run.name);
+                progress.begin(&format!("creating {}", run.name))
+            });
             step.detail(words);
             sleep(pause).await;
             pause = (2 * pause).min(QUOTA_PAUSE.1);
@@ -201,7 +203,7 @@ impl KubernetesCluster {
             0 => run.name.clone(),
             _ => restarted::first_pod(server, &run.name, timeouts, progress).await?,
         };
-        startup::wait_until_running(server, &pod, &run.meta, timeouts, progress).await
+        startup::wait_until_running(server, &pod, &run.meta, timeouts, run.attach, progress).await
     }
 
     /// Deletes a pod and waits for its end. Returns whether there was one.
@@ -237,7 +239,7 @@ impl KubernetesCluster {
         if self.server.remove::<Pod>(name).await? {
             return Ok(());
         }
-        restarted::remove_job(&self.server, name).await?;
+        restarted::remove_job_if_any(&self.server, name).await?;
         for pod in restarted::pods(&self.server, name).await? {
             self.server.remove::<Pod>(&pod.metadata.name.unwrap_or_default()).await?;
         }
@@ -385,7 +387,7 @@ impl Cluster for KubernetesCluster {
                     return Ok(());
                 }
                 let pods = restarted::pods(&self.server, name).await?;
-                restarted::remove_job(&self.server, name).await?;
+                restarted::remove_job_if_any(&self.server, name).await?;
                 for pod in pods.iter().filter_map(|pod| pod.metadata.name.as_deref()) {
                     self.stop_pod(pod, grace).await?;
                 }
@@ -404,9 +406,10 @@ impl Cluster for KubernetesCluster {
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
             let failed = || "leftovers of dead sessions can't be removed".to_string();
-            let mut removed =
-                sessions::remove_ended_heads(&self.server).await.map_err(self.failed(failed()))?;
+            let heads = sessions::remove_ended_heads(&self.server).await;
+            // The sweep also runs after a refusal.
             let swept = sweep::sweep(&self.server, self.own.as_ref()).await;
+            let mut removed = heads.map_err(self.failed(failed()))?;
             removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
             Ok(removed)
         })

@@ -25,8 +25,8 @@ use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::output::{Log, OutputStream, OutputTarget, Tail, drain};
 use crate::{Job, JobPlace, JobSpec, JobState, WaitReason};
 
-/// Time limits for reading a pod's output after its end, each time until the node answers, and after
-/// it was killed.
+/// Time limits for reading the output of a pod that has ended: for each answer of its node, and for
+/// all of it if the pod was killed.
 const DRAIN: Duration = Duration::from_secs(10);
 const DRAIN_KILLED: Duration = Duration::from_millis(300);
 /// The longest time that a removal delays the end of a job. After it, the removal continues in the
@@ -66,6 +66,7 @@ pub(super) fn start(
         program: context.template.image().program.clone(),
         requested: start_error::requested(&spec.meta, &spec.shared_job_remedy()),
         claims: claims::mounted_by(&pod),
+        pull_secrets: start_error::pull_secrets(&pod),
         output,
         tail,
         commands,
@@ -90,9 +91,10 @@ pub(super) fn start(
         } else if secret_data.is_empty() {
             task.run(&pod, &states).await
         } else {
-            let created = task
-                .within_quota(&states, async |_| secrets.create(secret_data.clone()).await)
-                .await;
+            let secret = secrets.next_name();
+            let create =
+                async |_: &mut PodTask| secrets.create(secret.clone(), secret_data.clone()).await;
+            let created = task.when_possible(&states, create).await;
             match created {
                 Ok(secret) => {
                     add_secret_variables(&mut pod, &secret);
@@ -141,6 +143,7 @@ struct PodTask {
     /// The requested resources, as an appendix to messages.
     requested: String,
     claims: Vec<String>,
+    pull_secrets: Vec<String>,
     /// `None` if only the last lines are needed.
     output: Option<OutputTarget>,
     tail: Tail,
@@ -163,11 +166,13 @@ struct LogTask {
 }
 
 impl LogTask {
-    /// Waits for the end of the log of a pod that has ended, as long as its node answers: a busy one
-    /// takes seconds for each read.
-    async fn drain(mut self) {
+    /// Waits for the end of the log of a pod that has ended. Unless the pod `was_killed`, this
+    /// waits as long as its node answers: a busy one takes seconds for each read.
+    async fn drain(mut self, was_killed: bool) {
         self.ended.send_replace(true);
-        while let Ok(Ok(())) = timeout(DRAIN, self.news.changed()).await {}
+        if !was_killed {
+            while let Ok(Ok(())) = timeout(DRAIN, self.news.changed()).await {}
+        }
         drain(self.task, DRAIN_KILLED).await;
     }
 }
@@ -193,7 +198,7 @@ impl PodTask {
             if self.commands.is_pending() {
                 return Exit::new(ExitReason::Signal(9), Vec::new());
             }
-            let created = self.within_quota(states, async |task| task.create(pod).await).await;
+            let created = self.when_possible(states, async |task| task.create(pod).await).await;
             if let Err(reason) = created {
                 return Exit::new(reason, Vec::new());
             }
@@ -356,12 +361,12 @@ impl PodTask {
         }
     }
 
-    /// Creates an object, and waits while a quota of the namespace has no room for it: the pods that
-    /// fill it may be ending.
+    /// Creates an object, and waits while a quota of the namespace has no room for it, because the
+    /// pods that fill it may be ending, and while the API server is away.
     ///
     /// # Errors
     /// The exit reason of the job, if a command ends it or the object can't be created.
-    async fn within_quota<T>(
+    async fn when_possible<T>(
         &mut self,
         states: &watch::Sender<JobState>,
         create: impl AsyncFn(&mut PodTask) -> Result<T, kube::Error>,
@@ -377,25 +382,27 @@ impl PodTask {
                 }
                 Err(error) => error,
             };
-            let Some(words) = over_quota(&error) else {
-                return Err(ExitReason::NotStarted(self.server.explain(&error).into()));
+            let words: String = match over_quota(&error) {
+                Some(words) => words.into(),
+                None if self.server.may_pass(&error) => self.server.explain(&error).into(),
+                None => return Err(ExitReason::NotStarted(self.server.explain(&error).into())),
             };
             // A command may have come during the request.
             if self.killed.get() || self.terminate_requested {
                 let signal = if self.killed.get() { 9 } else { 15 };
                 return Err(ExitReason::Signal(signal));
             }
-            set_state(states, JobState::Waiting(WaitReason::Resources(words.into())));
+            set_state(states, JobState::Waiting(WaitReason::Resources(words)));
             has_waited = true;
             self.pause_and_delete(None, pause).await?;
             pause = (2 * pause).min(QUOTA_PAUSE.1);
         }
     }
 
-    /// Creates the pod. A kill command ends the attempts, but not one in progress: it may succeed.
+    /// Creates the pod. A kill command does not end an attempt in progress: it may succeed.
     async fn create(&mut self, pod: &Pod) -> Result<(), kube::Error> {
         let (server, killed) = (self.server.clone(), &self.killed);
-        let mut creating = std::pin::pin!(server.create(pod, || !killed.get()));
+        let mut creating = std::pin::pin!(server.create(pod));
         loop {
             tokio::select! {
                 result = &mut creating => return result,
@@ -442,14 +449,10 @@ impl PodTask {
 
     /// Forwards the rest of the output, and removes the pod.
     async fn finish(self, reason: ExitReason) -> Exit {
-        let limit = if self.killed.get() { DRAIN_KILLED } else { DRAIN };
         match self.log_task {
-            Some(log) if self.killed.get() => {
-                log.ended.send_replace(true);
-                drain(log.task, limit).await;
-            }
-            Some(log) => log.drain().await,
+            Some(log) => log.drain(self.killed.get()).await,
             None => {
+                let limit = if self.killed.get() { DRAIN_KILLED } else { DRAIN };
                 let api = self.server.api();
                 let _ = timeout(limit, logs::take_last(&api, &self.name, &self.tail)).await;
             }
@@ -496,7 +499,8 @@ impl PodTask {
                  correct `mounts`"
             );
         }
-        if let Some(problem) = start_error::of_image(&self.image, message, pull) {
+        if let Some(problem) = start_error::of_image(&self.image, &self.pull_secrets, message, pull)
+        {
             return problem;
         }
         if message.contains("executable file not found")

@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 use super::api_server::{ApiServer, is_missing, is_transient};
+use super::kept::KeptPod;
 use super::names::CONTAINER;
 use super::restarted;
 use super::status::{PodState, has_run, pod_state};
@@ -44,8 +45,8 @@ fn of_program() -> LogParams {
 
 /// Forwards a pod's log until `ended` is `true` and the log is complete. Resumes a broken stream
 /// where it broke. A node may report a container's end before it has written the end of its log, so
-/// the log counts as complete when another read after that end brings nothing new. `news` tells that
-/// the node has answered.
+/// the log counts as complete when another read after that end brings nothing new. Each answer of
+/// the node changes `news`.
 pub(super) async fn follow(
     pods: Api<Pod>,
     pod: String,
@@ -183,7 +184,7 @@ pub(super) async fn read(
             Err(error) if is_transient(&error) => false,
             Err(error) => return Err(error),
         };
-        let mut whole = true;
+        let (mut whole, passed_before) = (true, passed);
         // A node may leave a request for the log of a pod open that was deleted.
         let over = async || pods.get_opt(name).await.is_ok_and(|pod| pod.is_none());
         let mut request = pin!(streams.log_stream(name, &parameters));
@@ -213,7 +214,8 @@ pub(super) async fn read(
             }
             Err(error) => return Err(error),
         }
-        if whole && (ended || !follow || tail.is_some()) {
+        // As in `follow`. Where the last lines began is unknown.
+        if whole && (!follow || tail.is_some() || ended && passed == passed_before) {
             return Ok(());
         }
         tokio::time::sleep(PAUSE).await;
@@ -256,9 +258,12 @@ pub(super) async fn read_head(
         known.extend(pods.drain(..last).filter_map(|pod| pod.metadata.name));
     }
     let mut tail = tail;
+    let mut kept = KeptPod::default();
     loop {
         // Before the pods are listed: no other can follow after the last one.
-        let finished = !follow || restarted::has_finished(server, name).await?;
+        let finished = !follow
+            || restarted::has_finished(server, name).await?
+            || kept.ends(server, name).await;
         for pod in restarted::pods(server, name).await? {
             let over = matches!(pod_state(&pod), PodState::Ended(_));
             let Some(pod) = pod.metadata.name.clone().filter(|_| over || has_run(&pod)) else {
@@ -347,10 +352,14 @@ mod tests {
     async fn a_pod_of_whose_start_the_api_server_learns_late_has_its_log() {
         for follow in [false, true] {
             let answers = ["ContainerCreating", "PodInitializing"].map(waiting);
-            let answers = answers.into_iter().chain([(200, "hello\n".into())]).collect();
+            let answers = answers.into_iter().chain([(200, "hello\n".into())]);
+            // The node may have written the end of the log after the end of the container.
+            let again = follow.then(|| (200, "hello\nand goodbye\n".to_string()));
+            let last = again.clone();
+            let answers = answers.chain(again).chain(last).collect();
             let (text, end) = read_answers(follow, answers).await;
             assert!(end.is_ok(), "{end:?}");
-            assert_eq!(text, "hello\n");
+            assert_eq!(text, if follow { "hello\nand goodbye\n" } else { "hello\n" });
         }
     }
 

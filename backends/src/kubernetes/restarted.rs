@@ -15,9 +15,8 @@ use super::api_server::{ApiServer, is_forbidden, is_missing};
 use super::names::SESSION;
 use super::startup::StartTimeouts;
 use super::status::{PodState, pod_state};
-
 use super::watch::{Refusals, with_backoff};
-use super::{events, exit_watch};
+use super::{events, exit_watch, kept};
 use crate::BackendError;
 use crate::progress::Progress;
 
@@ -164,8 +163,16 @@ pub(super) async fn wait(
     server: &ApiServer,
     session: &str,
 ) -> Result<Option<ExitReason>, kube::Error> {
-    let complete = wait_for_job(server, session).await?;
+    let complete = tokio::select! {
+        complete = wait_for_job(server, session) => complete?,
+        () = kept::wait(server, session) => false,
+    };
     let newest = pods(server, session).await.ok().and_then(|mut pods| pods.pop());
+    if let Some(container) =
+        newest.as_ref().filter(|pod| !kept::is_done(pod)).and_then(kept::container)
+    {
+        tracing::warn!("{session} is not started again: {}", kept::problem(container));
+    }
     let status = match newest.and_then(|pod| pod.metadata.name) {
         Some(pod) => exit_watch::wait(server, &pod).await?,
         None => None,
@@ -204,9 +211,19 @@ async fn wait_for_job(server: &ApiServer, session: &str) -> Result<bool, kube::E
 pub(super) async fn remove_job(server: &ApiServer, session: &str) -> Result<(), kube::Error> {
     match server.api::<Job>().delete(session, &DeleteParams::background()).await {
         Err(error) if is_missing(&error) => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+/// Deletes the Job of a session that may have none, like [`remove_job`].
+pub(super) async fn remove_job_if_any(
+    server: &ApiServer,
+    session: &str,
+) -> Result<(), kube::Error> {
+    match remove_job(server, session).await {
         // A user without the right has no such session either.
         Err(error) if is_forbidden(&error) && pods(server, session).await?.is_empty() => Ok(()),
-        result => result.map(drop),
+        result => result,
     }
 }
 

@@ -45,13 +45,21 @@ impl SecretStore {
         SecretStore { server, model, made: AtomicU64::new(1) }
     }
 
+    /// Returns a name for another Secret.
+    pub(super) fn next_name(&self) -> String {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{number}", self.model.name.as_deref().unwrap_or("fiber"))
+    }
+
     /// Creates a Secret.
     ///
     /// # Errors
     /// The API server's error.
-    pub(super) async fn create(&self, data: SecretData) -> Result<PodSecret, kube::Error> {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}-{number}", self.model.name.as_deref().unwrap_or("fiber"));
+    pub(super) async fn create(
+        &self,
+        name: String,
+        data: SecretData,
+    ) -> Result<PodSecret, kube::Error> {
         let keys = data.keys().cloned().collect();
         let secret = Secret {
             metadata: ObjectMeta { name: Some(name.clone()), ..self.model.clone() },
@@ -59,7 +67,7 @@ impl SecretStore {
             immutable: Some(true),
             ..Default::default()
         };
-        self.server.create(&secret, || true).await?;
+        self.server.create(&secret).await?;
         Ok(PodSecret { name, keys })
     }
 

@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 
 use super::api_server::ApiServer;
+use super::kept;
 use super::names::{GPU, NAME, OWNER, RESTARTS, SESSION, program_container};
 use super::restarted::{self, job_of};
 use super::status::{PodState, pod_state};
@@ -111,14 +112,17 @@ fn restarted_heads(jobs: Vec<Job>, pods: Vec<Pod>) -> Vec<SessionProcess> {
             location: Location::Cluster,
             has_output: true,
             state: match newest {
-                Some(pod) if goes_on && restarted::is_over(pod) => {
-                    ProcessState::Starting(Some(match state(pod) {
-                        ProcessState::Ended(ended) => {
-                            format!("again, after exit code {}", ended.code)
-                        }
-                        _ => "again, after its pod was deleted".into(),
-                    }))
-                }
+                Some(pod) if goes_on && restarted::is_over(pod) => match state(pod) {
+                    ended @ ProcessState::Ended(_) if kept::is_done(pod) => ended,
+                    ProcessState::Ended(ended) => {
+                        let why = match kept::container(pod) {
+                            Some(container) => kept::problem(container),
+                            None => format!("again, after exit code {}", ended.code),
+                        };
+                        ProcessState::Starting(Some(why))
+                    }
+                    _ => ProcessState::Starting(Some("again, after its pod was deleted".into())),
+                },
                 Some(pod) => state(pod),
                 None if goes_on => ProcessState::Starting(None),
                 None => ProcessState::Gone,
@@ -141,28 +145,35 @@ fn created(metadata: &ObjectMeta) -> Option<SystemTime> {
 pub(super) async fn remove_ended_heads(server: &ApiServer) -> Result<Vec<String>, kube::Error> {
     let heads = format!("{SESSION},app.kubernetes.io/component={HEAD}");
     let mut removed = Vec::new();
-    let (finished, jobs): (Vec<Job>, Vec<Job>) =
-        restarted::jobs(server, &heads).await?.into_iter().partition(restarted::is_finished);
-    for name in finished.into_iter().filter_map(|job| job.metadata.name) {
-        restarted::remove_job(server, &name).await?;
-        removed.push(name);
+    let mut pods = server.api::<Pod>().list(&ListParams::default().labels(&heads)).await?.items;
+    restarted::sort(&mut pods);
+    let is_done = |job: &&Job| {
+        let newest = pods.iter().rfind(|pod| job_of(pod) == job.metadata.name.as_deref());
+        restarted::is_finished(job) || newest.is_some_and(kept::is_done)
+    };
+    let jobs = restarted::jobs(server, &heads).await?;
+    // A refusal keeps nothing else.
+    let mut refused = None;
+    for name in jobs.iter().filter(is_done).filter_map(|job| job.metadata.name.as_deref()) {
+        match restarted::remove_job(server, name).await {
+            Ok(()) => removed.push(name.to_string()),
+            Err(error) => refused = refused.or(Some(error)),
+        }
     }
     let is_of_job = |pod: &Pod| {
-        let names = jobs.iter().map(|job| job.metadata.name.as_deref());
-        job_of(pod).is_some_and(|job| {
-            removed.iter().any(|name| name == job)
-                || names.into_iter().any(|name| name == Some(job))
-        })
+        job_of(pod)
+            .is_some_and(|job| jobs.iter().any(|one| one.metadata.name.as_deref() == Some(job)))
     };
-    let mut pods = server.api::<Pod>().list(&ListParams::default().labels(&heads)).await?.items;
     pods.retain(|pod| !is_of_job(pod));
     for pod in pods {
         if let (ProcessState::Ended(_), Some(name)) = (state(&pod), &pod.metadata.name) {
-            server.remove::<Pod>(name).await?;
-            removed.push(name.clone());
+            match server.remove::<Pod>(name).await {
+                Ok(_) => removed.push(name.clone()),
+                Err(error) => refused = refused.or(Some(error)),
+            }
         }
     }
-    Ok(removed)
+    refused.map_or(Ok(removed), Err)
 }
 
 /// Returns a head outside of fiber's pods: a program on a host, or in a user's own pod.
@@ -268,7 +279,33 @@ fn parse_quantity(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_quantity;
+    use serde_json::json;
+
+    use super::{parse_quantity, remove_ended_heads};
+    use crate::kubernetes::api_server::test_server;
+
+    /// Answers like an API server that has a finished Job, which its user may see and not delete.
+    fn refuses_to_delete(request: &str) -> (u16, String) {
+        let job = json!({
+            "metadata": { "name": "fiber-1" },
+            "status": { "conditions": [{ "type": "Complete", "status": "True" }] },
+        });
+        let refusal = json!({ "status": "Failure", "code": 403, "reason": "Forbidden",
+            "message": "User \"anna\" cannot delete resource \"jobs\"" });
+        match request.contains("/jobs") {
+            _ if request.starts_with("DELETE") => (403, refusal.to_string()),
+            true => (200, json!({ "metadata": {}, "items": [job] }).to_string()),
+            false => (200, json!({ "metadata": {}, "items": [] }).to_string()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_job_that_may_not_be_deleted_is_not_removed() {
+        let server = test_server::start(refuses_to_delete).await;
+        let removed = remove_ended_heads(&server).await;
+        let problem = removed.expect_err("it stays").to_string();
+        assert!(problem.contains("cannot delete"), "{problem}");
+    }
 
     #[test]
     fn quantities_are_parsed_as_kubernetes_formats_them() {

@@ -19,6 +19,9 @@ use super::{claims, events};
 use crate::progress::Progress;
 use crate::{BackendError, WaitReason};
 
+/// How long a pod waits for room before the command says so.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The time limits of a pod's start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StartTimeouts {
@@ -40,13 +43,14 @@ impl StartTimeouts {
 /// The outcome of watching a pod's start.
 #[derive(Debug)]
 pub(super) enum Start {
-    /// It runs or has ended.
+    /// It runs, has ended, or waits for room while no command follows it.
     Seen,
     /// It was created, and the right to watch it is missing.
     Unseen(kube::Error),
 }
 
-/// Waits until a pod runs or has ended.
+/// Waits until a pod runs or has ended, and says what the pod waits for. Waits for room only if the
+/// caller `stays`.
 ///
 /// # Errors
 /// Kubernetes' reason why it does not run, with a remedy.
@@ -55,6 +59,7 @@ pub(super) async fn wait_until_running(
     name: &str,
     meta: &Meta,
     timeouts: StartTimeouts,
+    stays: bool,
     progress: &dyn Progress,
 ) -> Result<Start, BackendError> {
     let mut step = progress.begin(&format!("starting the pod {name}"));
@@ -65,15 +70,33 @@ pub(super) async fn wait_until_running(
     let mut waiting: Option<WaitReason> = None;
     let mut since = Instant::now();
     let mut missing_claim = None;
+    let mut said = String::new();
     loop {
         let limit = match &waiting {
             None => timeouts.start,
             Some(WaitReason::Resources(_)) => timeouts.schedule,
             Some(WaitReason::Image(_)) => timeouts.pull,
         };
+        let unsaid = match &waiting {
+            Some(WaitReason::Resources(message)) if missing_claim.is_none() && said != *message => {
+                Some(message)
+            }
+            _ => None,
+        };
         let event = tokio::select! {
             biased;
-            problem = claims::stays_missing(server, missing_claim.as_ref()) => return Err(problem.into()),
+            problem = claims::stays_missing(server, missing_claim.as_ref()) => {
+                return Err(problem.into());
+            }
+            () = sleep_until(since + PATIENCE.min(limit)), if unsaid.is_some() => {
+                said = unsaid.cloned().unwrap_or_default();
+                tracing::warn!("the pod {name} waits: {said}");
+                if !stays {
+                    step.done();
+                    return Ok(Start::Seen);
+                }
+                continue;
+            }
             () = sleep_until(since + limit) => {
                 return Err(BackendError::TimedOut(timed_out(waiting, limit, meta)));
             }
@@ -156,5 +179,6 @@ fn timed_out(waiting: Option<WaitReason>, limit: Duration, meta: &Meta) -> Strin
 fn explain(pod: &Pod, message: &str, pull: Option<&str>) -> String {
     let container = pod.spec.as_ref().and_then(program_container);
     let image = container.and_then(|container| container.image.as_deref()).unwrap_or_default();
-    start_error::of_image(image, message, pull).unwrap_or_else(|| message.to_string())
+    let secrets = start_error::pull_secrets(pod);
+    start_error::of_image(image, &secrets, message, pull).unwrap_or_else(|| message.to_string())
 }

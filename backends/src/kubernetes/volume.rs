@@ -103,7 +103,7 @@ impl<'a> Helper<'a> {
         let helper = Helper { server, claim: claim.to_string(), pod: name, program };
         let timeouts = StartTimeouts::of(config);
         let (pod, meta) = (&helper.pod, Meta::new());
-        match startup::wait_until_running(server, pod, &meta, timeouts, progress).await? {
+        match startup::wait_until_running(server, pod, &meta, timeouts, true, progress).await? {
             Start::Seen => Ok(helper),
             Start::Unseen(error) => Err(server.explain(&error)),
         }
