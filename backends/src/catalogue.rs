@@ -58,6 +58,7 @@ pub struct BackendEntry {
     #[cfg(feature = "cluster")]
     sessions: Option<&'static SessionBackend>,
     helper: Option<fn()>,
+    job_variable: Option<&'static str>,
 }
 
 /// The backends of the program itself.
@@ -83,6 +84,7 @@ impl BackendEntry {
             #[cfg(feature = "cluster")]
             sessions: None,
             helper: None,
+            job_variable: None,
         }
     }
 
@@ -96,6 +98,7 @@ impl BackendEntry {
             #[cfg(feature = "cluster")]
             sessions: None,
             helper: None,
+            job_variable: None,
         }
     }
 
@@ -119,6 +122,14 @@ impl BackendEntry {
         self.helper = Some(run_if_helper);
         self
     }
+
+    /// Names the variable in which each process of a job finds the job's id. Several jobs may share
+    /// a machine.
+    #[allow(dead_code, reason = "a build may have no backend whose jobs share machines")]
+    pub(crate) const fn job_variable(mut self, name: &'static str) -> BackendEntry {
+        self.job_variable = Some(name);
+        self
+    }
 }
 
 fn all() -> impl Iterator<Item = BackendEntry> {
@@ -132,6 +143,12 @@ pub fn run_if_helper() {
         return;
     }
     BUILT_IN.iter().filter_map(|entry| entry.helper).for_each(|run| run());
+}
+
+/// Returns the variables in which processes find the ids of their jobs, where several jobs may
+/// share a machine.
+pub fn job_variables() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().filter_map(|entry| entry.job_variable)
 }
 
 /// Returns the backend that the configuration names.

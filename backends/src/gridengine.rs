@@ -35,4 +35,5 @@ const WORDS: Words = Words {
 
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("gridengine", |config| Ok(Arc::new(GridEngine::new(config))))
-        .sessions(&cluster::SESSIONS);
+        .sessions(&cluster::SESSIONS)
+        .job_variable("JOB_ID");

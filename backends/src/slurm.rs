@@ -34,6 +34,7 @@ const WORDS: Words = Words {
 pub(crate) const ENTRY: BackendEntry =
     BackendEntry::new("slurm", |config| Ok(Arc::new(Slurm::new(config))))
         .sessions(&cluster::SESSIONS)
+        .job_variable("SLURM_JOB_ID")
         .helper(|| {
             launcher::run_if_launcher();
             launcher::remove_copy();

@@ -199,6 +199,16 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
         })
     }
 
+    fn logs_at_hand<'a>(
+        &'a self,
+        name: &'a str,
+        follow: bool,
+        tail: Option<u64>,
+    ) -> Result<Option<LocalBoxStream<'a, Result<OutputChunk>>>> {
+        let opened = output::at_hand(self, name, follow, tail);
+        opened.map_err(|problem| output::unreadable(name, problem))
+    }
+
     fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>> {
         Box::pin(async move {
             let wait = async {

@@ -33,40 +33,29 @@ pub(super) async fn open<'a, S: BatchSystem>(
     if S::is_host(name) {
         return Err("it is a part of the session's output: ask for that".into());
     }
-    let job = cluster.job(name).await?;
-    let record = match &job {
-        Some(_) => None,
-        None => cluster.records.all()?.into_iter().find(|record| record.name == name),
+    let Some(job) = cluster.job(name).await? else {
+        return at_hand(cluster, name, false, tail)?.ok_or_else(|| "it was removed".into());
     };
-    let path = match (&job, record) {
-        (Some(job), _) => job.output.clone(),
-        (None, Some(record)) => cluster.records.path(name, &record.id),
-        (None, None) => return Err("it was removed".into()),
+    let follow = follow && !job.has_ended();
+    let mut follower = Follower::open(cluster, name, job.output.clone(), follow, tail)?;
+    follower.look_at(&job);
+    Ok(follower.chunks())
+}
+
+/// Opens the output of the session's newest record, if there is one.
+pub(super) fn at_hand<'a, S: BatchSystem>(
+    cluster: &'a BatchCluster<S>,
+    name: &'a str,
+    follow: bool,
+    tail: Option<u64>,
+) -> std::result::Result<Option<LocalBoxStream<'a, Result<OutputChunk>>>, BackendError> {
+    let mut records = cluster.records.all()?;
+    records.retain(|record| record.name == name);
+    let Some(record) = records.into_iter().max_by_key(|record| record.written) else {
+        return Ok(None);
     };
-    let offset = match tail {
-        None => 0,
-        Some(lines) => start_of_tail(&path, lines).map_err(|error| explain(&path, &error))?,
-    };
-    let mut follower = Follower {
-        cluster,
-        name,
-        path,
-        offset,
-        is_complete: !follow || job.as_ref().is_none_or(|job| job.has_ended()),
-        asked: None,
-        pause: PAUSE.0,
-        known: Instant::now(),
-        begun: Instant::now(),
-        said: String::new(),
-    };
-    if let Some(job) = &job {
-        follower.look_at(job);
-    }
-    let chunks = unfold(follower, |mut follower| async move {
-        let chunk = follower.next().await?;
-        Some((chunk, follower))
-    });
-    Ok(chunks.boxed_local())
+    let path = cluster.records.path(name, &record.id);
+    Ok(Some(Follower::open(cluster, name, path, follow, tail)?.chunks()))
 }
 
 struct Follower<'a, S> {
@@ -85,7 +74,40 @@ struct Follower<'a, S> {
     said: String,
 }
 
-impl<S: BatchSystem> Follower<'_, S> {
+impl<'a, S: BatchSystem> Follower<'a, S> {
+    fn open(
+        cluster: &'a BatchCluster<S>,
+        name: &'a str,
+        path: PathBuf,
+        follow: bool,
+        tail: Option<u64>,
+    ) -> std::result::Result<Follower<'a, S>, BackendError> {
+        let offset = match tail {
+            None => 0,
+            Some(lines) => start_of_tail(&path, lines).map_err(|error| explain(&path, &error))?,
+        };
+        Ok(Follower {
+            cluster,
+            name,
+            path,
+            offset,
+            is_complete: !follow,
+            asked: None,
+            pause: PAUSE.0,
+            known: Instant::now(),
+            begun: Instant::now(),
+            said: String::new(),
+        })
+    }
+
+    fn chunks(self) -> LocalBoxStream<'a, Result<OutputChunk>> {
+        let chunks = unfold(self, |mut follower| async move {
+            let chunk = follower.next().await?;
+            Some((chunk, follower))
+        });
+        chunks.boxed_local()
+    }
+
     async fn next(&mut self) -> Option<Result<OutputChunk>> {
         loop {
             // Whether the job has ended is asked before the last look at the file.

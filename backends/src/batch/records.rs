@@ -24,6 +24,8 @@ pub(crate) const HOSTS: &str = "hosts";
 const ABOUT: &str = "session";
 /// The end of the name of a file with the seconds that a head has to end, once it is asked to.
 pub(crate) const GRACE: &str = "grace";
+/// The end of the name of a file with the name of the host that runs the script.
+pub(crate) const NODE: &str = "node";
 /// The end of the name of a file with the number of restarts.
 pub(crate) const RESTARTS: &str = "restarts";
 /// The text in place of an exit code while the program runs.
@@ -172,6 +174,13 @@ impl Records {
         text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     }
 
+    /// Returns the host on which the batch script has begun last.
+    #[cfg(feature = "gridengine")]
+    pub(crate) fn node(&self, record: &Record) -> Option<String> {
+        let text = fs::read_to_string(self.file(&record.name, &record.id, NODE)).ok()?;
+        Some(text.trim().to_string()).filter(|name| !name.is_empty())
+    }
+
     /// Says to the batch script how long the head has to end.
     #[cfg(feature = "gridengine")]
     pub(crate) fn write_grace(
@@ -194,7 +203,7 @@ impl Records {
     pub(crate) fn remove(&self, name: &str, id: &str) -> Result<(), BackendError> {
         remove_folder(&self.hosts(name, id))?;
         // The record itself is the last: without it, nothing leads to the others.
-        let others = [EXIT, ABOUT, GRACE, RESTARTS].map(|kind| self.file(name, id, kind));
+        let others = [EXIT, ABOUT, GRACE, NODE, RESTARTS].map(|kind| self.file(name, id, kind));
         for path in others.into_iter().chain([self.path(name, id)]) {
             removed(fs::remove_file(&path), &path)?;
         }
@@ -317,6 +326,9 @@ mod tests {
         assert!(!records.has_started(&all[0]));
         fs::write(records.file("job-1", "17", EXIT), "started\n").unwrap();
         assert!(records.has_started(&all[0]) && records.ended(&all[0]).is_none());
+        assert_eq!(records.node(&all[0]), None);
+        fs::write(records.file("job-1", "17", NODE), "n1\n").unwrap();
+        assert_eq!(records.node(&all[0]).as_deref(), Some("n1"));
         records.remove("job-1", "17").unwrap();
         records.remove("job-1", "17").unwrap();
         assert_eq!(fs::read_dir(records.folder()).unwrap().count(), 0);

@@ -89,6 +89,20 @@ pub trait Cluster: Debug {
         tail: Option<u64>,
     ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>>;
 
+    /// Returns the output of a session, as [`Cluster::logs`] does, without asking the engine
+    /// first: `None` if this machine has no file of it.
+    ///
+    /// # Errors
+    /// [`Error::System`](fiber_core::Error::System).
+    fn logs_at_hand<'a>(
+        &'a self,
+        _name: &'a str,
+        _follow: bool,
+        _tail: Option<u64>,
+    ) -> Result<Option<LocalBoxStream<'a, Result<OutputChunk>>>> {
+        Ok(None)
+    }
+
     /// Waits for the end of a process that [`Cluster::start`] started, after which it is not
     /// started again.
     ///
@@ -181,6 +195,8 @@ pub struct RunRequest {
     pub given: Vec<(String, String)>,
     /// How many times the engine starts the head again if it is lost or fails.
     pub restarts: u32,
+    /// Whether the caller follows it: else the start returns while the head waits for room.
+    pub attach: bool,
     /// The options of this backend alone: see [`SessionBackend`](super::SessionBackend).
     pub options: OptionValues,
 }

@@ -203,7 +203,7 @@ fn session(
         restarts: records.restarts(&record),
         submitted,
         meta,
-        node: queued.and_then(|job| job.host.clone()),
+        node: queued.map_or_else(|| records.node(&record), |job| job.host.clone()),
         output: records.path(&record.name, &record.id),
         name: record.name,
         id: record.id,

@@ -16,7 +16,7 @@ pub(super) fn of_command(error: &io::Error) -> BackendError {
 /// Explains what `qrsh` said before anything ran on `host`.
 pub(super) fn of_connection(host: &str, words: &[String]) -> String {
     let said = words.join("; ");
-    let remedy = if said.contains("didn't accept task") {
+    let remedy = if is_of_slots(&said) {
         "Grid Engine starts tasks only in a parallel environment with `control_slaves TRUE` \
          (`qconf -sp $PE`), and no more at once than the job has slots there"
     } else if said.contains("can't resolve host name") {
@@ -30,6 +30,11 @@ pub(super) fn of_connection(host: &str, words: &[String]) -> String {
         true => format!("`qrsh` can't start a task on `{host}`, and says no more: {remedy}"),
         false => format!("`qrsh` can't start a task on `{host}` ({said}): {remedy}"),
     }
+}
+
+/// Returns whether the words of a `qrsh` say that a host gives its job no slot for one more task.
+pub(super) fn is_of_slots(said: &str) -> bool {
+    said.contains("didn't accept task")
 }
 
 /// Explains what the shell on this host said before the program ran.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::allocation::ENDS_AT;
 use crate::BackendError;
-use crate::batch::{EXIT, HeadScript, RESTARTS, quoted};
+use crate::batch::{EXIT, HeadScript, NODE, RESTARTS, quoted};
 
 /// How many seconds a head has to end if `fiber kill` does not say it: the `notify` of queues,
 /// after which Grid Engine kills the job, is 60 s by default.
@@ -71,7 +71,9 @@ impl JobScript<'_> {
             program,
             arguments,
             missing: "put it on a file system that all hosts share",
-            begin: &format!("echo started >\"$fiber_files.{EXIT}\""),
+            begin: &format!(
+                "echo started >\"$fiber_files.{EXIT}\"\nhostname >\"$fiber_files.{NODE}\""
+            ),
             before_end: before_end(restarts),
             functions: FUNCTIONS,
             ignored: "# A program that wants to know of them sets handlers.\n    trap '' USR1 USR2",

@@ -175,7 +175,7 @@ impl StepSize {
         }
         let most = largest(|node| node.gpus.into());
         if u64::from(gpus) > most {
-            return lacks(format!("{gpus} GPUs"), most.to_string());
+            return lacks(fiber_core::gpus_in_words(gpus), most.to_string());
         }
         Ok(StepSize { cores, megabytes, gpus: Some(gpus) })
     }

@@ -127,7 +127,7 @@ impl Notices {
             }
             (Some(code), _) => ExitReason::Code(code),
             (None, Some(signal)) if status.is_some() => ExitReason::Signal(signal),
-            (None, _) => ExitReason::Evicted(format!("its `srun` was killed ({srun})")),
+            (None, _) => ExitReason::Cancelled(format!("its `srun` was killed ({srun})")),
         }
     }
 
@@ -209,6 +209,9 @@ mod tests {
         assert_eq!(notices.reason(code(0), false, false), ExitReason::Normal);
         assert_eq!(notices.reason(code(3), false, false), ExitReason::Code(3));
         assert_eq!(notices.reason(code(143), false, false), ExitReason::Signal(15));
+        // A signal has killed `srun` itself.
+        let killed = notices.reason(ExitStatus::from_raw(9), false, false).to_string();
+        assert!(killed.contains("was cancelled: its `srun` was killed"), "{killed}");
     }
 
     #[test]

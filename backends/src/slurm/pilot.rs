@@ -145,6 +145,10 @@ fn exit_reason(job: &SlurmJob, ending: Ending) -> ExitReason {
     let why = || format!("its job is {} ({})", job.word, job.reason);
     match ending {
         Ending::Completed => ExitReason::Normal,
+        Ending::Failed if job.exit.has_no_output() => ExitReason::NotStarted(format!(
+            "{}: set `slurm.dir` to a directory that all nodes share",
+            states::NO_OUTPUT
+        )),
         Ending::Failed => match job.exit {
             ScriptExit { signal: signal @ 1.., .. } => ExitReason::Signal(signal),
             // It has failed all the same.
@@ -205,6 +209,7 @@ mod tests {
         };
         assert_eq!(ended("3:0"), ExitReason::Code(3));
         assert_eq!(ended("0:9"), ExitReason::Signal(9));
+        assert!(matches!(ended("0:53"), ExitReason::NotStarted(why) if why.contains("slurm.dir")));
         assert_eq!(ended("0:0"), ExitReason::Code(1));
     }
 

@@ -58,6 +58,12 @@ pub(super) struct ScriptExit {
 }
 
 impl ScriptExit {
+    /// Returns whether the node could not open the file of the job's output. Slurm reports that as
+    /// this signal, which it does not send.
+    pub(super) fn has_no_output(self) -> bool {
+        self.signal == 53
+    }
+
     /// Parses `CODE:SIGNAL`, or a status as `wait` has it.
     pub(super) fn parse(text: &str) -> ScriptExit {
         let number = |text: &str| text.trim().parse::<i32>().unwrap_or(0);
@@ -89,6 +95,8 @@ const REASONS: [(&str, bool, &str); 14] = [
     ("QOSNotAllowed", true, "its account may not use the quality of service"),
     ("ReqNodeNotAvail", false, "nodes that it needs are down or reserved"),
 ];
+/// The problem of a node that could not open the file of the output.
+pub(super) const NO_OUTPUT: &str = "its node could not open the file of its output";
 const NODES_OF_PARTITION: &str = "its partition does not have or allow that many nodes or cores";
 /// Parts of reasons that are sentences: the job never starts.
 const REFUSALS: [&str; 4] =

@@ -10,7 +10,7 @@ const NAME: &str = "ssh";
 
 /// The backend, as the command sees it.
 pub(crate) static SESSIONS: SessionBackend = SessionBackend {
-    refused: REFUSED,
+    refused: (REFUSED.0, "the program itself runs as a process of this host: leave it out"),
     ..SessionBackend::new(
         NAME,
         NAME,

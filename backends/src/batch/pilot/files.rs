@@ -10,10 +10,10 @@ use rustix::fs::OFlags;
 
 use super::{ID, PilotRequest};
 use crate::BackendError;
-use crate::batch::records::{EXIT, GRACE};
+use crate::batch::records::{EXIT, GRACE, NODE};
 
 /// The ends of the names of all files.
-const KINDS: [&str; 4] = ["key", "out", EXIT, GRACE];
+const KINDS: [&str; 5] = ["key", "out", EXIT, GRACE, NODE];
 /// The size of the output whose end is kept, in bytes.
 const TAIL: u64 = 4 << 10;
 /// Neither a link is followed, nor a pipe waited for.

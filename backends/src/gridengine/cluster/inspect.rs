@@ -6,7 +6,7 @@ use std::time::Duration;
 use fiber_core::Result;
 use fiber_core::inspect::BRIDGE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::super::commands::{self, HINTS};
 use super::super::problem;
@@ -17,10 +17,27 @@ use crate::shell::COMMAND;
 
 /// Time for the words of a `qrsh` that has failed.
 const WORDS: Duration = Duration::from_secs(1);
+/// How long Grid Engine may take to learn that a task has ended and has left its slot.
+const SLOT: Duration = Duration::from_secs(5);
+/// The pause between two attempts to get that slot.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Connects to the inspector of the head of a job. The task ends with its input, and `qrsh` after
 /// it: Grid Engine deletes a job that loses a `qrsh`.
 pub(super) async fn connect(job: &SessionJob) -> Result<Box<dyn ByteStream>> {
+    let begun = Instant::now();
+    loop {
+        match start_task(job).await {
+            Err(problem) if problem::is_of_slots(&problem) && begun.elapsed() < SLOT => {
+                sleep(PAUSE).await;
+            }
+            Err(problem) => return failed(&job.name, problem),
+            Ok(stream) => return Ok(stream),
+        }
+    }
+}
+
+async fn start_task(job: &SessionJob) -> std::result::Result<Box<dyn ByteStream>, String> {
     let program = "qrsh";
     let host = job.node.as_deref().unwrap_or_default();
     let mut command = commands::command(program);
@@ -36,14 +53,13 @@ pub(super) async fn connect(job: &SessionJob) -> Result<Box<dyn ByteStream>> {
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
-            let problem = CommandError::NotRun { program, error, hints: &HINTS };
-            return failed(&job.name, problem.to_string());
+            return Err(CommandError::NotRun { program, error, hints: &HINTS }.to_string());
         }
     };
     let (Some(mut input), Some(output), Some(mut errors)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
-        return failed(&job.name, NO_BRIDGE);
+        return Err(NO_BRIDGE.into());
     };
     let line = line(&job.program);
     // A `qrsh` that has failed says why.
@@ -51,16 +67,16 @@ pub(super) async fn connect(job: &SessionJob) -> Result<Box<dyn ByteStream>> {
     let mut stream = Box::new(tokio::io::join(output, input));
     match greeting(&mut stream).await {
         Greeting::Ready => Ok(stream),
-        Greeting::Failed(problem) => failed(&job.name, problem),
+        Greeting::Failed(problem) => Err(problem),
         Greeting::Other => {
             drop(stream);
             let mut words = String::new();
             let _ = timeout(WORDS, errors.read_to_string(&mut words)).await;
             let words: Vec<String> = words.lines().map(String::from).collect();
-            match words.is_empty() {
-                true => failed(&job.name, NO_BRIDGE),
-                false => failed(&job.name, problem::of_connection(host, &words)),
-            }
+            Err(match words.is_empty() {
+                true => NO_BRIDGE.into(),
+                false => problem::of_connection(host, &words),
+            })
         }
     }
 }

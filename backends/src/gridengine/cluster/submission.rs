@@ -128,6 +128,7 @@ mod tests {
             volumes: Vec::new(),
             environment: vec![("GIVEN".into(), "a b".into())],
             restarts: 0,
+            attach: false,
             given: Vec::new(),
             options: values,
         }

@@ -241,6 +241,7 @@ mod tests {
             volumes: Vec::new(),
             environment: vec![("GIVEN".into(), "a b".into())],
             restarts: 0,
+            attach: false,
             given: Vec::new(),
             options: OptionValues::default(),
         }

@@ -1,5 +1,7 @@
 //! The jobs that `fiber run` has submitted, and their hosts.
 
+use std::{env, fs};
+
 use fiber_core::Meta;
 
 use super::super::commands::{self, CommandError};
@@ -78,20 +80,44 @@ pub(super) async fn forbid_requeue(id: &str) {
     let _ = commands::run("scontrol", &["update", &format!("JobId={id}"), "Requeue=0"]).await;
 }
 
-/// Returns the name of the cluster.
+/// The file that configures Slurm on most systems.
+const CONFIGURATION: &str = "/etc/slurm/slurm.conf";
+
+/// Returns the name of the cluster: as its file says, which can be read while slurmctld does not
+/// answer, or as slurmctld says.
 pub(super) async fn cluster_name() -> Result<String, BackendError> {
+    // This variable may ask for another cluster than the file's.
+    if env::var_os("SLURM_CLUSTERS").is_none() {
+        let path = env::var_os("SLURM_CONF").unwrap_or_else(|| CONFIGURATION.into());
+        if let Some(name) = fs::read_to_string(path).ok().and_then(|text| name_in(&text)) {
+            return Ok(name);
+        }
+    }
     let shown = commands::run("scontrol", &["show", "config"]).await?;
-    let mut fields = shown.lines().filter_map(|line| line.split_once('='));
-    let name = fields.find(|(key, _)| key.trim() == "ClusterName").map(|(_, name)| name.trim());
+    name_in(&shown).ok_or_else(|| "`scontrol show config` does not say the cluster's name".into())
+}
+
+fn name_in(configuration: &str) -> Option<String> {
+    let mut fields = configuration.lines().filter_map(|line| line.split_once('='));
+    let (_, name) = fields.find(|(key, _)| key.trim().eq_ignore_ascii_case("ClusterName"))?;
+    let name = name.split('#').next().unwrap_or_default().trim();
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
-    let name = name.filter(|name| !name.is_empty() && name.chars().all(plain));
-    name.map(String::from)
-        .ok_or_else(|| "`scontrol show config` does not say the cluster's name".into())
+    // Slurm itself knows it in small letters.
+    Some(name.to_lowercase()).filter(|name| !name.is_empty() && name.chars().all(plain))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_of_a_cluster_stands_in_its_file_and_in_slurms_answer() {
+        let name = |text| name_in(text);
+        assert_eq!(name("# ClusterName=x\nclustername=lab_1 # ours\n").as_deref(), Some("lab_1"));
+        assert_eq!(name("ClusterName             = Lab\n").as_deref(), Some("lab"));
+        assert_eq!(name("SlurmctldHost=a\n"), None);
+        assert_eq!(name("ClusterName=../x\n"), None);
+    }
 
     #[test]
     fn a_sessions_job_is_known_by_its_comment() {

@@ -28,6 +28,11 @@ pub(super) fn exit_status(state: State, exit: ScriptExit) -> Option<ExitStatus> 
 }
 
 fn ended(ending: Ending, exit: ScriptExit) -> ExitStatus {
+    if ending == Ending::Failed && exit.has_no_output() {
+        let remedy = "set XDG_STATE_HOME to a directory that all nodes share, or name one by \
+                      `--slurm=--output=FILE`";
+        return ExitStatus { code: 1, reason: Some(format!("{}: {remedy}", states::NO_OUTPUT)) };
+    }
     let reason = match ending {
         Ending::Completed | Ending::Failed | Ending::Revoked => None,
         Ending::Cancelled => Some("cancelled"),
@@ -88,6 +93,8 @@ mod tests {
         assert_eq!(ended("FAILED", "3:0"), (3, None));
         assert_eq!(ended("FAILED", "9"), (137, None));
         assert_eq!(ended("FAILED", "0:6"), (134, None));
+        let (code, reason) = ended("FAILED", "0:53");
+        assert!(code == 1 && reason.is_some_and(|why| why.contains("could not open the file")));
         assert_eq!(ended("CANCELLED", "0"), (143, Some("cancelled".into())));
         assert_eq!(ended("TIMEOUT", "0:15"), (143, Some("its time limit".into())));
         assert_eq!(ended("OUT_OF_MEMORY", "0:125").1, Some("out of memory".into()));
