@@ -107,7 +107,7 @@ fn leave(name: &str, mut screen: Screen, left: Left) -> ExitCode {
     // The reader may be gone.
     let _ = screen.close();
     if std::io::stderr().is_terminal() {
-        eprintln!(
+        tell!(
             "Detached from {name}, which goes on: `fiber attach {name}` follows it again, `fiber \
              kill {name}` ends it"
         );

@@ -10,11 +10,11 @@ use crate::terminal::printable;
 pub(crate) async fn clean(cluster: &dyn Cluster, as_json: bool) -> anyhow::Result<ExitCode> {
     let removed = cluster.sweep().await?;
     if as_json {
-        println!("{:#}", Value::from(removed));
+        say!("{:#}", Value::from(removed));
     } else if removed.is_empty() {
-        println!("There was nothing to remove.");
+        say!("There was nothing to remove.");
     } else {
-        removed.iter().for_each(|name| println!("Removed {}", printable(name)));
+        removed.iter().for_each(|name| say!("Removed {}", printable(name)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -53,7 +53,7 @@ pub(crate) async fn dashboard(
     let access = Access::new(listener.local_addr()?.port());
     // A reader that stops early is no failure.
     let _ = writeln!(std::io::stdout(), "{}", access.link());
-    eprintln!("Open this link in a browser on this host. Ctrl-C ends the dashboard.");
+    tell!("Open this link in a browser on this host. Ctrl-C ends the dashboard.");
     let dashboard = Rc::new(Dashboard::new(access, sessions, only));
     let connections = Rc::new(Connections::default());
     loop {

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use fiber_core::Patient;
 use fiber_core::inspect::{EntityKey, EntityKeys, EntityRecord, RecordedValue};
 use serde_json::{Value, json};
 
@@ -59,7 +60,7 @@ pub(crate) async fn entities(command: EntitiesCommand) -> anyhow::Result<ExitCod
         }
         EntitiesCommand::Events { source, name, key } => {
             let (record, _) = record(&source, &name, &key).await?;
-            let mut out = std::io::stdout().lock();
+            let mut out = Patient(std::io::stdout().lock());
             for event in &record.events {
                 // A reader that stops early, like `head`, is no failure.
                 if writeln!(out, "{}", event_json(event)).is_err() {
@@ -112,15 +113,15 @@ async fn list(source: &EntitiesSource, as_json: bool) -> anyhow::Result<()> {
                 "journal": entities.journal,
             })
         });
-        println!("{:#}", Value::from(entities.collect::<Vec<_>>()));
+        say!("{:#}", Value::from(entities.collect::<Vec<_>>()));
     } else if listed.is_empty() {
-        println!("There are no entities.");
+        say!("There are no entities.");
     } else if source.journal.is_some() {
         let mut table = new_table(&["NAME", "KEYS"]);
         for entities in listed {
             table.add_row([entities.name, number(entities.recorded)]);
         }
-        println!("{}", printable(table.trim_fmt()));
+        say!("{}", printable(table.trim_fmt()));
     } else {
         let mut table = new_table(&["NAME", "TYPE", "PROCESSES", "LIVE", "JOURNAL", "SESSION"]);
         for entities in listed {
@@ -134,7 +135,7 @@ async fn list(source: &EntitiesSource, as_json: bool) -> anyhow::Result<()> {
                 entities.session.unwrap_or_default(),
             ]);
         }
-        println!("{}", printable(table.trim_fmt()));
+        say!("{}", printable(table.trim_fmt()));
     }
     Ok(())
 }
@@ -147,11 +148,11 @@ fn show_keys(found: &EntityKeys, place: PlaceOf<'_>, as_json: bool) {
     let EntityKeys { keys, more } = found;
     if as_json {
         let keys: Vec<_> = keys.iter().map(|key| key_json(key, place(key))).collect();
-        println!("{:#}", json!({ "keys": keys, "more": more }));
+        say!("{:#}", json!({ "keys": keys, "more": more }));
         return;
     }
     if keys.is_empty() {
-        return println!("There are no such keys.");
+        return say!("There are no such keys.");
     }
     let mut table = new_table(&[
         "KEY",
@@ -173,9 +174,9 @@ fn show_keys(found: &EntityKeys, place: PlaceOf<'_>, as_json: bool) {
             key.reminders.to_string(),
         ]);
     }
-    println!("{}", printable(table.trim_fmt()));
+    say!("{}", printable(table.trim_fmt()));
     if *more > 0 {
-        println!("There are {more} more keys: `--prefix` and `--limit` choose others.");
+        say!("There are {more} more keys: `--prefix` and `--limit` choose others.");
     }
 }
 
@@ -190,7 +191,7 @@ fn show(record: &EntityRecord, place: Option<String>, as_json: bool) {
             .unwrap_or_default();
         shown["events"] = record.events.iter().map(event_json).collect();
         shown["reminders"] = serde_json::to_value(reminders).expect("reminders are JSON");
-        return println!("{shown:#}");
+        return say!("{shown:#}");
     }
     let mut text = match place {
         Some(place) => format!("{}: live in {place}, {} unanswered", of.key, of.unanswered),
@@ -214,7 +215,7 @@ fn show(record: &EntityRecord, place: Option<String>, as_json: bool) {
             text += &format!(", every {}", rounded(every));
         }
     }
-    println!("{}", printable(&text));
+    say!("{}", printable(&text));
 }
 
 fn rounded(time: Duration) -> humantime::FormattedDuration {

@@ -63,9 +63,9 @@ fn ls(folder: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
             Ok(summary) => json_of(path, summary),
             Err(error) => json!({ "path": path, "name": name(path), "error": error.to_string() }),
         });
-        println!("{:#}", Value::from(journals.collect::<Vec<_>>()));
+        say!("{:#}", Value::from(journals.collect::<Vec<_>>()));
     } else if summaries.is_empty() {
-        println!("There are no journals in {}.", folder.display());
+        say!("There are no journals in {}.", folder.display());
     } else {
         let mut table =
             new_table(&["NAME", "CALLS", "RESULTS", "FAILURES", "SLOTS", "SIZE", "STATE"]);
@@ -85,7 +85,7 @@ fn ls(folder: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
                 }
             };
         }
-        println!("{}", printable(table.trim_fmt()));
+        say!("{}", printable(table.trim_fmt()));
     }
     Ok(())
 }
@@ -93,7 +93,7 @@ fn ls(folder: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
 fn show(path: &Path, as_json: bool) -> anyhow::Result<()> {
     let summary = Reader::open(path)?.summary()?;
     if as_json {
-        println!("{:#}", json_of(path, &summary));
+        say!("{:#}", json_of(path, &summary));
         return Ok(());
     }
     let mut text = format!("{}: {}, {}\n", path.display(), ByteSize(summary.size), state(&summary));
@@ -125,16 +125,16 @@ fn show(path: &Path, as_json: bool) -> anyhow::Result<()> {
     if !summary.damage.is_empty() {
         text += &format!("\n{}\n", damage_lines(&summary).join("\n"));
     }
-    print!("{}", printable(&text));
+    say!("{}", printable(text.trim_end_matches('\n')));
     Ok(())
 }
 
 fn verify(path: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
     let summary = Reader::open(path)?.summary()?;
     if as_json {
-        println!("{:#}", json_of(path, &summary));
+        say!("{:#}", json_of(path, &summary));
     } else if summary.damage.is_empty() {
-        println!(
+        say!(
             "{} is whole: {} commits with {} outcomes, {}",
             path.display(),
             summary.commits,
@@ -142,15 +142,15 @@ fn verify(path: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
             ByteSize(summary.size)
         );
         if summary.unfinished > 0 {
-            println!(
+            say!(
                 "The last {} bytes are of a commit that is being written, or that a killed program \
                  has not completed.",
                 summary.unfinished
             );
         }
     } else {
-        println!("{}", printable(damage_lines(&summary).join("\n")));
-        println!("`fiber journal prune --damaged` keeps the rest; lost tasks run again then.");
+        say!("{}", printable(damage_lines(&summary).join("\n")));
+        say!("`fiber journal prune --damaged` keeps the rest; lost tasks run again then.");
     }
     Ok(if summary.damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -165,10 +165,10 @@ fn remove(path: &Path, what: &Prune<'_>, as_json: bool) -> anyhow::Result<()> {
             "size_before": pruned.size_before,
             "size": pruned.size,
         });
-        println!("{value:#}");
+        say!("{value:#}");
         return Ok(());
     }
-    println!(
+    say!(
         "Removed {} outcomes, {} superseded values of slots and {} damaged bytes: {} before, {} now",
         pruned.outcomes,
         pruned.slots,

@@ -25,17 +25,14 @@ pub(crate) async fn kill(
                 sessions::must_be_in_cluster(&session.head)?;
                 let name = &session.head.name;
                 sessions::end(cluster, name, grace).await?;
-                println!("Killed {} and its workers: {}", printable(name), session.workers.len());
+                say!("Killed {} and its workers: {}", printable(name), session.workers.len());
             }
             Named::Job(process, session) => {
                 sessions::must_be_in_cluster(&process)?;
                 cluster.stop(&process.job, grace).await?;
                 cluster.remove(&process.job).await?;
                 let (name, place) = (process.name, process.place);
-                println!(
-                    "{}",
-                    printable(format!("Killed {name} ({place}), a process of {session}"))
-                );
+                say!("{}", printable(format!("Killed {name} ({place}), a process of {session}")));
             }
             Named::Inside(target) => {
                 end_by_head(&Sessions::connect(args).await?, &target, grace).await?;
@@ -51,7 +48,7 @@ async fn end_by_head(sessions: &Sessions, target: &Target, grace: u32) -> anyhow
     let ended = inspector.kill(target.process, grace).await;
     ended.with_context(|| format!("{} can't be killed", target.name))?;
     let (name, head) = (&target.name, target.head.name());
-    println!("{}", printable(format!("Killed {name}, a process of {head}")));
+    say!("{}", printable(format!("Killed {name}, a process of {head}")));
     Ok(())
 }
 

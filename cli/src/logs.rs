@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fiber_backends::cluster::{Cluster, OutputChunk};
+use fiber_core::Patient;
 use futures_util::stream::{LocalBoxStream, StreamExt};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
@@ -14,6 +15,7 @@ use crate::args::ClusterArgs;
 use crate::inspect::sessions::Sessions;
 use crate::inspect::target::{self, Target};
 use crate::sessions::{self, Named};
+use crate::terminal;
 
 pub(crate) async fn logs(
     args: &ClusterArgs,
@@ -22,11 +24,20 @@ pub(crate) async fn logs(
     follow: bool,
     tail: Option<u64>,
 ) -> anyhow::Result<ExitCode> {
-    let (process, session) = match sessions::find(args, cluster, name).await? {
-        Named::Session(session) => (session.head, None),
-        Named::Job(process, session) => (process, Some(session)),
-        Named::Inside(target) => {
+    let (process, session) = match sessions::find(args, cluster, name).await {
+        Ok(Named::Session(session)) => (session.head, None),
+        Ok(Named::Job(process, session)) => (process, Some(session)),
+        Ok(Named::Inside(target)) => {
             return last_lines(&Sessions::connect(args).await?, target, follow, tail).await;
+        }
+        Err(problem) => {
+            // The engine may not answer, where its file can be read.
+            let Some(output) = cluster.logs_at_hand(name, follow, tail)? else {
+                return Err(problem);
+            };
+            terminal::warn(format!("{problem:#}: the output of {name} so far follows"));
+            forward(output).await?;
+            return Ok(ExitCode::SUCCESS);
         }
     };
     sessions::must_be_in_cluster(&process)?;
@@ -37,11 +48,9 @@ pub(crate) async fn logs(
         return last_lines(&sessions, target, follow, tail).await;
     }
     let output = cluster.logs(&process.job, follow, tail).await?;
-    Ok(match forward(output).await? {
-        ForwardEnd::Complete => ExitCode::SUCCESS,
-        // A reader that stops early, like `head`, is no failure.
-        ForwardEnd::ReaderGone | ForwardEnd::TerminalGone => ExitCode::SUCCESS,
-    })
+    // A reader that stops early, like `head`, is no failure.
+    forward(output).await?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the last lines of a process's output, as its head knows them.
@@ -90,8 +99,8 @@ pub(crate) async fn forward(
 ) -> anyhow::Result<ForwardEnd> {
     while let Some(chunk) = output.next().await {
         let written = match chunk? {
-            OutputChunk::Stdout(bytes) => write(io::stdout().lock(), &bytes),
-            OutputChunk::Stderr(bytes) => write(io::stderr().lock(), &bytes),
+            OutputChunk::Stdout(bytes) => write(Patient(io::stdout().lock()), &bytes),
+            OutputChunk::Stderr(bytes) => write(Patient(io::stderr().lock()), &bytes),
         };
         match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {

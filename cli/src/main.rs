@@ -1,6 +1,11 @@
 //! The command `fiber`: runs programs in containers and pods, and commands on pools, shows what
 //! programs do, copies their files and cleans up.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+mod terminal;
+
 mod args;
 mod attach;
 mod clean;
@@ -24,7 +29,6 @@ mod run;
 mod sessions;
 mod stack;
 mod supervise;
-mod terminal;
 mod top;
 mod wait;
 
@@ -78,7 +82,7 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         let code = error.downcast_ref::<ExitError>().map_or(1, |refusal| refusal.code);
-        eprintln!("error: {}", printable(format!("{error:#}")));
+        tell!("error: {}", printable(format!("{error:#}")));
         ExitCode::from(code)
     })
 }

@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use anyhow::{anyhow, bail};
 use fiber::error::{Error, FailureKind};
 use fiber::{Config, Journal, Meta, Pool};
+use fiber_core::Patient;
 
 use self::items::{Input, Items, Source};
 use self::pending::{Commands, Pending};
@@ -93,7 +94,7 @@ fn source(args: &args::Map, arguments: Option<&[Vec<u8>]>) -> anyhow::Result<Sou
         (None, _, None, path) => {
             let input = path.as_deref().map_or(Input::Standard, Input::of);
             if matches!(input, Input::Standard) && io::stdin().is_terminal() {
-                eprintln!("fiber map: the items are read from this terminal; Ctrl-D ends them");
+                tell!("fiber map: the items are read from this terminal; Ctrl-D ends them");
             }
             Ok(Source::Lines(input, if args.null { 0 } else { b'\n' }))
         }
@@ -102,7 +103,7 @@ fn source(args: &args::Map, arguments: Option<&[Vec<u8>]>) -> anyhow::Result<Sou
 
 /// Prints the commands, as a shell would read them.
 fn dry_run(items: Items, template: &Template) -> anyhow::Result<ExitCode> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(Patient(io::stdout().lock()));
     for item in items {
         let mut line = quoted(&template.expand(&item?));
         line.push(b'\n');
@@ -220,7 +221,7 @@ impl Run {
             }
         }
         if self.failed > 0 {
-            eprintln!("fiber map: {} of {} commands failed", self.failed, self.done);
+            tell!("fiber map: {} of {} commands failed", self.failed, self.done);
         }
         match self.pending.take_error() {
             Some(error) => Err(error),

@@ -62,8 +62,8 @@ pub(crate) fn new(New { variant, path, directory }: &New) -> anyhow::Result<Exit
     create_package(directory, name)?;
     write_files(directory, name, &fiber, variant.template())
         .with_context(|| format!("`{}` can't be written", directory.display()))?;
-    println!("Next:\n  cd {}\n  cargo run\n  cargo test", directory.display());
-    println!("README.md has more, fiber.toml the options.");
+    say!("Next:\n  cd {}\n  cargo run\n  cargo test", directory.display());
+    say!("README.md has more, fiber.toml the options.");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -110,7 +110,7 @@ fn create_package(directory: &Path, name: &str) -> anyhow::Result<()> {
         let problem = output.lines().find_map(|line| line.strip_prefix("error: "));
         bail!("`cargo new` has failed: {}", problem.unwrap_or(output.trim()));
     }
-    output.lines().filter(|line| !line.starts_with("note: ")).for_each(|line| eprintln!("{line}"));
+    output.lines().filter(|line| !line.starts_with("note: ")).for_each(|line| tell!("{line}"));
     Ok(())
 }
 

@@ -48,11 +48,11 @@ pub(crate) async fn ps(args: &ClusterArgs, as_json: bool) -> anyhow::Result<Exit
 
 fn print(sessions: &[Session], as_json: bool) {
     if as_json {
-        println!("{:#}", Value::from(sessions.iter().map(session).collect::<Vec<_>>()));
+        say!("{:#}", Value::from(sessions.iter().map(session).collect::<Vec<_>>()));
     } else if sessions.is_empty() {
-        println!("There are no sessions.");
+        say!("There are no sessions.");
     } else {
-        println!("{}", printable(table(sessions).trim_fmt()));
+        say!("{}", printable(table(sessions).trim_fmt()));
     }
 }
 

@@ -1,7 +1,6 @@
 //! Documentation from the command itself: completions, manual pages, docs/cli.md.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,13 +11,17 @@ use clap_complete::Shell;
 use crate::args::Args;
 
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
-    clap_complete::generate(shell, &mut Args::command(), "fiber", &mut io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "fiber", &mut script);
+    say!("{}", String::from_utf8_lossy(&script).trim_end());
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn man(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
     let Some(directory) = directory else {
-        clap_mangen::Man::new(Args::command()).render(&mut io::stdout())?;
+        let mut page = Vec::new();
+        clap_mangen::Man::new(Args::command()).render(&mut page)?;
+        say!("{}", String::from_utf8_lossy(&page).trim_end());
         return Ok(ExitCode::SUCCESS);
     };
     let root = Args::command();
@@ -48,7 +51,7 @@ pub(crate) fn markdown() -> anyhow::Result<ExitCode> {
     for (name, command) in with_subcommands(&root) {
         page += &format!("\n## fiber {name}\n\n```text\n{}\n```\n", help(&mut command.clone()));
     }
-    io::stdout().write_all(page.as_bytes())?;
+    say!("{}", page.trim_end());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -22,7 +22,7 @@ use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
 use crate::supervise::TO_BE_CONTINUED;
-use crate::terminal::{printable, tell};
+use crate::terminal::printable;
 use crate::{ExitError, forwarded, killed_by, program, sessions, supervise};
 
 /// The exit code for a program that could not be started, as with `docker run`.
@@ -86,12 +86,12 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         }
     }
     if args.attach {
-        tell(&format!("Created {}: {}", cluster.unit(), run.name));
+        tell!("Created {}: {}", cluster.unit(), run.name);
         return attach(&config, cluster, &run.name, &mut signals).await;
     }
     match args.json {
-        true => println!("{:#}", json!({ cluster.unit(): run.name, "session": run.session })),
-        false => println!("Created {}: {}", cluster.unit(), run.name),
+        true => say!("{:#}", json!({ cluster.unit(): run.name, "session": run.session })),
+        false => say!("Created {}: {}", cluster.unit(), run.name),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -197,6 +197,7 @@ fn run_request(
         environment,
         given,
         restarts: args.restarts,
+        attach: args.attach,
         options: args.own.0.clone(),
     })
 }
@@ -221,10 +222,10 @@ fn environment(args: &args::Run) -> anyhow::Result<Vec<(String, String)>> {
 /// Leaves a session to itself, because the terminal of this command is gone.
 fn detach(name: &str) -> ExitCode {
     // Standard error may be a file.
-    tell(&format!(
+    tell!(
         "The terminal is gone; {name} goes on: `fiber attach {name}` follows it again, `fiber kill \
          {name}` ends it"
-    ));
+    );
     ExitCode::from(killed_by(HANGUP))
 }
 
@@ -260,7 +261,7 @@ async fn attach(
             (&mut ended).await;
             let ended = ended.take_output().context("the exit status is read once")??;
             if let Some(reason) = &ended.reason {
-                tell(&printable(format!("{name} ended: {reason}")));
+                tell!("{}", printable(format!("{name} ended: {reason}")));
             }
             sessions::stop(cluster, name, 0).await?;
             remove(cluster, name, ended.code).await?;
@@ -278,7 +279,9 @@ async fn attach(
                 tokio::join!(sessions::stop(cluster, name, limit), rest_of_output).0
             };
             tokio::select! {
-                ended = ending => ended?,
+                // The exit status may be gone with the session when the end is over.
+                never = (&mut ended).then(|()| pending::<Infallible>()) => match never {},
+                stopped = ending => stopped?,
                 // A second signal skips the grace period.
                 () = async { while signals.next().await == HANGUP {} } => {
                     sessions::stop(cluster, name, 0).await?
@@ -304,9 +307,9 @@ async fn remove(cluster: &dyn Cluster, name: &str, code: i32) -> anyhow::Result<
         return Ok(cluster.remove(name).await?);
     }
     let paths: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
-    tell(&format!(
+    tell!(
         "The output of {name} is kept in {}: `fiber kill {name}` removes it",
         paths.join(" and ")
-    ));
+    );
     Ok(())
 }

@@ -47,11 +47,14 @@ pub(crate) async fn remove_twins(
     listed: &[Session],
     engine: &dyn Cluster,
 ) {
-    here.retain(|program| !listed.iter().any(|session| session.head.name == program.head.name));
+    // A program with another backend may have the name of a session there.
     let may_be_listed = |session: &Session| {
         let stats = session.observed.as_ref().map(|(_, stats)| stats);
         stats.is_some_and(|stats| engine.includes(&stats.backend))
     };
+    let names =
+        |program: &Session| listed.iter().any(|session| session.head.name == program.head.name);
+    here.retain(|program| !may_be_listed(program) || !names(program));
     if here.iter().any(may_be_listed) {
         let numbers = numbers(engine).await;
         let is_listed = |(_, stats): &(Head, Arc<SessionStats>)| numbers.contains(&stats.session);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fiber_core::inspect::LONGEST_PROFILE;
-use fiber_core::open_own;
+use fiber_core::{Patient, open_own};
 
 use crate::args::ClusterArgs;
 use crate::flamegraph;
@@ -25,7 +25,7 @@ pub(crate) async fn stack(
     let (target, mut inspector) = open(cluster, name).await?;
     let text = printable(&inspector.stack(target.process, all).await?);
     // A reader that stops early, like `head`, is no failure.
-    let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
+    let _ = writeln!(Patient(std::io::stdout()), "{}", text.trim_end());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -76,19 +76,19 @@ pub(crate) async fn profile(args: &Profile) -> anyhow::Result<ExitCode> {
         let opened = open_own(&output, OpenOptions::new().write(true));
         file = Some(opened.with_context(|| format!("`{}` can't be written", output.display()))?);
     }
-    eprintln!("Sampling {} for {} s", printable(&target.name), args.seconds);
+    tell!("Sampling {} for {} s", printable(&target.name), args.seconds);
     let &Profile { seconds, hertz, idle, all, .. } = args;
     let samples = Samples { seconds, hertz, idle, all };
     let profile = inspector.profile(target.process, &samples).await;
     let drawn = profile.map_err(anyhow::Error::from).and_then(|profile| {
-        eprintln!("{}", printable(flamegraph::summary(&target.name, seconds, &profile)));
+        tell!("{}", printable(flamegraph::summary(&target.name, seconds, &profile)));
         match output.extension().is_some_and(|extension| extension == "folded") {
             true => Ok(profile.folded.into_bytes()),
             false => flamegraph::svg(&profile, &title(&target, args)),
         }
     });
     let Some(mut file) = file else {
-        std::io::stdout().write_all(&drawn?)?;
+        Patient(std::io::stdout()).write_all(&drawn?)?;
         return Ok(ExitCode::SUCCESS);
     };
     let written = drawn.and_then(|drawn| {
@@ -102,7 +102,7 @@ pub(crate) async fn profile(args: &Profile) -> anyhow::Result<ExitCode> {
         }
         return Err(error);
     }
-    println!("Wrote {}: open it in a browser", output.display());
+    say!("Wrote {}: open it in a browser", output.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn run(command: Command, name: &str, limit: u32) -> io::Result<
             pause = BACKOFF.0;
         }
         let again = format!("{name} {why}: starting it again ({} of {limit})", restarts + 1);
-        eprintln!("{}", printable(again));
+        tell!("{}", printable(again));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             signal = signals.next() => return Ok(ExitCode::from(killed_by(signal))),

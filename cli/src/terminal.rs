@@ -1,7 +1,21 @@
-//! Text that other processes and engines have written, on this user's terminal.
+//! This command's own lines, and text that other processes and engines have written, on the user's
+//! terminal.
 
-use std::fmt::Display;
-use std::io::Write;
+use std::fmt::{Arguments, Display};
+use std::io::{self, ErrorKind, Write};
+
+use fiber_core::Patient;
+
+/// Writes a line to standard output, like `println!`. A reader that stops early, like `head`, is no
+/// failure.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::terminal::write_output(format_args!($($text)*)) };
+}
+
+/// Writes a line to standard error, like `eprintln!`. It may be gone with its terminal or reader.
+macro_rules! tell {
+    ($($text:tt)*) => { $crate::terminal::write_error(format_args!($($text)*)) };
+}
 
 /// Replaces control characters, which could command the terminal, and characters that change the
 /// direction of writing, which could make a line read as another.
@@ -18,13 +32,25 @@ fn is_plain(c: char) -> bool {
     !turns && (!c.is_control() || matches!(c, '\n' | '\t'))
 }
 
-/// Writes a line to standard error, which may be gone with the terminal.
-pub(crate) fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+/// See [`say`].
+pub(crate) fn write_output(line: Arguments<'_>) {
+    match writeln!(Patient(io::stdout()), "{line}") {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            tell!("error: standard output can't be written: {error}");
+            std::process::exit(1);
+        }
+        _ => {}
+    }
+}
+
+/// See [`tell`].
+pub(crate) fn write_error(line: Arguments<'_>) {
+    // There is no other place for a problem with it.
+    let _ = writeln!(Patient(io::stderr()), "{line}");
 }
 
 pub(crate) fn warn(problem: impl Display) {
-    eprintln!("warning: {}", printable(problem));
+    tell!("warning: {}", printable(problem));
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use fiber_core::Patient;
 use serde_json::{Value, json};
 
 use crate::args::ClusterArgs;
@@ -74,7 +75,7 @@ pub(crate) async fn top(args: &Top) -> anyhow::Result<ExitCode> {
         return print_json(sessions, observed, session.is_some(), interval, once).await;
     }
     if observed.is_empty() {
-        println!("There are no sessions.");
+        say!("There are no sessions.");
         return Ok(ExitCode::SUCCESS);
     }
     screen::show(sessions, observed, session, interval).await
@@ -82,7 +83,7 @@ pub(crate) async fn top(args: &Top) -> anyhow::Result<ExitCode> {
 
 fn print_text(observed: &[Observed]) {
     if observed.is_empty() {
-        println!("There are no sessions.");
+        say!("There are no sessions.");
     }
     let mut texts = Vec::new();
     for session in observed {
@@ -92,7 +93,7 @@ fn print_text(observed: &[Observed]) {
         }
     }
     // A reader that stops early, like `head`, is no failure.
-    let _ = write!(std::io::stdout(), "{}", printable(texts.join("\n")));
+    let _ = write!(Patient(std::io::stdout()), "{}", printable(texts.join("\n")));
 }
 
 async fn print_json(
@@ -111,7 +112,7 @@ async fn print_json(
         }
         let value = value(&observed)?;
         let text = if once { format!("{value:#}\n") } else { format!("{value}\n") };
-        let written = std::io::stdout().write_all(text.as_bytes());
+        let written = Patient(std::io::stdout()).write_all(text.as_bytes());
         if once || written.is_err() {
             return Ok(ExitCode::SUCCESS);
         }

@@ -36,7 +36,7 @@ async fn wait_for_all(args: &args::Wait, cluster: &dyn Cluster) -> anyhow::Resul
     }
     let ends = heads.iter().map(|head| async move {
         let ended = cluster.wait(head).await?;
-        println!("{} ended with exit code {}", printable(head), ended.code);
+        say!("{} ended with exit code {}", printable(head), ended.code);
         Ok(report(head, &ended))
     });
     let codes = join_all(ends).await.into_iter().collect::<anyhow::Result<Vec<u8>>>()?;
@@ -46,7 +46,7 @@ async fn wait_for_all(args: &args::Wait, cluster: &dyn Cluster) -> anyhow::Resul
 /// Says why a session ended, if that is known, and returns its exit code.
 pub(crate) fn report(name: &str, ended: &ExitStatus) -> u8 {
     if let Some(reason) = &ended.reason {
-        eprintln!("{}", printable(format!("{name} ended: {reason}")));
+        tell!("{}", printable(format!("{name} ended: {reason}")));
     }
     u8::try_from(ended.code).unwrap_or(u8::MAX)
 }

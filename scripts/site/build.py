@@ -193,7 +193,7 @@ def write(site, out):
         }
         filled = re.sub(r"\{(title|nav|body|source)\}", lambda match: values[match[1]], template)
         (out / here).write_text(filled)
-    entries = [[*entry[:3], entry[3].strip()[:600]] for entry in site.entries]
+    entries = [[*entry[:3], entry[3].strip()] for entry in site.entries]
     (out / "search.js").write_text(f"const ENTRIES = {json.dumps(entries, ensure_ascii=False)};")
 
 

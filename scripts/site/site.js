@@ -42,7 +42,12 @@ function show() {
     item.append(link);
     return item;
   }));
-  results.hidden = found.length === 0;
+  if (words.length > 0 && found.length === 0) {
+    const item = document.createElement("li");
+    item.textContent = "Nothing found";
+    results.append(item);
+  }
+  results.hidden = words.length === 0;
 }
 
 input.addEventListener("input", show);

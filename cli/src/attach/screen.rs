@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use fiber_backends::cluster::OutputChunk;
+use fiber_core::Patient;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::terminal::printable;
@@ -22,7 +23,7 @@ impl Screen {
     pub(crate) fn new(name: &str, has_keys: bool) -> Screen {
         let how = if has_keys { "q or Ctrl-C detaches" } else { "Ctrl-C detaches" };
         let line = io::stderr().is_terminal().then(|| {
-            eprintln!("Attached to {}: {how}", printable(name));
+            tell!("Attached to {}: {how}", printable(name));
             let line = ProgressBar::new_spinner();
             let style = ProgressStyle::with_template("{wide_msg}").expect("the template is valid");
             line.set_style(style);
@@ -33,7 +34,7 @@ impl Screen {
 
     /// Prints a line of this command's own.
     pub(crate) fn say(&self, text: &str) {
-        self.above(|| eprintln!("{}", printable(text)));
+        self.above(|| tell!("{}", printable(text)));
     }
 
     /// Prints output. Returns `false` if its reader is gone.
@@ -92,13 +93,13 @@ impl Drop for Screen {
 }
 
 fn write(stream: usize, bytes: &[u8]) -> io::Result<()> {
-    let write = |mut stream: Box<dyn Write>| {
+    let write = |stream: &mut dyn Write| {
         stream.write_all(bytes)?;
         stream.flush()
     };
     match stream {
-        0 => write(Box::new(io::stdout().lock())),
-        _ => write(Box::new(io::stderr().lock())),
+        0 => write(&mut Patient(io::stdout().lock())),
+        _ => write(&mut Patient(io::stderr().lock())),
     }
 }
 

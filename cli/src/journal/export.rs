@@ -4,7 +4,7 @@ use std::io::{BufWriter, ErrorKind, Write, stdout};
 use std::path::Path;
 
 use bytes::Bytes;
-use fiber_core::Error;
+use fiber_core::{Error, Patient};
 use fiber_journal::{OutcomeKind, Reader};
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::value::{hex, value};
 
 pub(crate) fn export(path: &Path, calls: &[String]) -> anyhow::Result<()> {
     let reader = Reader::open(path)?;
-    let mut out = BufWriter::new(stdout().lock());
+    let mut out = BufWriter::new(Patient(stdout().lock()));
     let mut print = |line: &Value| {
         let written = writeln!(out, "{line}");
         written.map_err(|error| Error::system("can't write the output", error))

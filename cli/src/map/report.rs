@@ -5,6 +5,7 @@ mod directory;
 use std::io::{self, Write};
 
 use fiber::pool::suspend_progress;
+use fiber_core::Patient;
 use serde_json::{Map, Value, json};
 
 pub(super) use self::directory::Directory;
@@ -71,11 +72,11 @@ pub(super) fn print(stdout: &[u8], stderr: &[u8]) -> io::Result<()> {
         return Ok(());
     }
     suspend_progress(|| {
-        let mut out = io::stdout().lock();
+        let mut out = Patient(io::stdout().lock());
         out.write_all(stdout)?;
         out.flush()?;
         // A closed standard error is no reason to stop.
-        let _ = io::stderr().write_all(stderr);
+        let _ = Patient(io::stderr()).write_all(stderr);
         Ok(())
     })
 }
@@ -85,7 +86,7 @@ pub(super) fn say_failure(failures: u64, item: &Item, command: &[Vec<u8>], ended
     let mut line = match failures {
         1..=SHOWN_FAILURES => {
             let head = format!("fiber map: task {} failed: {}: ", item.number, ended.problem());
-            [head.into_bytes(), quoted(command)].concat()
+            [head.into_bytes(), shown(command)].concat()
         }
         more if more == SHOWN_FAILURES + 1 => {
             b"fiber map: other failures are only counted".to_vec()
@@ -103,6 +104,22 @@ pub(super) fn quoted(command: &[Vec<u8>]) -> Vec<u8> {
         shlex::bytes::try_quote(word).map_or_else(|_| word.clone(), |quoted| quoted.into_owned())
     };
     command.iter().map(quote).collect::<Vec<_>>().join(&b' ')
+}
+
+/// Returns a command as bash would read it, without control characters, which a terminal hides.
+fn shown(command: &[Vec<u8>]) -> Vec<u8> {
+    let shown = |word: &Vec<u8>| {
+        if !word.iter().any(u8::is_ascii_control) {
+            return quoted(std::slice::from_ref(word));
+        }
+        let escaped = |byte: &u8| match byte {
+            b'\\' | b'\'' => vec![b'\\', *byte],
+            byte if byte.is_ascii_control() => byte.escape_ascii().collect(),
+            byte => vec![*byte],
+        };
+        [b"$'".to_vec(), word.iter().flat_map(escaped).collect(), b"'".to_vec()].concat()
+    };
+    command.iter().map(shown).collect::<Vec<_>>().join(&b' ')
 }
 
 fn json(item: &Item, columns: Option<&[String]>, command: &[Vec<u8>], ended: &Ended) -> Value {
@@ -161,6 +178,14 @@ mod tests {
         let back = shlex::bytes::Shlex::new(&line).collect::<Vec<_>>();
         assert_eq!(back, words);
         assert_eq!(quoted(&[b"p".to_vec(), b"--x".to_vec()]), b"p --x");
+    }
+
+    #[test]
+    fn control_characters_of_a_failed_command_are_seen() {
+        let words =
+            ["p", "a b", "it's\r", "\u{1b}[2J", "x\ny\\"].map(|word| word.as_bytes().to_vec());
+        let line = String::from_utf8(shown(&words)).unwrap();
+        assert_eq!(line, r"p 'a b' $'it\'s\r' $'\x1b[2J' $'x\ny\\'");
     }
 
     #[test]

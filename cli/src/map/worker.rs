@@ -215,6 +215,13 @@ fn explain(error: io::Error, path: &std::path::Path) -> io::Result<End> {
                  #!/bin/sh, and a program must be built for this architecture"
             ),
         ),
+        Some(Errno::TOOBIG) => end(
+            program::NOT_EXECUTABLE,
+            format!(
+                "the arguments and variables of `{path}` are longer than this system allows \
+                 (`getconf ARG_MAX`, and 128 KiB for each): give it fewer of them, or a file"
+            ),
+        ),
         Some(Errno::ACCESS | Errno::ISDIR | Errno::NOTDIR | Errno::LOOP) => {
             end(program::NOT_EXECUTABLE, format!("`{path}` can't be executed: {error}"))
         }

@@ -6,7 +6,8 @@ use fiber_core::stats::TaskCounts;
 
 /// Returns a number of things: `999`, `12.3k`, `3.0M`.
 pub(crate) fn count(number: impl Into<f64>) -> String {
-    let number = number.into();
+    // The sum of no numbers is -0.
+    let number = number.into() + 0.0;
     let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     // 999,950 would be 1000.0k.
     match units.into_iter().find(|(unit, _)| number >= *unit * 0.99995) {
@@ -74,6 +75,7 @@ mod tests {
 
     #[test]
     fn figures_are_short() {
+        assert_eq!(count(-0.0), "0");
         let counts = [0, 999, 1_000, 12_345, 999_999, 3_000_000, u64::MAX].map(whole);
         assert_eq!(counts, ["0", "999", "1.0k", "12.3k", "1.0M", "3.0M", "18446744.1T"]);
         let sizes = [0, 1023, 1024, 31 << 20, (1 << 30) - 1, 5 << 40].map(bytes);

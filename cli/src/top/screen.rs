@@ -50,7 +50,7 @@ pub(crate) async fn show(
     Ok(match left? {
         Left::Wanted => ExitCode::SUCCESS,
         Left::Ended(message) => {
-            println!("{message}");
+            say!("{message}");
             ExitCode::SUCCESS
         }
         Left::Signal(signal) => ExitCode::from(killed_by(signal)),

@@ -72,7 +72,9 @@ fn ends_are_waited_for_and_leftovers_removed() {
     ready.end();
     let shown = ended.listed();
     assert_eq!((&shown["state"], &shown["exit_code"]), (&"ended".into(), &3.into()), "{shown:#}");
-    assert_eq!(killed.listed()["exit_code"], 137);
+    let listed = killed.listed();
+    assert_eq!(listed["exit_code"], 137);
+    assert!(listed["machine"].as_str().is_some_and(|host| host.starts_with('n')), "{listed:#}");
 
     let removed = output(fiber(&["clean", "--json"]));
     let removed: Vec<String> = serde_json::from_str(&removed).expect("it is a list");

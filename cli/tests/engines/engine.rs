@@ -76,6 +76,16 @@ pub(crate) fn output(setup: Setup) -> String {
     setup.run().code(0).out
 }
 
+/// Runs a command that must fail with this code and an error. Its errors have these words.
+#[track_caller]
+pub(crate) fn fails(setup: Setup, code: i32, words: &[&str]) {
+    let errors = setup.run().code(code).errors;
+    assert!(errors.lines().any(|line| line.starts_with("error: ")), "{errors}");
+    for word in words {
+        assert!(errors.contains(word), "`{word}` is missing in: {errors}");
+    }
+}
+
 /// Returns a unique name.
 pub(crate) fn own_name(what: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -8,16 +8,7 @@ use fiber_test_support::kubectl::own_address;
 use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
 
-use crate::engine::{Engine, StartedSession, TestVolume, fiber, own_name, run};
-
-#[track_caller]
-fn fails(setup: Setup, code: i32, words: &[&str]) {
-    let ending = setup.run().code(code);
-    assert!(ending.errors.starts_with("error: "), "{}", ending.errors);
-    for word in words {
-        assert!(ending.errors.contains(word), "`{word}` is missing in: {}", ending.errors);
-    }
-}
+use crate::engine::{Engine, StartedSession, TestVolume, fails, fiber, own_name, run};
 
 #[trial]
 fn no_engine(engine: &'static dyn Engine) {
@@ -73,10 +64,10 @@ fn a_name_that_is_taken(engine: &'static dyn Engine) {
 #[trial]
 fn more_resources_than_exist(engine: &'static dyn Engine) {
     let impatient =
-        |options: &[&str]| run(engine, options, "pi").env("FIBER_SCHEDULE_TIMEOUT", "1s");
-    fails(impatient(&["--memory", "900TiB"]), 125, &["900.0 TiB", "ask for less"]);
-    fails(impatient(&["--cpu", "5000"]), 125, &["5000 CPU cores", "ask for "]);
-    fails(impatient(&["--gpu", "100"]), 125, &["GPUs", "ask for "]);
+        |options: [&str; 3]| run(engine, &options, "pi").env("FIBER_SCHEDULE_TIMEOUT", "1s");
+    fails(impatient(["-a", "--memory", "900TiB"]), 125, &["900.0 TiB", "ask for less"]);
+    fails(impatient(["-a", "--cpu", "5000"]), 125, &["5000 CPU cores", "ask for "]);
+    fails(impatient(["-a", "--gpu", "100"]), 125, &["GPUs", "ask for "]);
 }
 
 /// Creates an executable file in a directory that is removed when the result is dropped.
@@ -155,7 +146,7 @@ fn an_image_that_takes_too_long(engine: &'static dyn Engine) {
 #[trial]
 fn a_claim_that_stays_pending(engine: &'static dyn Engine) {
     let Some(claim) = engine.create_pending_volume() else { return };
-    let setup = run(engine, &["-v", &claim], "pi").env("FIBER_SCHEDULE_TIMEOUT", "2s");
+    let setup = run(engine, &["-a", "-v", &claim], "pi").env("FIBER_SCHEDULE_TIMEOUT", "2s");
     let words = format!("the claim `{claim}` is Pending");
     fails(setup, 125, &["it was not scheduled within 2s", &words]);
     let setup = fiber(engine, &["cp", "/etc/hosts", &format!("{claim}:/")])

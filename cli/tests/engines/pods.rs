@@ -13,16 +13,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::engine::kubernetes::{TestNamespace, namespace, pod_of_job};
-use crate::engine::{Engine, StartedSession, TestVolume, fiber, own_name, run};
+use crate::engine::{Engine, StartedSession, TestVolume, fails, fiber, own_name, run};
 use crate::images;
-
-#[track_caller]
-fn fails(setup: Setup, code: i32, words: &[&str]) {
-    let ending = setup.run().code(code);
-    for word in [&["error: "], words].concat() {
-        assert!(ending.errors.contains(word), "`{word}` is missing in: {}", ending.errors);
-    }
-}
 
 #[trial]
 fn credentials_that_have_expired(engine: &'static dyn Engine) {
@@ -192,6 +184,15 @@ fn pods_start_from_a_template(engine: &'static dyn Engine) {
             && pod["spec"]["containers"].as_array().map(Vec::len) == Some(2)
     });
 
+    // The sidecar keeps the pod, so Kubernetes starts its program no more.
+    let again = |scenario: &str| {
+        let setup = run(engine, &["-a", "--restarts", "1"], scenario);
+        setup.env("FIBER_KUBERNETES_POD_TEMPLATE", &path).run()
+    };
+    again("pi").code(0).says(&["pi: 3.14"]);
+    let errors = again("exit 3").code(3).errors;
+    assert!(errors.contains("its pod goes on for its container `a-sidecar`"), "{errors}");
+
     std::fs::write(&file, "spec: {container: []}").expect("there is room");
     let wrong = run(engine, &[], "pi").env("FIBER_KUBERNETES_POD_TEMPLATE", &path);
     fails(wrong, 125, &["`kubernetes.pod_template` is `", "a Pod has no field `spec.container`"]);
@@ -242,6 +243,21 @@ fn a_head_whose_pod_is_drained_or_deleted_is_started_again(engine: &'static dyn 
     kubectl(&["delete", "pod", &lost, "--namespace", namespace(), "--force", "--grace-period=0"]);
     attached.line("start 3");
     attached.line("left: 2");
+}
+
+/// It is created, and waits without its command.
+#[trial]
+fn a_run_that_nobody_follows_does_not_wait_for_room(engine: &'static dyn Engine) {
+    let name = own_name("test");
+    let options = ["--cpu", "1000", "--name", &name];
+    let waits = format!("the pod {name} waits: 0/");
+    let errors = run(engine, &options, "pi").run().code(0).errors;
+    assert!(errors.contains(&waits) && errors.contains("Insufficient cpu"), "{errors}");
+    fiber(engine, &["kill", "--now", &name]).run().code(0);
+
+    let followed = run(engine, &["-a", "--cpu", "1000", "--name", &name], "pi");
+    let followed = followed.env("FIBER_SCHEDULE_TIMEOUT", "3s");
+    fails(followed, 125, &[&waits, "not scheduled within 3s"]);
 }
 
 /// Evicts a pod like `kubectl drain`.

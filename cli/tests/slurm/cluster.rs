@@ -45,7 +45,7 @@ pub(crate) const SYSTEM: System = System {
         (&["--pe", "x"], &["--pe is for Grid Engine", "--backend gridengine"]),
     ],
     own: (&["--nodes", "2"], &["--nodes is for Slurm", "--backend slurm"]),
-    no_commands: &["there is no command `scontrol` in PATH", "module load slurm"],
+    no_commands: &["there is no command `s", "` in PATH", "module load slurm"],
     job,
     release: |job| drop(slurm("scontrol", &["release", job])),
     // Slurm lets jobs that are queued again wait for two minutes, from the end of their nodes' work

@@ -178,3 +178,23 @@ fn a_session_whose_record_is_gone_is_waited_for() {
     assert!([Signal::KILL, Signal::TERM].map(|signal| 128 + signal.as_raw()).contains(&code));
     ready.end();
 }
+
+#[trial]
+fn output_can_be_read_while_slurm_does_not_answer() {
+    let started = StartedSession::new(&[], "ready");
+    fiber(&["logs", "--follow", &started.name]).start().line("ready: 2");
+    let own = std::env::var("SLURM_CONF").expect("the test cluster has a file");
+    let own = fs::read_to_string(own).expect("it can be read");
+    // No daemon listens at this port.
+    let deaf = |line: &str| match line.starts_with("SlurmctldPort=") {
+        true => "SlurmctldPort=1\n".to_string(),
+        false => format!("{line}\n"),
+    };
+    let file = tempfile::NamedTempFile::new().expect("there is room");
+    fs::write(&file, own.lines().map(deaf).collect::<String>()).expect("there is room");
+    let setup = fiber(&["logs", &started.name]).env("SLURM_CONF", file.path());
+    let ending = setup.run().code(0);
+    let ending = ending.says(&["ready: 2"]);
+    assert!(ending.errors.contains("the output of"), "{}", ending.errors);
+    fiber(&["kill", &started.name]).run().code(0);
+}

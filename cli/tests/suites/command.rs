@@ -38,6 +38,19 @@ pub(crate) fn fails(arguments: &[&str], code: i32, words: &[&str]) {
 }
 
 #[test]
+fn a_reader_that_stops_early_is_no_failure() {
+    for arguments in [&["ps"][..], &["ps", "--json"], &["completions", "bash"], &["man"]] {
+        let (reader, writer) = std::io::pipe().expect("there are descriptors");
+        drop(reader);
+        let output = fiber(arguments).stdout(writer).output().expect("it can be started");
+        // Sessions of others on this machine may not answer.
+        let errors = text(&output.stderr);
+        let own: Vec<_> = errors.lines().filter(|line| !line.starts_with("warning: ")).collect();
+        assert_eq!((output.status.code(), &*own), (Some(0), &[][..]), "{arguments:?}");
+    }
+}
+
+#[test]
 fn the_reference_page_is_up_to_date() {
     let said = text(&output(&["reference"]).stdout);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");

@@ -3,3 +3,4 @@
 mod command;
 mod map;
 mod new;
+mod surroundings;

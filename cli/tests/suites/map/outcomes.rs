@@ -1,6 +1,8 @@
 //! Output, exit codes, retries.
 
-use super::{Folder, exists};
+use std::process::{Command, Stdio};
+
+use super::{Ended, Folder, exists};
 
 #[test]
 fn output_has_the_order_of_the_items_or_of_the_ends() {
@@ -141,4 +143,15 @@ fn a_reader_that_leaves_ends_the_map() {
     let mut map = folder.spawn(&["sh", "-c", "yes | head -n 100000", "{}", ":::", "a", "b", "c"]);
     drop(map.stdout.take());
     assert_eq!(map.wait().expect("it ends").code(), Some(141));
+}
+
+/// As under a shell with `trap '' CHLD`: then the kernel keeps no exit codes.
+#[test]
+fn commands_have_exit_codes_if_sigchld_was_ignored() {
+    let mut map = Command::new("env");
+    map.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_fiber"), "map"]);
+    map.args(["--retries", "1", "--", "sh", "-c", "echo $0; exit $0", ":::", "0", "3"]);
+    let ended = Ended(map.stdin(Stdio::null()).output().expect("it can be started"));
+    assert_eq!(ended.stdout(), "0\n3\n");
+    ended.failed(1, &["exit code 3", "1 of 2 commands failed"]);
 }
