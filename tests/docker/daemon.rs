@@ -26,9 +26,22 @@ fn a_map_goes_on_without_its_engine() {
 }
 
 #[trial]
+fn a_map_waits_for_an_engine_that_is_started_again() {
+    let mut daemon = Daemon::start();
+    let program = daemon.serve(program("work")).start();
+    program.line("begun:");
+    // It ends its containers.
+    daemon.stop(Signal::TERM);
+    daemon.resume();
+    program.end().code(0).says(&["right: true", "ready again: 4"]);
+    wait_until("no container is left", || daemon.containers().is_empty());
+}
+
+#[trial]
 fn the_end_of_an_engine_with_its_containers_is_reported() {
     let mut daemon = Daemon::start();
-    let program = daemon.serve(program("hopeless")).start();
+    let impatient = program("hopeless").env("FIBER_SCHEDULE_TIMEOUT", "2s");
+    let program = daemon.serve(impatient).start();
     program.line("begun:");
     daemon.stop(Signal::TERM);
     let ending = program.end().code(0);

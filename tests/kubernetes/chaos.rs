@@ -97,18 +97,37 @@ impl Drop for Cordoned {
 fn work_goes_on_without_the_api_server() {
     let program = begun();
     let away = Outage::begin();
-    // The node is this host, so its processes are visible here.
-    let victim = program
-        .processes()
-        .into_iter()
-        .find(|process| *process != program.pid())
-        .expect("it has workers");
+    let victim = in_pods(&program).pop().expect("it has workers");
     kill_process(pid(victim), Signal::KILL).expect("it runs");
     program.line("right: true");
     // Replacing the dead pod needs the API server.
     drop(away);
     program.line("ready again: 4");
     leaves_nothing(program).code(0);
+}
+
+#[trial]
+fn workers_that_are_all_lost_without_the_api_server_are_replaced_after_it() {
+    let program = begun();
+    let away = Outage::begin();
+    for worker in in_pods(&program) {
+        // It may have ended with another one.
+        let _ = kill_process(pid(worker), Signal::KILL);
+    }
+    wait_until("no worker is left", || in_pods(&program).is_empty());
+    drop(away);
+    completes(program);
+}
+
+/// Returns the pids of a program's processes in pods, here where its node is.
+fn in_pods(program: &Program) -> Vec<u32> {
+    let namespace = |process| std::fs::read_link(format!("/proc/{process}/ns/pid")).ok();
+    let own = namespace(program.pid());
+    let is_elsewhere = |process: &u32| {
+        let its = namespace(*process);
+        its.is_some() && its != own
+    };
+    program.processes().into_iter().filter(is_elsewhere).collect()
 }
 
 #[trial]

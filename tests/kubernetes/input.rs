@@ -26,6 +26,9 @@ fn no_kubeconfig() {
     let home = directory();
     let setup = program("one task").env("KUBECONFIG", "/no/such/file").env("HOME", home.path());
     fails(setup, &["no cluster is configured", "/no/such/file", "KUBECONFIG"]);
+    let setup = program("one task").env("KUBECONFIG", "/no/such/file").env("HOME", home.path());
+    let in_a_pod = setup.env("KUBERNETES_SERVICE_HOST", "10.0.0.1");
+    fails(in_a_pod, &["This pod has no token", "`automountServiceAccountToken: true`"]);
 }
 
 #[trial]

@@ -28,6 +28,7 @@ mod secrets;
 mod shortages;
 mod sizes;
 mod starts;
+mod surroundings;
 mod timeline;
 mod traces;
 

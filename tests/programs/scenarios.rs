@@ -12,6 +12,7 @@ mod placed;
 mod shortages;
 mod silent_connections;
 mod starters;
+mod surroundings;
 mod timeline;
 mod traced;
 mod unfinished;

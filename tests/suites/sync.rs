@@ -1,11 +1,14 @@
 //! Synchronization and shared state: locks, events, values, maps and lists.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use fiber::sync::{
     Barrier, Condition, Event, List, Lock, Map, Namespace, RwLock, Semaphore, Value,
 };
-use fiber::{Error, Pool, Process};
+use fiber::{Error, Pool, Process, Reply};
 use fiber_test_support::tricky::{Tricky, tricky};
 use fiber_test_support::wait::wait_until;
 
@@ -365,6 +368,22 @@ fn async_code_awaits() {
         assert!(lock.lock().timeout(MOMENT).await.is_err());
         drop(held);
         drop(lock.lock().await.unwrap());
+    });
+}
+
+#[test]
+fn answers_that_are_there_are_ready_at_once_however_many() {
+    actix::System::new().block_on(async {
+        let value = Value::new(7).unwrap();
+        let mut replies: Vec<_> = (0..300).map(|_| value.get()).collect();
+        // Answers come in the order of the requests.
+        let last = replies.pop().expect("there are some");
+        assert_eq!(last.await.unwrap(), 7);
+        let ready = poll_fn(|context| {
+            let is_ready = |reply: &mut Reply<_>| Pin::new(reply).poll(context).is_ready();
+            Poll::Ready(replies.iter_mut().map(is_ready).filter(|ready| *ready).count())
+        });
+        assert_eq!(ready.await, 299);
     });
 }
 

@@ -140,6 +140,13 @@ fn the_error_of_a_task_that_times_out_shows_where_it_hung() {
 }
 
 #[test]
+fn a_time_limit_of_zero_is_a_limit() {
+    let pool = pool(1).timeout(Duration::ZERO);
+    let result = pool.apply(|| pid_after(3_600_000), ()).wait();
+    assert!(matches!(result, Err(Error::TaskTimedOut { .. })), "{result:?}");
+}
+
+#[test]
 fn a_task_is_abandoned_after_max_timeouts() {
     let task = |x: u64| if x == 5 { pid_after(3_600_000) } else { 0 };
     let pool = pool(2).timeout(Duration::from_secs(2)).max_deaths(1).max_timeouts(2);

@@ -15,6 +15,7 @@ pub mod program;
 mod scenario;
 mod scenarios;
 mod suite;
+pub mod surroundings;
 pub mod tasks;
 pub mod trace;
 pub mod tricky;

@@ -12,6 +12,7 @@ use fiber::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::wait::wait_until;
 use crate::{scenario, tasks};
 
 /// Initializes fiber with fast heartbeats, which keep the tests short.
@@ -52,8 +53,7 @@ fn work() {
     let rest: Vec<u64> = results.map(Result::unwrap).collect();
     let right = first.into_iter().chain(rest).eq((0..4000).map(|index| index * 3));
     println!("right: {right}");
-    // All lost workers are replaced.
-    pool.wait_until_ready().wait().unwrap();
+    wait_until("all lost workers are replaced", || pool.ready_workers() == 4);
     println!("ready again: {}", pool.ready_workers());
 }
 
@@ -109,10 +109,12 @@ impl Handler<Deposit> for Account {
     }
 }
 
-/// Uses actors, a queue, a pipe, a lock and a ring from sibling processes.
+/// Uses a pool, and actors, a queue, a pipe, a lock and a ring from sibling processes.
 #[scenario("together")]
 fn together() {
     fiber::init();
+    let squares = Pool::new(1).unwrap().map(|x: u64| x * x, 1..=100).wait().unwrap();
+    println!("squares: {}", squares.iter().sum::<u64>());
     let account = AsyncManager::start(Account, 1).wait().unwrap();
     let (queue, (sender, receiver)) = (Queue::new().unwrap(), Pipe::one_way().unwrap());
     let lock = Lock::new().unwrap();

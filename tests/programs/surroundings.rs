@@ -1,0 +1,126 @@
+//! Programs and workers inherit terminals and other surroundings from those that start them.
+
+use std::path::{Path, PathBuf};
+
+use fiber_test_support::program::{Program, Setup, copy_executable, is_guard, pid};
+use fiber_test_support::surroundings::{LIMITS, PLACES, SIGNALS, STREAMS};
+use fiber_test_support::trial;
+use rustix::process::{Signal, kill_process};
+
+#[trial]
+fn workers_can_not_read_the_terminal_and_are_not_stopped_by_it() {
+    let setup = Setup::new("reads the terminal").in_a_terminal();
+    setup.run().code(0).says(&["program: Ok(())", "worker: Err(\"No such device or address"]);
+}
+
+#[trial]
+fn a_program_that_listens_for_a_signal_itself_ends_itself() {
+    for when in ["first", "later"] {
+        let program = Setup::new("listens for Ctrl-C itself").args(&[when]).start();
+        program.line("ready");
+        program.press_ctrl_c();
+        program.end().code(0).says(&["cleaned up: 7"]);
+    }
+}
+
+#[trial]
+fn the_children_of_a_program_that_is_stopped_stop_and_go_on_with_it() {
+    let program = Setup::new("family").start();
+    program.line("all at work");
+    program.signal(Signal::TSTP);
+    program.wait_until("all are stopped", || states(&program).iter().all(|state| *state == 'T'));
+    program.signal(Signal::CONT);
+    program.wait_until("none is stopped", || states(&program).iter().all(|state| *state != 'T'));
+    program.press_ctrl_c();
+    program.end().signal(Signal::INT);
+}
+
+/// Returns the states of a program's processes, without those of guards.
+fn states(program: &Program) -> Vec<char> {
+    let pids = program.processes().into_iter().filter(|pid| !is_guard(*pid));
+    pids.filter_map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    })
+    .collect()
+}
+
+/// Runs a program with all kinds of children behind the words of a command.
+fn all_works(words: &[&str], executable: &Path) {
+    println!("{words:?}");
+    let setup = match words {
+        [] => Setup::with_executable("together", executable),
+        [first, more @ ..] => {
+            let executable = executable.to_str().expect("it is text");
+            Setup::with_executable("together", Path::new(first)).args(more).args(&[executable])
+        }
+    };
+    setup.run().code(0).says(&[
+        "squares: 338350",
+        "consumed: (10100, 2)",
+        "balance: 10101",
+        "ring: [true, true, true]",
+    ]);
+}
+
+fn own() -> PathBuf {
+    std::env::current_exe().expect("this binary is somewhere")
+}
+
+#[trial]
+fn all_works_whatever_signals_are_ignored_or_blocked() {
+    SIGNALS.iter().for_each(|words| all_works(words, &own()));
+}
+
+#[trial]
+fn all_works_without_streams_or_a_terminal() {
+    STREAMS.iter().for_each(|words| all_works(words, &own()));
+}
+
+#[trial]
+fn all_works_within_limits() {
+    LIMITS.iter().for_each(|words| all_works(words, &own()));
+}
+
+#[trial]
+fn all_works_in_any_folder_with_any_variables() {
+    PLACES.iter().for_each(|words| all_works(words, &own()));
+}
+
+#[trial]
+fn all_works_under_any_name() {
+    let place = tempfile::tempdir().expect("a directory can be created");
+    // The kernel cuts the name of a process after 15 bytes, here within a letter.
+    let name = place.path().join("площадьповерхности");
+    copy_executable(&name);
+    all_works(&[], &name);
+}
+
+#[trial]
+fn the_first_process_of_a_container_reaps_orphans_and_ends_by_the_codes_of_signals() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: only root can make namespaces of processes everywhere");
+    }
+    let words = ["unshare", "--pid", "--fork", "--mount-proc"];
+    all_works(&words, &own());
+    let first = |scenario| {
+        let unshare = Setup::with_executable(scenario, Path::new(words[0])).args(&words[1..]);
+        unshare.args(&[own().to_str().expect("it is text")]).start()
+    };
+    first("leaves orphans").end().code(0).says(&["all are reaped"]);
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let program = first("family");
+        program.line("all at work");
+        let head = program.processes().into_iter().find(|pid| is_first(*pid));
+        kill_process(pid(head.expect("it runs")), signal).expect("it runs");
+        program.end().code(128 + signal.as_raw());
+    }
+}
+
+/// Returns whether a process is the first one of its namespace.
+fn is_first(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let ids: Vec<&str> = ids.unwrap_or_default().split_whitespace().collect();
+    ids.len() > 1 && ids.last() == Some(&"1")
+}

@@ -1,0 +1,40 @@
+//! Surroundings in which programs must work: the words of commands that stand before a program and
+//! change what it inherits.
+
+/// Dispositions and masks of signals.
+pub const SIGNALS: &[&[&str]] = &[
+    &["env", "--ignore-signal=CHLD"],
+    &["env", "--ignore-signal=PIPE"],
+    &["env", "--ignore-signal=TSTP,TTIN,TTOU,CONT"],
+    &["env", "--ignore-signal=XFSZ,XCPU,USR1,USR2,ALRM,URG,WINCH"],
+    &["env", "--block-signal=CHLD"],
+    &["env", "--block-signal"],
+];
+
+/// Standard streams and terminals.
+pub const STREAMS: &[&[&str]] = &[
+    &["sh", "-c", "exec \"$0\" \"$@\" <&-"],
+    &["sh", "-c", "exec \"$0\" \"$@\" 2>&-"],
+    &["sh", "-c", "exec \"$0\" \"$@\" <&- 2>&-"],
+    &["setsid", "--wait"],
+    &["nohup"],
+];
+
+/// Limits of resources.
+pub const LIMITS: &[&[&str]] = &[
+    &["prlimit", "--core=0", "--memlock=0", "--msgqueue=0", "--sigpending=0"],
+    &["prlimit", "--stack=unlimited"],
+    &["prlimit", "--stack=1048576"],
+    &["prlimit", "--nofile=256"],
+    &["prlimit", "--rtprio=0", "--nice=0"],
+    &["nice", "-n", "19"],
+];
+
+/// Folders, files and variables.
+pub const PLACES: &[&[&str]] = &[
+    &["sh", "-c", "d=$(mktemp -d) && cd \"$d\" && rmdir \"$d\" && exec \"$0\" \"$@\""],
+    &["sh", "-c", "umask 777; exec \"$0\" \"$@\""],
+    &["env", "--unset=HOME", "--unset=PATH", "--unset=USER", "--unset=LANG"],
+    &["env", "FIBER_PORT=tcp://10.0.0.7:9464", "FIBER_SERVICE_HOST=10.0.0.7"],
+    &["env", "LC_ALL=C", "TZ=Nowhere/Else", "COLUMNS=0", "LINES=-1"],
+];
