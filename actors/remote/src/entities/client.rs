@@ -42,8 +42,8 @@ struct Known {
 /// A key with messages that have no answer.
 #[derive(Default)]
 struct Key {
-    /// The process to which they went.
-    keeper: Option<KeeperId>,
+    /// Where they go.
+    way: Way,
     /// The number of messages that are sent, and neither answered nor refused.
     open: usize,
     /// Messages that go to the process.
@@ -55,6 +55,13 @@ struct Key {
     last: u64,
     /// Whether a thread sends those that are ready.
     is_sending: bool,
+}
+
+/// A process that keeps a key, and the last table of which it is known that it says so.
+#[derive(Clone, Copy, Default)]
+struct Way {
+    keeper: Option<KeeperId>,
+    epoch: u64,
 }
 
 /// A message to an entity.
@@ -110,8 +117,8 @@ impl Client {
         let number = state.last;
         let keeper = table.keeper_of(key);
         let is_first = state.open == 0 && state.ready.is_empty() && state.held.is_empty();
-        if keeper.is_some() && (is_first || (state.held.is_empty() && state.keeper == keeper)) {
-            state.keeper = keeper;
+        if keeper.is_some() && (is_first || (state.held.is_empty() && state.way.keeper == keeper)) {
+            state.way = Way { keeper, epoch: table.epoch };
             state.ready.push_back((number, message));
             drop(keys);
             return self.flush(key);
@@ -142,12 +149,12 @@ impl Client {
             let may_move = state.open == 0 && state.ready.is_empty();
             if may_move && table.epoch > state.refused_under && !state.held.is_empty() {
                 // The key may have moved.
-                state.keeper = table.keeper_of(key);
-                if state.keeper.is_some() {
+                state.way = Way { keeper: table.keeper_of(key), epoch: table.epoch };
+                if state.way.keeper.is_some() {
                     state.ready = std::mem::take(&mut state.held).into_iter().collect();
                 }
             }
-            let keeper = state.keeper;
+            let way = state.way;
             let Some((number, message)) = state.ready.pop_front() else {
                 state.is_sending = false;
                 if state.open == 0 && state.held.is_empty() {
@@ -157,27 +164,29 @@ impl Client {
             };
             state.open += 1;
             drop(keys);
-            self.send_to(keeper, key, number, table, message);
+            self.send_to(way, key, number, &table, message);
         }
     }
 
     fn send_to(
         self: &Arc<Self>,
-        keeper: Option<KeeperId>,
+        way: Way,
         key: &Arc<str>,
         number: u64,
-        table: Arc<Table>,
+        table: &Table,
         message: Outgoing,
     ) {
         let Outgoing { payload, answer, resend, keep_alive } = message;
-        let Some(addr) = keeper.and_then(|keeper| table.addr(keeper)) else {
+        let Some(addr) = way.keeper.and_then(|keeper| table.addr(keeper)) else {
             // The table has changed since: it is sent by the new one.
             let again = Outgoing { payload, answer, resend, keep_alive };
             return self.refused(key, number, again, 0);
         };
         let mut addr = addr.clone();
         addr.resend = resend == Resend::Yes;
-        let (client, key, epoch) = (Arc::clone(self), Arc::clone(key), table.epoch);
+        // The table may be newer than that of the way. A refusal then is of the older one: a message
+        // that waited for the table after this one would wait for ever.
+        let (client, key, epoch) = (Arc::clone(self), Arc::clone(key), way.epoch);
         let again = payload.clone();
         let then = move |answered: Answer| {
             if has_moved(&answered) {
