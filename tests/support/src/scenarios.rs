@@ -45,7 +45,9 @@ fn work() {
     };
     let pool = Pool::builder().processes(4).build().unwrap();
     pool.wait_until_ready().wait().unwrap();
-    println!("ready: {}", pool.ready_workers());
+    // There are fewer than four where a host can't be used.
+    let workers = pool.ready_workers();
+    println!("ready: {workers}");
     let calls = pool.max_deaths(1000);
     let mut results = calls.imap(task, 0..4000u64).wait();
     let first: Vec<u64> = results.by_ref().take(200).map(Result::unwrap).collect();
@@ -53,7 +55,9 @@ fn work() {
     let rest: Vec<u64> = results.map(Result::unwrap).collect();
     let right = first.into_iter().chain(rest).eq((0..4000).map(|index| index * 3));
     println!("right: {right}");
-    wait_until("all lost workers are replaced", || pool.ready_workers() == 4);
+    pool.wait_until_ready().wait().unwrap();
+    // That does not wait for workers whose engine is away.
+    wait_until("all lost workers are replaced", || pool.ready_workers() >= workers);
     println!("ready again: {}", pool.ready_workers());
 }
 
