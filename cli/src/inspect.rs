@@ -199,7 +199,7 @@ mod tests {
     }
 
     async fn connect(head: &FakeHead) -> Inspector {
-        Sessions::of_host().open(&Head::own(head.socket())).await.unwrap()
+        Sessions::of_host().take(&Head::own(head.socket())).await.unwrap()
     }
 
     #[tokio::test]
@@ -219,7 +219,7 @@ mod tests {
         assert!(matches!(&problem, InspectError::Ended(_)), "{problem:?}");
         assert!(problem.to_string().contains(&format!("pid {}", std::process::id())));
         assert!(!own_heads().await.contains(&own));
-        let problem = Sessions::of_host().open(&own).await.unwrap_err();
+        let problem = Sessions::of_host().take(&own).await.unwrap_err();
         assert!(matches!(&problem, InspectError::Ended(_)), "{problem:?}");
     }
 
@@ -228,7 +228,7 @@ mod tests {
         let session = 0x51e7_0000_0000_0000 + u64::from(std::process::id());
         let (_listener, socket) = fiber_core::inspect::listen(session).unwrap();
         let head = Head::own(socket.to_str().unwrap().into());
-        let mut inspector = Sessions::of_host().open(&head).await.unwrap();
+        let mut inspector = Sessions::of_host().take(&head).await.unwrap();
         tokio::time::pause();
         let problem = inspector.stats().await.unwrap_err();
         assert!(matches!(&problem, InspectError::Silent(_)), "{problem:?}");

@@ -35,7 +35,7 @@ pub(crate) async fn kill(
                 say!("{}", printable(format!("Killed {name} ({place}), a process of {session}")));
             }
             Named::Inside(target) => {
-                end_by_head(&Sessions::connect(args).await?, &target, grace).await?;
+                end_by_head(&mut Sessions::connect(args).await?, &target, grace).await?;
             }
         }
     }
@@ -43,8 +43,8 @@ pub(crate) async fn kill(
 }
 
 /// Lets the head of a process end it, or the process that has started it.
-async fn end_by_head(sessions: &Sessions, target: &Target, grace: u32) -> anyhow::Result<()> {
-    let mut inspector = sessions.open(&target.head).await?;
+async fn end_by_head(sessions: &mut Sessions, target: &Target, grace: u32) -> anyhow::Result<()> {
+    let mut inspector = sessions.take(&target.head).await?;
     let ended = inspector.kill(target.process, grace).await;
     ended.with_context(|| format!("{} can't be killed", target.name))?;
     let (name, head) = (&target.name, target.head.name());

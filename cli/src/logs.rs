@@ -28,7 +28,7 @@ pub(crate) async fn logs(
         Ok(Named::Session(session)) => (session.head, None),
         Ok(Named::Job(process, session)) => (process, Some(session)),
         Ok(Named::Inside(target)) => {
-            return last_lines(&Sessions::connect(args).await?, target, follow, tail).await;
+            return last_lines(&mut Sessions::connect(args).await?, target, follow, tail).await;
         }
         Err(problem) => {
             // The engine may not answer, where its file can be read.
@@ -45,7 +45,7 @@ pub(crate) async fn logs(
         let mut sessions = Sessions::connect(args).await?;
         let name = format!("{session}/{}", process.name);
         let target = target::find(&sessions.look().await?, &name)?;
-        return last_lines(&sessions, target, follow, tail).await;
+        return last_lines(&mut sessions, target, follow, tail).await;
     }
     let output = cluster.logs(&process.job, follow, tail).await?;
     // A reader that stops early, like `head`, is no failure.
@@ -55,7 +55,7 @@ pub(crate) async fn logs(
 
 /// Prints the last lines of a process's output, as its head knows them.
 async fn last_lines(
-    sessions: &Sessions,
+    sessions: &mut Sessions,
     target: Target,
     follow: bool,
     tail: Option<u64>,
@@ -68,7 +68,7 @@ async fn last_lines(
             target.head.name()
         );
     }
-    let stats = sessions.open(&target.head).await?.stats().await?;
+    let stats = sessions.take(&target.head).await?.stats().await?;
     let process = stats.report.process(target.process);
     let lines = &process.with_context(|| format!("{} has ended meanwhile", target.name))?.tail;
     let first = lines.len().saturating_sub(tail.map_or(usize::MAX, |tail| tail as usize));

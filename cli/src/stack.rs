@@ -121,7 +121,7 @@ async fn open(cluster: &ClusterArgs, name: &str) -> anyhow::Result<(Target, Insp
     let mut sessions = Sessions::connect(cluster).await?;
     let observed = sessions.look().await?;
     let target = sessions.find(&observed, name).await?;
-    let inspector = sessions.open(&target.head).await?;
+    let inspector = sessions.take(&target.head).await?;
     Ok((target, inspector))
 }
 

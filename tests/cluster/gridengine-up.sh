@@ -3,9 +3,10 @@
 # `head` and sge_execd on `n1` to `n4`, which are network namespaces of this host with names of
 # their own. Run it as root: it installs Debian's packages and starts the daemons itself, without
 # systemd.
-# The parallel environment `fiber` grants two slots on each host, `wide` all of a host, and `loose`
-# one, where Grid Engine starts no tasks (no `control_slaves`). The one of `brief` is a queue of its
-# own, whose jobs may take 20 s. The state is in
+# The parallel environment `fiber` grants two slots on each host, and so does `first`, where the
+# job's script takes one of them. `wide` grants all of a host, and `loose` one, where Grid Engine
+# starts no tasks (no `control_slaves`). `brief` has a queue of its own, whose jobs may take 20 s.
+# The state is in
 # $CLUSTER_DIR/gridengine, outside of the checkout. gridengine-enter.sh prints the path of a script
 # that runs a command on a host. gridengine-down.sh stops the cluster.
 #
@@ -167,6 +168,12 @@ allocation_rule $slots
 control_slaves TRUE
 job_is_first_task FALSE
 CONFIG
+configure -ap first <<CONFIG
+slots 999
+allocation_rule 2
+control_slaves TRUE
+job_is_first_task TRUE
+CONFIG
 configure -ap loose <<CONFIG
 slots 999
 allocation_rule 1
@@ -178,7 +185,7 @@ done
 configure -aq main.q <<CONFIG
 hostlist ${grid_nodes[*]}
 slots $slots
-pe_list fiber wide loose
+pe_list fiber first wide loose
 load_thresholds NONE
 shell_start_mode unix_behavior
 CONFIG

@@ -144,7 +144,7 @@ impl Dashboard {
         let observed = self.observed().await?;
         let session = observed.iter().find(|one| one.head.name() == name);
         let head = &session.with_context(|| format!("the session of {name} has ended"))?.head;
-        Ok(self.seen.lock().await.sessions.open(head).await?)
+        Ok(self.seen.lock().await.sessions.take(head).await?)
     }
 
     async fn stack(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {

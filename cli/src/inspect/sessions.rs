@@ -209,8 +209,17 @@ impl Sessions {
         self.only = Some(head.to_string());
     }
 
+    /// Returns the connection to the inspector of a head, or a new one: an engine may have room for
+    /// one alone.
+    pub(crate) async fn take(&mut self, head: &Head) -> Result<Inspector, InspectError> {
+        match self.connections.remove(&head.0.inspector) {
+            Some(connection) => Ok(connection),
+            None => self.open(head).await,
+        }
+    }
+
     /// Connects to the inspector of a head.
-    pub(crate) async fn open(&self, head: &Head) -> Result<Inspector, InspectError> {
+    async fn open(&self, head: &Head) -> Result<Inspector, InspectError> {
         let cluster = match (head.pid(), &self.engine) {
             (None, Some(engine)) => engine,
             _ => &self.host,
@@ -318,6 +327,17 @@ mod tests {
         remove_twins(&mut all);
         let heads: Vec<_> = all.into_iter().map(|session| session.head).collect();
         assert_eq!(heads, [other, engine]);
+    }
+
+    #[tokio::test]
+    async fn a_question_after_a_look_takes_its_connection() {
+        let head = FakeHead::start(stats("squares", 1));
+        let own = Head::own(head.socket());
+        let mut sessions = Sessions::of_host();
+        sessions.limit_to(&own.name());
+        sessions.look().await.unwrap();
+        sessions.take(&own).await.unwrap().stats().await.unwrap();
+        assert_eq!(head.connections(), 1);
     }
 
     #[tokio::test]

@@ -140,6 +140,11 @@ impl FakeHead {
         self.socket.to_str().unwrap().to_string()
     }
 
+    /// Returns how many connections there were.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.lock().unwrap().as_ref().map_or(0, Vec::len)
+    }
+
     /// Closes the socket and all connections, as the end of a process does.
     pub(crate) fn end(&self) {
         let kept = self.connections.lock().unwrap().take();

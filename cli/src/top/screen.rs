@@ -119,7 +119,7 @@ async fn ask(
             }
             question = questions.recv() => {
                 let Some((head, process)) = question else { return };
-                let (opened, answers) = (sessions.open(&head).await, answers.clone());
+                let (opened, answers) = (sessions.take(&head).await, answers.clone());
                 tokio::task::spawn_local(async move {
                     let text = match opened {
                         Ok(mut inspector) => inspector.stack(process, false).await,

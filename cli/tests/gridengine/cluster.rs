@@ -27,8 +27,8 @@ pub(crate) const SYSTEM: System = System {
     ),
     verify,
     refused: &[
-        (&[], &["name a parallel environment with --pe: one of brief, fiber, loose, wide"]),
-        (&["--pe", "nope"], &["no parallel environment `nope`", "one of brief, fiber"]),
+        (&[], &["name a parallel environment with --pe: one of brief, fiber, first, loose, wide"]),
+        (&["--pe", "nope"], &["no parallel environment `nope`", "one of brief, fiber, first"]),
         (&["--pe", "fiber", "--slots", "3"], &["--slots 3 never starts", "2 slots on each host"]),
         (&["--pe", "fiber", "--slots", "400"], &["no suitable queues", "--slots"]),
         (&["--pe", "wide", "--slots", "16", "--queue", "nope"], &["unknown queue", "qconf -sql"]),

@@ -43,3 +43,14 @@ fn a_suspended_session_is_paused_and_can_be_killed() {
     fiber(&["kill", &started.name]).run().code(0);
     assert_eq!((SYSTEM.job)(&started.name), None);
 }
+
+#[trial]
+fn looks_one_after_another_share_the_one_slot_that_is_left_for_tasks() {
+    // The host of the head has two slots, and the job's script takes one.
+    let started = StartedSession::new(&["--pe", "first", "--slots", "2"], "ready");
+    fiber(&["logs", "--follow", &started.name]).start().line("ready: 2");
+    for _ in 0..3 {
+        fiber(&["top", "--once", &started.name]).run().code(0);
+        fiber(&["stack", &started.name]).run().code(0);
+    }
+}
