@@ -112,6 +112,13 @@ impl Browser {
         value.as_str().unwrap_or_else(|| panic!("{expression} is {value}")).to_string()
     }
 
+    /// Gives the page the size of another screen, in pixels of CSS.
+    pub(crate) fn resize(&mut self, width: u32, height: u32) {
+        let screen =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", screen);
+    }
+
     /// Waits until an expression is true.
     pub(crate) fn wait_for(&mut self, condition: &str) {
         let deadline = Instant::now() + LONG;

@@ -196,6 +196,65 @@ fn a_thousand_workers_are_readable() {
     assert_eq!(page.problems(), Vec::<String>::new());
 }
 
+/// Returns the elements that reach beyond the screen or their card. What scrolls by design does not
+/// count: the tree, and long lines of output.
+const CUT: &str = "[...document.querySelectorAll('body *')].filter((one) => \
+    !one.closest('.scroll, pre') && (one.getBoundingClientRect().right > innerWidth + 1 \
+    || one.matches('.card, #detail') && one.scrollWidth > one.clientWidth)) \
+    .map((one) => `${one.tagName} ${one.className.baseVal ?? one.className} ${one.innerText}`).join('\\n')";
+
+/// Draws the timeline again, and returns how many times of day it has, and which texts overlap.
+const TEXTS: &str = "(() => { \
+    const drawn = [], pen = CanvasRenderingContext2D.prototype, fill = pen.fillText; \
+    pen.fillText = function (text, x, y) { \
+        const wide = this.measureText(text).width; \
+        const left = x - wide * ({ center: 0.5, right: 1 }[this.textAlign] ?? 0); \
+        drawn.push({ text, left, right: left + wide, y }); \
+        fill.apply(this, arguments); \
+    }; \
+    render(); \
+    pen.fillText = fill; \
+    const overlap = (one, other) => \
+        one.y === other.y && one.left < other.right && other.left < one.right; \
+    const overlaps = drawn.flatMap((one, i) => drawn.slice(i + 1) \
+        .filter((other) => overlap(one, other)).map((other) => `${one.text} on ${other.text}`)); \
+    const times = drawn.filter(({ text }) => /^\\d+:\\d+:\\d+$/.test(text)).length; \
+    return `${times} times, ${overlaps.length} overlaps ${overlaps}`; \
+})()";
+
+#[trial]
+fn a_phone_shows_all_of_it() {
+    let head = FakeSession::start(8);
+    let dashboard = Dashboard::start(&head.pid());
+    let mut page = Browser::open(&dashboard.link);
+    page.resize(390, 844);
+    page.wait_for("innerWidth === 390 && document.body.innerText.includes('squares')");
+    for view in ["overview", "workers", "timeline", "tree", "profile"] {
+        page.run(&format!("document.getElementById('tab-{view}').click()"));
+        assert_eq!(page.text(CUT), "", "{view}");
+        let beyond = "String(document.documentElement.scrollWidth - innerWidth)";
+        assert_eq!(page.text(beyond), "0", "{view}");
+    }
+    page.run("document.getElementById('tab-overview').click()");
+    // A number has its head beside it, as the row of heads is left out.
+    let heads = "[...document.querySelectorAll('[aria-label=Functions] tbody td')] \
+                 .map((one) => getComputedStyle(one, '::before').content).join()";
+    assert!(page.text(heads).contains("median"), "{}", page.text(heads));
+    page.run("document.querySelector('button.link').click()");
+    page.wait_for("!document.getElementById('detail').hidden");
+    assert_eq!(page.text(CUT), "", "with a process");
+
+    page.run("document.getElementById('tab-timeline').click()");
+    page.wait_for("Number(document.querySelector('canvas')?.dataset.slices) >= 1");
+    assert_eq!(page.text(TEXTS), "3 times, 0 overlaps ");
+    page.resize(1280, 1000);
+    page.wait_for("innerWidth === 1280");
+    assert_eq!(page.text(TEXTS), "7 times, 0 overlaps ");
+    let legend = page.text("document.querySelector('.legend').innerText");
+    assert!(legend.contains("failed, or its worker died"), "{legend}");
+    assert_eq!(page.problems(), Vec::<String>::new());
+}
+
 #[trial]
 fn an_ended_session_is_told() {
     let head = FakeSession::start(2);

@@ -174,7 +174,7 @@ function table(caption, heads, rows, empty) {
   if (!rows.length) return h("p", { class: "faint" }, empty || "None.");
   const head = heads.map(([text, n]) => h("th", { class: n ? "n" : null, scope: "col" }, text));
   const body = rows.map((row) => h("tr", {}, row.map((cell, i) =>
-    h("td", { class: heads[i][1] ? "n" : i === 0 ? "name" : null }, cell))));
+    h("td", { class: heads[i][1] ? "n" : i === 0 ? "name" : null, "data-head": heads[i][0] }, cell))));
   return h("table", { "aria-label": caption },
     h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
 }
@@ -553,6 +553,13 @@ async function loadTimeline() {
   }
 }
 
+// The end of a name that has room: it tells workers apart.
+function fitted(pen, name, room) {
+  let cut = name;
+  while (cut.length > 2 && pen.measureText(cut).width > room) cut = "…" + cut.slice(2);
+  return cut;
+}
+
 function timeline(now) {
   const root = $("view");
   const rows = now.pools.flatMap((pool) => pool.workers.map((worker) => `${pool.name}/${worker.name}`));
@@ -563,7 +570,6 @@ function timeline(now) {
     if (!known.has(one.row)) { known.add(one.row); rows.push(one.row); }
   rows.sort((a, b) => a.localeCompare(b, undefined, { numeric: true }));
   const height = Math.max(4, Math.min(24, Math.floor(620 / Math.max(1, rows.length))));
-  const left = height >= 11 ? 170 : 0;
   if (root.dataset.kind !== "timeline") {
     root.replaceChildren(h("section", { class: "card" },
       h("div", { class: "tools" }, h("h2", {}, "What the workers ran"),
@@ -584,11 +590,13 @@ function timeline(now) {
   const names = [...new Set(shown.map((slice) => slice.function))].slice(0, 8);
   root.querySelector(".legend").replaceChildren(
     ...names.map((name) => h("span", {}, h("i", { style: { background: color(name) } }), name)),
+    h("span", {}, h("i", { class: "failed" }), "failed, or its worker died"),
     h("span", {}, h("b", { class: "bad" }, "✕ "), "death"), h("span", {}, h("b", { class: "slow" }, "↻ "), "tasks run again"),
     h("span", {}, h("b", { class: "slow" }, "⚠ "), "straggler"),
     recorded.problem ? h("span", { class: "faint" }, `Only tasks of more than 5 ms, seen each second: ${recorded.problem}`) : "");
   const canvas = root.querySelector("canvas");
   const width = canvas.parentElement.clientWidth - 4;
+  const left = height >= 11 ? Math.min(170, Math.round(width / 3)) : 0;
   const tall = rows.length * height + 22;
   const sharp = devicePixelRatio || 1;
   canvas.width = width * sharp;
@@ -609,15 +617,18 @@ function timeline(now) {
   pen.textBaseline = "middle";
   rows.forEach((row, i) => {
     if (i % 2 === 0 && height >= 8) { pen.fillStyle = ink("--shade"); pen.fillRect(left, i * height, width, height); }
-    if (left) { pen.fillStyle = ink("--text"); pen.fillText(row.slice(0, 28), 2, i * height + height / 2, left - 8); }
+    if (left) { pen.fillStyle = ink("--text"); pen.fillText(fitted(pen, row, left - 8), 2, i * height + height / 2); }
   });
   pen.strokeStyle = ink("--line");
   pen.fillStyle = ink("--faint");
-  for (let i = 0; i <= 6; i++) {
-    const at = left + ((width - left) * i) / 6;
+  // The outer times stand inside of their lines, and so half a time nearer to their neighbors.
+  const room = 1.5 * pen.measureText(clock(from)).width + 8;
+  const steps = Math.max(1, Math.min(6, Math.floor((width - left) / room)));
+  for (let i = 0; i <= steps; i++) {
+    const at = left + ((width - left) * i) / steps;
     pen.beginPath(); pen.moveTo(at, 0); pen.lineTo(at, tall - 18); pen.stroke();
-    pen.textAlign = i === 0 ? "left" : i === 6 ? "right" : "center";
-    pen.fillText(clock(from + (span * i) / 6), at, tall - 8);
+    pen.textAlign = i === 0 ? "left" : i === steps ? "right" : "center";
+    pen.fillText(clock(from + (span * i) / steps), at, tall - 8);
   }
   pen.textAlign = "left";
   const place = new Map(rows.map((row, i) => [row, i]));
