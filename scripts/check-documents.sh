@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Takes each program that README and documents print, as a reader would, with the features that its
 # page has named above it (`cargo add fiber --features X`), and builds it in a crate outside of this
-# workspace. The doc tests run the same programs, with all features. Then it builds, tests and runs
-# the projects that `fiber new` creates.
+# workspace. The doc tests run the same programs, with all features. It compares the output that
+# README shows below its program. Then it builds, tests and runs the projects that `fiber new`
+# creates.
 
 set -euo pipefail
 
@@ -48,8 +49,13 @@ extract='
         file = place "/" page "_" start ".rs"
         printf "%s", text > file
         close(file)
+        output = file; sub(/rs$/, "out", output)
         next
     }
+    printed && /^```/ { printed = 0; close(output); output = ""; next }
+    printed { print > output; next }
+    !inside && page == "readme" && output != "" && /^```text/ { printed = 1; next }
+    !inside && NF { output = "" }
     inside {
         if ($0 ~ /^#( |$)/) {
             printf "%s:%d: a hidden line, which is printed here: %s\n", FILENAME, FNR, $0 > "/dev/stderr"
@@ -82,10 +88,19 @@ for crate in "$outside"/*/; do
     (cd "$crate" && "$cargo" check --quiet --all-targets)
 done
 
+# Runs a program, whose output goes to run.log.
+run() {
+    (cd "${1%/src/*}" && "$cargo" run --quiet --bin "$(basename "$1" .rs)") \
+        &>"$outside/run.log" || { cat "$outside/run.log" && exit 1; }
+}
+
 # The cookbook's snippets run, too.
 for program in $(grep -L '^// no_run' "$outside"/*/src/bin/cookbook_*.rs); do
-    (cd "${program%/src/*}" && "$cargo" run --quiet --bin "$(basename "$program" .rs)") \
-        &>"$outside/run.log" || { cat "$outside/run.log" && exit 1; }
+    run "$program"
+done
+for output in "$outside"/*/src/bin/*.out; do
+    run "${output%.out}.rs"
+    diff "$output" "$outside/run.log"
 done
 
 # Builds the command as `make test` does, and so not twice.
@@ -95,7 +110,7 @@ for variant in pool actor ring durable; do
     # shellcheck disable=SC2086 # one word, or none
     (
         cd "$projects"
-        "$CARGO_TARGET_DIR/debug/fiber" new $option --path "$repository" "new-$variant" &>new.log || {
+        "$CARGO_TARGET_DIR/debug/fiber" new $option "new-$variant" &>new.log || {
             cat new.log
             exit 1
         }

@@ -47,8 +47,8 @@
 //!
 //! The [guide] leads through them in complete programs, and the [cookbook] has short answers.
 //!
-//! [guide]: https://github.com/fiber-rs/fiber/blob/main/docs/guide.md
-//! [cookbook]: https://github.com/fiber-rs/fiber/blob/main/docs/cookbook.md
+#![doc = concat!("[guide]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/guide.md")]
+#![doc = concat!("[cookbook]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/cookbook.md")]
 //!
 //! # Features
 //!
@@ -86,8 +86,7 @@
 //! oldest supported Rust is 1.89, the only system Linux. [Stability] says what else is public, and
 //! how each may change: the command line, its JSON, the configuration, journals, metrics.
 //!
-//! [Stability]: https://github.com/fiber-rs/fiber/blob/main/docs/stability.md
-
+#![doc = concat!("[Stability]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/stability.md")]
 // docs.rs shows the feature that each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -566,8 +565,9 @@ pub mod config {
 
 /// Backends: how processes are started. For programs that bring their own.
 ///
-/// The guide [Write a backend](https://github.com/fiber-rs/fiber/blob/main/docs/backend.md) has the
-/// contract and a longer example.
+/// The guide [Write a backend] has the contract and a longer example.
+///
+#[doc = concat!("[Write a backend]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/backend.md")]
 ///
 /// # Examples
 /// A backend that starts processes of this host with a low priority:

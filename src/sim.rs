@@ -2,9 +2,9 @@
 //!
 //! A *world* is a whole session of fiber within one process, with virtual time. A seed decides the
 //! order of its threads, its random numbers and its faults, so a failure can be played again, with
-//! exactly the same history. The page
-//! [Simulation](https://github.com/fiber-rs/fiber/blob/main/docs/simulation.md) has the whole
-//! story, and what a world can't show.
+//! exactly the same history. The page [Simulation] has the whole story, and what a world can't show.
+//!
+#![doc = concat!("[Simulation]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/simulation.md")]
 //!
 //! ```no_run
 //! use fiber::sim::Faults;

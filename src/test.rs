@@ -7,10 +7,10 @@
 //! - [`session`] runs a program whose processes are threads, which start faster, with names, groups
 //!   and statistics of its own.
 //!
-//! [`test_harness!`](crate::test_harness) lets a test start real processes, and [`fiber::sim`]
+//! [`test_harness!`](crate::test_harness) lets a test start real processes, and [`fiber::sim`][sim]
 //! plays a program in simulated worlds, with faults.
 //!
-//! [`fiber::sim`]: https://github.com/fiber-rs/fiber/blob/main/docs/simulation.md
+#![doc = concat!("[sim]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/simulation.md")]
 //!
 //! # Examples
 //! ```

@@ -221,9 +221,9 @@ pub(crate) struct ClusterArgs {
 
 /// Creates a project that uses fiber: a program that runs, its test and its configuration.
 ///
-/// Without an option, the program has a pool and an actor. The package is one of `cargo new`: in a
-/// new git repository, unless there is one around it, and a member of the workspace around it, if
-/// there is one.
+/// Without an option, the program has a pool and an actor, and uses the checkout of fiber from which
+/// this command was built. The package is one of `cargo new`: in a new git repository, unless there
+/// is one around it, and a member of the workspace around it, if there is one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fiber new primes && cd primes && cargo run
@@ -232,12 +232,23 @@ pub(crate) struct ClusterArgs {
 pub(crate) struct New {
     #[command(flatten)]
     pub(crate) variant: Variant,
-    /// Takes fiber from its checkout in DIR, and not from the registry.
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) path: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) source: Source,
     /// The directory to create. Its name is that of the package.
     #[arg(value_name = "NAME")]
     pub(crate) directory: PathBuf,
+}
+
+/// Where the projects of `fiber new` take fiber from.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+pub(crate) struct Source {
+    /// Takes fiber from another checkout, in DIR.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) path: Option<PathBuf>,
+    /// Takes fiber from the git repository at URL.
+    #[arg(long, value_name = "URL")]
+    pub(crate) git: Option<String>,
 }
 
 /// The program that `fiber new` writes.

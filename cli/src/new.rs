@@ -1,13 +1,14 @@
 //! `fiber new`: creates a project that builds, runs and has a test.
 
+use std::fmt;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::args::{New, Variant};
+use crate::args::{New, Source, Variant};
 
 /// The files of a project that differ from variant to variant.
 struct Template {
@@ -51,14 +52,14 @@ impl Variant {
     }
 }
 
-pub(crate) fn new(New { variant, path, directory }: &New) -> anyhow::Result<ExitCode> {
+pub(crate) fn new(New { variant, source, directory }: &New) -> anyhow::Result<ExitCode> {
     let name = name(directory)?;
     ensure!(
         !directory.exists(),
         "`{}` exists already: choose another name, or remove it",
         directory.display()
     );
-    let fiber = dependency(path.as_deref())?;
+    let fiber = Dependency::on(source)?;
     create_package(directory, name)?;
     write_files(directory, name, &fiber, variant.template())
         .with_context(|| format!("`{}` can't be written", directory.display()))?;
@@ -85,17 +86,39 @@ fn name(directory: &Path) -> anyhow::Result<&str> {
     Ok(name)
 }
 
-/// Returns the value of the dependency in Cargo.toml: the version of this command, or a checkout.
-fn dependency(path: Option<&Path>) -> anyhow::Result<String> {
-    let Some(path) = path else { return Ok(format!("\"{}\"", env!("CARGO_PKG_VERSION"))) };
-    let manifest = fs::read_to_string(path.join("Cargo.toml")).unwrap_or_default();
-    ensure!(
-        manifest.lines().any(|line| line == "name = \"fiber\""),
-        "`{}` is no checkout of fiber: give the folder with its Cargo.toml",
-        path.display()
-    );
-    // A text of JSON is one of TOML.
-    Ok(format!("{{ path = {} }}", serde_json::to_string(&path.canonicalize()?)?))
+/// Where a project takes fiber from.
+struct Dependency {
+    /// The key in Cargo.toml: `path` or `git`.
+    key: &'static str,
+    place: String,
+}
+
+impl Dependency {
+    fn on(Source { path, git }: &Source) -> anyhow::Result<Dependency> {
+        if let Some(url) = git {
+            return Ok(Dependency { key: "git", place: url.clone() });
+        }
+        let own = || concat!(env!("CARGO_MANIFEST_DIR"), "/..").into();
+        let checkout: PathBuf = path.clone().unwrap_or_else(own);
+        let manifest = fs::read_to_string(checkout.join("Cargo.toml")).unwrap_or_default();
+        ensure!(
+            manifest.lines().any(|line| line == "name = \"fiber\""),
+            "`{}` is no checkout of fiber: give the folder with its Cargo.toml by --path, or a \
+             repository by --git. The default is the checkout that built this command",
+            checkout.display()
+        );
+        let place = checkout.canonicalize()?;
+        let place = place.to_str().context("the path of the checkout is no UTF-8")?;
+        Ok(Dependency { key: "path", place: place.to_string() })
+    }
+}
+
+impl fmt::Display for Dependency {
+    /// Writes the value in Cargo.toml.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A text of JSON is one of TOML.
+        write!(f, "{{ {} = {} }}", self.key, serde_json::json!(self.place))
+    }
 }
 
 /// Runs `cargo new`, which also makes a repository of git, or a member of the workspace around it.
@@ -114,7 +137,12 @@ fn create_package(directory: &Path, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_files(directory: &Path, name: &str, fiber: &str, template: &Template) -> io::Result<()> {
+fn write_files(
+    directory: &Path,
+    name: &str,
+    fiber: &Dependency,
+    template: &Template,
+) -> io::Result<()> {
     let manifest = directory.join("Cargo.toml");
     let dependencies = format!(
         "[dependencies]\nfiber = {fiber}\nserde = {{ version = \"1\", features = [\"derive\"] }}\n"
@@ -126,9 +154,12 @@ fn write_files(directory: &Path, name: &str, fiber: &str, template: &Template) -
         fs::create_dir(directory.join("tests"))?;
         fs::write(directory.join("tests/resume.rs"), test.replace("{name}", name))?;
     }
-    fs::write(directory.join("fiber.toml"), CONFIGURATION)?;
-    let readme = README.replace("{name}", name).replace("{summary}", template.summary);
-    fs::write(directory.join("README.md"), readme)?;
+    let fill = |text: &str| {
+        let text = text.replace("{name}", name).replace("{summary}", template.summary);
+        text.replace("{fiber}", &fiber.place)
+    };
+    fs::write(directory.join("fiber.toml"), fill(CONFIGURATION))?;
+    fs::write(directory.join("README.md"), fill(README))?;
     // There is none in a repository that was there before.
     let ignored = directory.join(".gitignore");
     if ignored.exists() {

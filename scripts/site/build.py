@@ -3,7 +3,8 @@
     build.py --api target/doc --out target/site
 
 GitHub shows the same files: headings get GitHub's anchors, and links to files that are no page go
-to GitHub. A link to a page, heading, file or item that is not there is an error.
+to the repository. `src/lib.rs` stands for the API: a link to `src/lib.rs#struct.Pool.html` goes to
+that page of rustdoc's. A link to a page, heading, file or item that is not there is an error.
 """
 
 import argparse
@@ -23,8 +24,8 @@ from pygments.util import ClassNotFound
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-GITHUB = "https://github.com/fiber-rs/fiber"
-DOCS_RS = "https://docs.rs/fiber"
+API = ROOT / "src/lib.rs"
+REPOSITORY = re.search(r'^repository = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
 TEXTS = ("text", "code_inline")
 # Marks of Markdown, which are no part of its text.
 MARKS = re.compile(r"[`*\[\]]|\([^) ]*\)|<[^>]*>")
@@ -71,17 +72,14 @@ class Site:
     def target(self, source, link):
         """Returns where a link of a file goes on the site."""
         link, anchor = urldefrag(link)
-        if link.startswith(f"{GITHUB}/blob/main/"):
-            path = ROOT / link.removeprefix(f"{GITHUB}/blob/main/")
-        elif link == DOCS_RS or link.startswith(f"{DOCS_RS}/latest/"):
-            item = link.removeprefix(DOCS_RS).removeprefix("/latest/") or "fiber/index.html"
+        if re.match(r"[a-z]+:", link):
+            return link + (f"#{anchor}" if anchor else "")
+        path = (source.parent / unquote(link)).resolve() if link else source
+        if path == API:
+            item = f"fiber/{anchor or 'index.html'}"
             if not (self.api / item).exists():
                 self.problems.append(f"{source}: the API has no {item}")
-            return f"api/{item}" + (f"#{anchor}" if anchor else "")
-        elif re.match(r"[a-z]+:", link):
-            return link + (f"#{anchor}" if anchor else "")
-        else:
-            path = (source.parent / unquote(link)).resolve() if link else source
+            return f"api/{item}"
         if path in self.pages:
             self.wanted.append((source, self.pages[path], anchor))
             return f"{self.pages[path]}.html" + (f"#{anchor}" if anchor else "")
@@ -90,7 +88,8 @@ class Site:
         if path.is_relative_to(ROOT / "docs/images"):
             return f"images/{path.name}"
         kind = "tree" if path.is_dir() else "blob"
-        return f"{GITHUB}/{kind}/main/{path.relative_to(ROOT)}" + (f"#{anchor}" if anchor else "")
+        place = f"{REPOSITORY}/{kind}/main/{path.relative_to(ROOT)}"
+        return place + (f"#{anchor}" if anchor else "")
 
     def render(self, source):
         """Returns the title and the HTML of a page."""
@@ -128,13 +127,22 @@ class Site:
                 parts[-1][1].append((match[1].replace("`", ""), self.target(source, match[2])))
         return parts
 
-    def check_elsewhere(self):
-        """Checks what the API's front page and new projects link to on GitHub."""
-        for source in [ROOT / "src/lib.rs", *ROOT.glob("cli/src/new/templates/*")]:
-            for path in re.findall(rf"{GITHUB}/blob/main/([\w./-]*\w)", source.read_text()):
+    def link_api(self, out):
+        """Lets the API's links to pages of the repository go to those of the site."""
+        for source in (out / "api").rglob("*.html"):
+            up = "../" * (len(source.relative_to(out).parts) - 1)
+
+            def here(match):
                 self.links += 1
-                if not (ROOT / path).exists():
-                    self.problems.append(f"{source}: there is no {path}")
+                page = self.pages.get(ROOT / match[1])
+                if page is None:
+                    self.problems.append(f"{source}: there is no page {match[1]}")
+                return f"{up}{page}.html"
+
+            text = source.read_text()
+            linked = re.sub(rf"{re.escape(REPOSITORY)}/blob/main/([\w./-]*\w)", here, text)
+            if linked != text:
+                source.write_text(linked)
 
     def check_anchors(self):
         for source, page, anchor in self.wanted:
@@ -154,6 +162,9 @@ def copy_api(api, out):
         ]
 
     shutil.copytree(api, out, ignore=others)
+    # The sidebar lists each crate that was documented. One of them is public.
+    crates = out / "crates.js"
+    crates.write_text(re.sub(r"\[.*?\]", '["fiber"]', crates.read_text(), count=1))
 
 
 def style():
@@ -178,6 +189,7 @@ def write(site, out):
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(ROOT / "docs/images", out / "images")
     copy_api(site.api, out / "api")
+    site.link_api(out)
     (out / "style.css").write_text(style())
     shutil.copy(HERE / "site.js", out)
     template = (HERE / "page.html").read_text()
@@ -189,9 +201,10 @@ def write(site, out):
             "title": html.escape(title),
             "nav": "".join(f"<h2>{name}</h2>{list_of(entries, here)}" for name, entries in parts),
             "body": body,
-            "source": f"{GITHUB}/blob/main/{source.relative_to(ROOT)}",
+            "repository": REPOSITORY,
+            "source": f"{REPOSITORY}/blob/main/{source.relative_to(ROOT)}",
         }
-        filled = re.sub(r"\{(title|nav|body|source)\}", lambda match: values[match[1]], template)
+        filled = re.sub(r"\{(\w+)\}", lambda match: values[match[1]], template)
         (out / here).write_text(filled)
     entries = [[*entry[:3], entry[3].strip()] for entry in site.entries]
     (out / "search.js").write_text(f"const ENTRIES = {json.dumps(entries, ensure_ascii=False)};")
@@ -207,7 +220,6 @@ def main():
     site = Site(options.api)
     write(site, options.out)
     site.check_anchors()
-    site.check_elsewhere()
     for problem in site.problems:
         print(f"broken link: {problem}", file=sys.stderr)
     counts = f"{len(site.pages)} pages, {site.links} links, {len(site.problems)} broken"

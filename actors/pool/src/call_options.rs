@@ -167,7 +167,7 @@ impl Pool {
     /// When the program is started again, tasks with a recorded outcome do not run: the outcome
     /// comes from the journal, in the order and form that it would have otherwise. So a program
     /// that was killed, by whatever signal or power cut, goes on where it was. A text is the
-    /// journal of that name: see [`Journal`]. [docs/durable.md] has the promises, what identifies a
+    /// journal of that name: see [`Journal`]. [Durable work] has the promises, what identifies a
     /// task, and what it costs.
     ///
     /// The first call opens the journal, on the thread that makes it. The journal is open until the
@@ -179,7 +179,7 @@ impl Pool {
     /// arguments with handles (queues, addresses, broadcast values), and if two closures can't be
     /// told apart.
     ///
-    /// [docs/durable.md]: https://github.com/fiber-rs/fiber/blob/main/docs/durable.md
+    #[doc = concat!("[Durable work]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/durable.md")]
     ///
     /// # Examples
     /// ```

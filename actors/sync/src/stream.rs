@@ -35,23 +35,21 @@ const END: u64 = u64::MAX;
 
 /// A stream of the items that a task or an actor's handler sends, in their order.
 ///
-/// [`Pool::stream`] returns one, and a handler may: [`Stream::new`] and [`Stream::from_stream`]
+/// `Pool::stream` returns one, and a handler may: [`Stream::new`] and [`Stream::from_stream`]
 /// make it. It is a [`futures::Stream`] of `Result<T>` in async code, and an iterator in a `for`
 /// loop or after [`wait`](Stream::wait).
 ///
 /// - **End.** The stream ends with its producer. If that has failed, or its process has ended, the
 ///   reason is the last item, behind those that were sent before.
 /// - **Flow.** The producer sends ahead of the consumer: at most half of `call_buffer` of the
-///   [configuration](fiber_core::Config), or of [`Pool::buffer`]. Then its `send` waits.
+///   [configuration](fiber_core::Config), or of `Pool::buffer`. Then its `send` waits.
 /// - **Drop.** Dropping the stream stops the producer: see [`Sender`].
 /// - **Passing on.** A stream may travel to another process, as an argument, in a message or as an
 ///   item of another stream. There it goes on where it has stopped here. The items go through the
-///   process that owns the stream: the one that called [`Pool::stream`], or that of the actor.
+///   process that owns the stream: the one that called `Pool::stream`, or that of the actor.
 ///   The stream ends with it.
 ///
 /// [`futures::Stream`]: futures_core::Stream
-/// [`Pool::stream`]: https://docs.rs/fiber/latest/fiber/struct.Pool.html#method.stream
-/// [`Pool::buffer`]: https://docs.rs/fiber/latest/fiber/struct.Pool.html#method.buffer
 ///
 /// # Examples
 /// ```

@@ -86,7 +86,7 @@ pub fn configured(config: &Config) -> Result<&'static SessionBackend> {
             return no_sessions(name);
         }
         let problem = format!(
-            "this command was built without it: `cargo install fiber-cli --features {name}` \
+            "this command was built without it: `make install FEATURES={name}` in a clone of fiber \
              installs it with this backend"
         );
         ConfigProblem::value("backend", name, problem).into()

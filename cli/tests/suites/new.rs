@@ -26,25 +26,38 @@ fn create(folder: &TempDir, arguments: &[&str]) -> [String; 4] {
 }
 
 #[test]
-fn a_project_names_this_version() {
+fn a_project_uses_the_checkout_of_the_command() {
     let folder = folder();
-    let [manifest, readme, program, _] = create(&folder, &["primes"]);
-    let dependency = format!("[dependencies]\nfiber = \"{}\"\n", env!("CARGO_PKG_VERSION"));
+    let [manifest, readme, program, configuration] = create(&folder, &["primes"]);
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it has one");
+    let dependency = format!("[dependencies]\nfiber = {{ path = {checkout:?} }}\n");
     assert!(manifest.contains(&dependency), "{manifest}");
     assert!(readme.starts_with("# primes\n") && readme.lines().count() <= 14, "{readme}");
+    for page in [readme, configuration] {
+        assert!(page.contains(checkout.to_str().expect("it is text")), "{page}");
+    }
     assert!(program.contains("RemoteAddr") && program.contains("test_harness!"), "{program}");
     let ignored = fs::read_to_string(folder.path().join("primes/.gitignore"));
     assert!(ignored.expect("it is a repository").contains("/target"));
 }
 
 #[test]
-fn a_project_can_use_a_checkout() {
+fn a_project_can_use_another_checkout() {
     let (folder, checkout) = (folder(), Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
     let path = checkout.display().to_string();
     let [manifest, ..] = create(&folder, &["--ring", "--path", &path, "below/fit"]);
     let checkout = checkout.canonicalize().expect("it is there");
     assert!(manifest.contains(&format!("fiber = {{ path = {checkout:?} }}")), "{manifest}");
     assert!(manifest.contains("name = \"fit\""), "{manifest}");
+}
+
+#[test]
+fn a_project_can_use_a_repository() {
+    let folder = folder();
+    let url = "https://example.org/a/fiber";
+    let [manifest, readme, ..] = create(&folder, &["--git", url, "primes"]);
+    assert!(manifest.contains(&format!("fiber = {{ git = {url:?} }}")), "{manifest}");
+    assert!(readme.contains(&format!("[fiber]({url})")), "{readme}");
 }
 
 #[test]
@@ -120,6 +133,7 @@ fn an_existing_directory_is_left_alone() {
 fn other_mistakes_are_explained() {
     fails(&["new"], 2, &["<NAME>"]);
     fails(&["new", "--actor", "--ring", "x"], 2, &["--actor", "--ring"]);
+    fails(&["new", "--git", "x", "--path", "..", "x"], 2, &["--git", "--path"]);
     let folder = folder();
     let wrong = folder.path().display().to_string();
     let path = folder.path().join("primes").display().to_string();

@@ -54,8 +54,7 @@ use crate::slot::Waiting;
 /// assert_eq!(sum_of(&[]), 0);
 /// ```
 ///
-/// [`ApplyCall::output`](https://docs.rs/fiber/latest/fiber/pool/struct.ApplyCall.html#method.output)
-/// has one with a pool.
+/// `ApplyCall::output` has one with a pool.
 pub struct Output<T> {
     cell: Arc<OutputCell>,
     value: PhantomData<fn() -> T>,

@@ -10,17 +10,9 @@ use serde::{Deserialize, Serialize};
 /// could borrow from: take a `String` in place of a `&str`, and a `Vec<T>` in place of a `&[T]`.
 /// This holds for results, too, `&'static str` among them.
 ///
-/// A [`Queue`], the ends of a [`Pipe`], a [`Broadcast`], a [`RemoteAddr`], an
-/// [`Output`](crate::Output) and the objects of [`fiber::sync`] travel as handles. A [`Pool`], a
-/// [`Process`] and a manager stay in the process that made them.
-///
-/// [`Queue`]: https://docs.rs/fiber/latest/fiber/struct.Queue.html
-/// [`Pipe`]: https://docs.rs/fiber/latest/fiber/struct.Pipe.html
-/// [`Broadcast`]: https://docs.rs/fiber/latest/fiber/struct.Broadcast.html
-/// [`RemoteAddr`]: https://docs.rs/fiber/latest/fiber/struct.RemoteAddr.html
-/// [`fiber::sync`]: https://docs.rs/fiber/latest/fiber/sync/index.html
-/// [`Pool`]: https://docs.rs/fiber/latest/fiber/struct.Pool.html
-/// [`Process`]: https://docs.rs/fiber/latest/fiber/struct.Process.html
+/// A `Queue`, the ends of a `Pipe`, a `Broadcast`, a `RemoteAddr`, an [`Output`](crate::Output) and
+/// the objects of `fiber::sync` travel as handles. A `Pool`, a `Process` and a manager stay in the
+/// process that made them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't travel between processes",
     label = "serde can't carry this",

@@ -15,7 +15,7 @@ use fiber_runtime::reply::Reply;
 
 /// Sends the items of a [`Stream`](super::Stream) to its consumer.
 ///
-/// The task of [`Pool::stream`] gets one as its last argument, and the producer of
+/// The task of `Pool::stream` gets one as its last argument, and the producer of
 /// [`Stream::new`](super::Stream::new) as its only one. It stays in its process: a task that lets
 /// others produce items receives them by a [`Pipe`](crate::pipe::Pipe) or another stream and sends
 /// them on.
@@ -26,10 +26,7 @@ use fiber_runtime::reply::Reply;
 ///
 /// Clones send to the same stream. Its items are numbered in the order of the calls of `send`: a
 /// task that sends from several threads has another order each time, so it can't run again
-/// ([`Pool::once`]).
-///
-/// [`Pool::stream`]: https://docs.rs/fiber/latest/fiber/struct.Pool.html#method.stream
-/// [`Pool::once`]: https://docs.rs/fiber/latest/fiber/struct.Pool.html#method.once
+/// (`Pool::once`).
 ///
 /// # Examples
 /// ```

@@ -26,8 +26,9 @@ const SERVICE_NAME: Key = Key::from_static_str("service.name");
 /// what is exported and logged; the default is `info`. A program with a subscriber of its own adds
 /// [`layer`] to that.
 ///
-/// The `OTEL_…` variables configure the export: see
-/// [observability](https://github.com/fiber-rs/fiber/blob/main/docs/observability.md).
+/// The `OTEL_…` variables configure the export: see [its page].
+///
+#[doc = concat!("[its page]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/observability.md")]
 ///
 /// # Errors
 /// As [`layer`]; [`Error::Invalid`] if the process has a subscriber already.
