@@ -78,7 +78,7 @@ for crate in "$outside"/*/; do
         printf 'futures-util = "0.3"\nserde = { version = "1", features = ["derive"] }\n'
         printf 'tracing = "0.1"\ntracing-subscriber = "0.3"\n'
         printf 'axum = { version = "0.8", default-features = false, features = ["http1", "tokio"] }\n'
-        printf 'tokio = { version = "1", features = ["net"] }\n'
+        printf 'tokio = { version = "1", features = ["net", "signal", "sync"] }\n'
     } >"$crate/Cargo.toml"
     # The same versions, without a question to a registry.
     cp Cargo.lock "$crate"
