@@ -143,9 +143,9 @@ pub const fn assert_captures_nothing<F>() {
     let assert_captures_nothing = if size_of::<F>() == 0 { Some(()) } else { None };
     assert_captures_nothing.expect(
         "the function of the call that is shown below captures variables, which another process \
-         does not have: pass them as arguments (a tuple for several), or share them with \
-         `Pool::with`. A function pointer (`as fn(..) -> ..`) counts as captured: name the \
-         function itself",
+         does not have, with or without `move`: pass them as arguments (`|x, offset| x + offset` \
+         for items `(x, offset)`), or share them with `Pool::with`. A function pointer (`as fn(..) \
+         -> ..`) counts as captured: name the function itself",
     );
 }
 
