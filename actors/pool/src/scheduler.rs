@@ -16,8 +16,8 @@
 //! - Calls share the workers by the time of their tasks: the call that has received least time is
 //!   served next.
 //! - A worker's death counts against the tasks that it was certainly running. If these are not
-//!   known, all its pending tasks become suspects. Suspects run one at a time, each alone in a
-//!   worker, so that the next death is certain.
+//!   known, all its pending tasks become [suspects]. They run in parts, each alone in a worker,
+//!   which get smaller with each death until that is certain.
 //! - A call that a task has made goes first, so that what has begun ends before more begins. The
 //!   task lends its slot while it waits, so its worker takes one task more.
 //! - A call whose caller has no room for more outcomes is throttled: it gets no worker until its
@@ -37,6 +37,7 @@ mod moved;
 mod pending;
 mod room;
 mod statistics;
+mod suspects;
 mod time_limit;
 mod worker;
 
@@ -318,14 +319,14 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     ) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let runs = worker.pending.take(call, first, first.saturating_add(count));
-        let tasks = runs.iter().map(Run::len).sum();
+        let (tasks, place) = (runs.iter().map(Run::len).sum(), worker.requeue());
         worker.blocked = true;
         if let Some(quota) = &mut worker.quota {
             *quota += tasks;
         }
         self.release(id, tasks);
         for run in runs.into_iter().rev() {
-            self.requeue(run, Requeue::Front);
+            self.requeue(run, place);
         }
         // A blocked worker gets tasks again with its next outcome. A worker whose tasks all wait for
         // others sends none, so it gets tasks now.
@@ -475,7 +476,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         worker.pending_tasks = left;
         worker.pending_nanos *= share;
         worker.pending_bytes = (worker.pending_bytes as f64 * share) as usize;
-        worker.isolated &= !worker.only_waits();
         if left == 0 {
             worker.long_running.clear();
             self.idle += usize::from(was_busy && worker.retiring.is_none());

@@ -11,6 +11,7 @@ use fiber_values::blob;
 use fiber_values::entry::EntryRef;
 
 use super::room::Room;
+use super::suspects::Suspects;
 use super::worker::Worker;
 use super::{Completion, Effects};
 use crate::run::{CallId, Items, Run};
@@ -149,7 +150,7 @@ pub(super) struct Call<C> {
     pub(super) ready_tasks: u64,
     /// How many ready runs have inputs in some host.
     pub(super) near_runs: usize,
-    pub(super) suspects: VecDeque<Run>,
+    pub(super) suspects: Suspects,
     /// Nanoseconds of worker time that the call has received.
     pub(super) served: u64,
     /// Tasks that were submitted and are not completed.
@@ -195,7 +196,7 @@ impl<C: Clone> Call<C> {
             ready: VecDeque::new(),
             ready_tasks: 0,
             near_runs: 0,
-            suspects: VecDeque::new(),
+            suspects: Suspects::default(),
             served,
             open: 0,
             done: 0,
@@ -243,7 +244,7 @@ impl<C: Clone> Call<C> {
 
     /// Returns how many tasks are pending at workers.
     pub(super) fn pending(&self) -> u64 {
-        self.open - self.ready_tasks - self.suspects.iter().map(Run::len).sum::<u64>()
+        self.open - self.ready_tasks - self.suspects.len()
     }
 
     /// Returns whether the call has no task that is not completed, and submits no more.
@@ -276,20 +277,16 @@ impl<C: Clone> Call<C> {
 
     /// Takes at most `count` tasks out of the first run, suspects first.
     pub(super) fn take(&mut self, count: u64) -> Run {
-        let (queue, suspect) = if self.suspects.is_empty() {
-            (&mut self.ready, false)
-        } else {
-            (&mut self.suspects, true)
-        };
-        let front = queue.front_mut().expect("a queued call has a run");
+        if let Some(run) = self.suspects.take(count) {
+            return run;
+        }
+        let front = self.ready.front_mut().expect("a queued call has a run");
         let run = front.split_front(count);
         if front.len() == 0 {
-            queue.pop_front();
+            self.ready.pop_front();
         }
-        if !suspect {
-            self.ready_tasks -= run.len();
-            self.near_runs -= usize::from(run.near().is_some());
-        }
+        self.ready_tasks -= run.len();
+        self.near_runs -= usize::from(run.near().is_some());
         run
     }
 
@@ -317,7 +314,10 @@ impl<C: Clone> Call<C> {
             return 0;
         }
         let share = (self.ready_tasks / (2 * workers.max(1))).max(run_size(nanos));
-        let count = capacity.min(share).min(room).max(chunk).min(u64::from(u32::MAX));
+        let count = match self.suspects.max_part() {
+            Some(max_part) => capacity.min(worker.room_for_suspects(max_part)).min(room),
+            None => capacity.min(share).min(room).max(chunk).min(u64::from(u32::MAX)),
+        };
         // A task that waits for these would otherwise keep its worker for good.
         let least = u64::from(!worker.waiting.is_empty());
         worker.quota.map_or(count, |quota| count.min(quota.max(least)))

@@ -31,10 +31,12 @@ pub(crate) struct Loss {
     pub(crate) running: Vec<(TaskName, Instant)>,
 }
 
-/// How a worker ended, and what its overdue tasks were doing.
+/// How a worker ended, what its overdue tasks were doing, and the place of those that are not to
+/// blame.
 struct Ended<'a> {
     exit: &'a Exit,
     overdue: &'a [Overdue],
+    place: Requeue,
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
@@ -101,11 +103,15 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             }
             Blame::NoTask | Blame::Unknown => Vec::new(),
         };
+        let place = match blame {
+            Blame::Unknown => worker.requeue_suspects(),
+            Blame::NoTask | Blame::Tasks(_) => worker.requeue(),
+        };
         let running = self.running_tasks(&worker);
         let mut calls: Vec<_> = worker.pending.iter().map(|run| run.call).collect();
         calls.dedup();
         for run in worker.pending.into_runs().into_iter().rev() {
-            self.redeliver(run, &blame, &Ended { exit, overdue: &worker.overdue }, effects);
+            self.redeliver(run, &blame, &Ended { exit, overdue: &worker.overdue, place }, effects);
         }
         calls.into_iter().for_each(|call| self.remove_if_done(call));
         self.dispatch(effects);
@@ -157,8 +163,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             return self.give_up(&run, ended, effects);
         }
         let blamed = match blame {
-            Blame::NoTask => return self.run_again(run, Requeue::Front),
-            Blame::Unknown => return self.run_again(run, Requeue::Suspect),
+            Blame::NoTask | Blame::Unknown => return self.run_again(run, ended.place),
             Blame::Tasks(tasks) => tasks,
         };
         let mut rest = Some(run);
@@ -179,7 +184,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         for (run, blamed) in parts.into_iter().rev() {
             match blamed {
                 Some(cause) => self.count_against(run, cause, ended, effects),
-                None => self.run_again(run, Requeue::Front),
+                None => self.run_again(run, ended.place),
             }
         }
     }
@@ -221,7 +226,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             && failures.host_deaths < max_host_deaths
             && failures.timeouts < options.max_timeouts
         {
-            return self.run_again(run, Requeue::Suspect);
+            return self.run_again(run, Requeue::Suspect(1));
         }
         let workers = failures.deaths + failures.host_deaths + failures.timeouts;
         let overdue = ended.overdue.iter().find(|overdue| overdue.task == (run.call, run.start));

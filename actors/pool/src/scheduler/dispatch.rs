@@ -75,9 +75,11 @@ impl<C> Call<C> {
 }
 
 /// The place of a run that goes back into the queue.
+#[derive(Clone, Copy)]
 pub(super) enum Requeue {
     Front,
-    Suspect,
+    /// Before the others, in parts of at most so many tasks.
+    Suspect(u64),
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
@@ -115,7 +117,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
                 call.count_ready(&run);
                 call.ready.push_front(run);
             }
-            Requeue::Suspect => call.suspects.push_back(run),
+            Requeue::Suspect(max_part) => call.suspects.push_front(run, max_part),
         }
     }
 
@@ -189,7 +191,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             let blocked = worker.blocked && worker.pending_tasks >= worker.slots();
             let used_up = worker.quota == Some(0) && worker.waiting.is_empty();
             let takes_none = self.halted || worker.retiring.is_some() || used_up;
-            let isolated = worker.isolated && !worker.only_waits();
+            let has_suspects =
+                |(_, id)| self.calls.get(&id).is_some_and(|call| !call.suspects.is_empty());
+            let isolated = worker.is_isolated() && !first.is_some_and(has_suspects);
             if takes_none || isolated || blocked {
                 return;
             }
@@ -224,20 +228,16 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
                 continue;
             };
 
-            let suspect = !call.suspects.is_empty();
-            let count = if suspect {
-                u64::from(worker.only_waits())
-            } else {
-                let known = if one_by_one { 0.0 } else { nanos };
-                let count = call.count_for(worker, known, worker_count, room);
-                count.min(fitting(worker, nanos, nanos_left))
-            };
+            let known = if one_by_one { 0.0 } else { nanos };
+            let count = call.count_for(worker, known, worker_count, room);
+            let count = count.min(fitting(worker, nanos, nanos_left));
             if count == 0 {
                 // The worker's next outcome fills it again.
                 return;
             }
             call.dequeue(&mut self.queue);
             call.recalled = false;
+            let max_part = call.suspects.max_part();
             let run = call.take(count);
             let Some(assignment) = call.assignment(&run) else {
                 call.take_back(&run);
@@ -255,7 +255,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             if call.has_tasks() {
                 call.enqueue(call_id, &mut self.queue);
             }
-            worker.count_pending(&run, nanos, suspect);
+            worker.count_pending(&run, nanos, max_part);
             self.counts.bytes_out += run.size() as u64;
             effects.assignments.push((worker.handle.clone(), assignment));
             worker.pending.insert(run);

@@ -136,8 +136,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Returns the statistics at the time `now`.
     pub(crate) fn statistics(&self, now: Instant) -> Statistics<W, C> {
         let names = Names::of(self);
-        let waiting =
-            |call: &Call<C>| call.ready_tasks + call.suspects.iter().map(Run::len).sum::<u64>();
+        let waiting = |call: &Call<C>| call.ready_tasks + call.suspects.len();
         let calls: Vec<_> = self
             .calls
             .iter()

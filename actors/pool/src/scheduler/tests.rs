@@ -2,6 +2,7 @@
 
 mod model;
 mod near;
+mod suspects;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -278,28 +279,6 @@ fn each_thread_gets_one_long_task() {
     let slow = Results { busy: 10_000_000, ..results(1, 0, 1, false) };
     scheduler.complete(1, slow, &mut effects);
     assert_eq!(count(&effects), 1, "a task of 10 ms exceeds the pending time of a thread");
-}
-
-#[test]
-fn suspects_run_alone() {
-    let mut scheduler = Scheduler::new();
-    let mut effects = Effects::default();
-    scheduler.begin(1, new_call(caller(1), 1, CallOptions { chunk: 10, ..options() }));
-    scheduler.join(1, 1, 1, None, None, &mut effects);
-    scheduler.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
-    let mut effects = Effects::default();
-    scheduler.lost(1, &Exit::new(ExitReason::Signal(9), Vec::new()), &mut effects);
-    assert!(effects.completions.is_empty());
-    for index in 0..10 {
-        let mut effects = Effects::default();
-        if index == 0 {
-            scheduler.join(2, 2, 1, None, None, &mut effects);
-        } else {
-            scheduler.complete(2, results(1, index - 1, 1, false), &mut effects);
-        }
-        assert_eq!(effects.assignments.len(), 1);
-        assert_eq!((effects.assignments[0].1.first, effects.assignments[0].1.count), (index, 1));
-    }
 }
 
 #[test]

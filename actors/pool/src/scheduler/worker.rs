@@ -26,8 +26,8 @@ pub(super) struct Worker<W> {
     pub(super) pending_nanos: f64,
     /// Bytes of the pending arguments.
     pub(super) pending_bytes: usize,
-    /// The worker runs a suspect, and gets nothing else.
-    pub(super) isolated: bool,
+    /// The size of the largest part that its suspects may be in, if it was last given some.
+    pub(super) part: Option<u64>,
     /// The worker returned tasks, and has sent no outcome since.
     pub(super) blocked: bool,
     /// Why the worker gets no more tasks, and stops when it has completed those that are pending.
@@ -103,7 +103,7 @@ impl<W> Worker<W> {
             pending_tasks: 0,
             pending_nanos: 0.0,
             pending_bytes: 0,
-            isolated: false,
+            part: None,
             blocked: false,
             retiring: None,
             quota,
@@ -128,7 +128,7 @@ impl<W> Worker<W> {
     /// Returns in how many nanoseconds it will be free for one more task, if it will and that is
     /// known.
     pub(super) fn free_after(&self) -> Option<f64> {
-        if self.retiring.is_some() || self.isolated || self.quota == Some(0) {
+        if self.retiring.is_some() || self.is_isolated() || self.quota == Some(0) {
             return None;
         }
         if self.pending_tasks < self.slots() {
@@ -137,13 +137,14 @@ impl<W> Worker<W> {
         self.long_running.is_empty().then(|| self.pending_nanos / self.slots() as f64)
     }
 
-    /// Counts a run as pending. `nanos` is the mean time of its tasks.
-    pub(super) fn count_pending(&mut self, run: &Run, nanos: f64, suspect: bool) {
+    /// Counts a run as pending. `nanos` is the mean time of its tasks, which are suspects if there
+    /// is a `max_part`.
+    pub(super) fn count_pending(&mut self, run: &Run, nanos: f64, max_part: Option<u64>) {
         self.usage = Usage::Used;
+        self.part = max_part.map(|max_part| self.part_with(max_part));
         self.pending_tasks += run.len();
         self.pending_nanos += nanos * run.len() as f64;
         self.pending_bytes += run.size();
-        self.isolated = suspect;
         if let Some(quota) = &mut self.quota {
             *quota = quota.saturating_sub(run.len());
         }
@@ -169,24 +170,25 @@ impl<W> Worker<W> {
             }
             _ => FailureCause::Death,
         };
-        let running: Vec<_> = self
-            .long_running
-            .iter()
-            .map(|task| (cause, (task.call, task.index)))
-            .filter(|(_, (call, index))| self.pending.find(*call, *index).is_some())
-            .collect();
+        let long_running = self.long_running.iter().map(|task| (task.call, task.index));
+        let is_pending = |(call, index): &(CallId, u64)| self.pending.find(*call, *index).is_some();
+        let mut running: Vec<_> = long_running.filter(is_pending).collect();
         let known = running.len() as u64;
-        if known > 0 && (known >= self.slots() || known == self.pending_tasks) {
-            return Blame::Tasks(running);
-        }
-        if self.pending_tasks <= self.slots() {
-            let mut tasks = Vec::new();
-            for run in self.pending.iter() {
-                tasks.extend((run.start..run.end).map(|index| (cause, (run.call, index))));
+        if known == 0 || (known < self.slots() && known < self.pending_tasks) {
+            if self.pending_tasks > self.slots() {
+                return Blame::Unknown;
             }
-            return Blame::Tasks(tasks);
+            let tasks = self.pending.iter();
+            let tasks =
+                tasks.flat_map(|run| (run.start..run.end).map(move |index| (run.call, index)));
+            running = tasks.collect();
         }
-        Blame::Unknown
+        // Of several suspects one is to blame.
+        let active = running.iter().filter(|task| !self.waiting.contains(task)).count();
+        if active > 1 && self.part.is_some_and(|part| part > 1) {
+            return Blame::Unknown;
+        }
+        Blame::Tasks(running.into_iter().map(|task| (cause, task)).collect())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The scheduler against a simple model: a table with the place of each task.
 
+mod checks;
 mod step;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,8 @@ struct Model {
     threads: BTreeMap<WorkerId, u64>,
     completed: BTreeSet<Task>,
     certain_deaths: BTreeMap<Task, u32>,
+    /// The suspects, and how many may run together with each.
+    parts: BTreeMap<Task, u64>,
     timeouts: BTreeMap<Task, u32>,
     /// Workers without a quota.
     unlimited: BTreeSet<WorkerId>,
@@ -172,6 +175,7 @@ impl Simulation {
                     .take_while(|(task, index)| **task == (call, *index));
                 let count = run.count();
                 let done: Vec<_> = pending.drain(first..first + count).collect();
+                self.model.parts.retain(|task, _| !done.contains(task));
                 self.scheduler.complete(
                     worker,
                     results(call, start, count as u64, failed),
@@ -219,11 +223,8 @@ impl Simulation {
                 let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
                 let pending = self.model.workers.remove(&worker).expect("it was just selected");
                 self.model.unlimited.remove(&worker);
-                let certain = !planned && pending.len() as u64 <= self.model.threads[&worker];
-                if certain {
-                    pending
-                        .iter()
-                        .for_each(|task| *self.model.certain_deaths.entry(*task).or_default() += 1);
+                if !planned {
+                    self.model.note_death(worker, &pending);
                 }
                 let reason =
                     if planned { ExitReason::TaskCancelled } else { ExitReason::Signal(9) };
@@ -254,6 +255,7 @@ impl Simulation {
                 self.model.workers.remove(&worker);
                 self.model.unlimited.remove(&worker);
                 *self.model.timeouts.entry(task).or_default() += 1;
+                self.model.parts.insert(task, 1);
                 self.scheduler.lost(
                     worker,
                     &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()),
@@ -380,11 +382,7 @@ impl Simulation {
                 "a worker stops when it has no pending tasks"
             );
         }
-        let mut seen = BTreeSet::new();
-        for task in self.model.workers.values().flatten() {
-            assert!(seen.insert(*task), "{task:?} is pending at two workers");
-            assert!(!self.model.completed.contains(task), "{task:?} is complete and runs again");
-        }
+        self.model.check();
     }
 
     /// Notes effects in the trace.

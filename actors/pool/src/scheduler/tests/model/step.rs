@@ -90,7 +90,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
                 Step::Begin { chunk, deaths, timeouts, retries, order }
             }
         ),
-        3 => (any::<usize>(), 1u64..30).prop_map(|(call, tasks)| Step::Submit { call, tasks }),
+        3 => (any::<usize>(), prop_oneof![4 => 1u64..30, 1 => 64u64..500])
+            .prop_map(|(call, tasks)| Step::Submit { call, tasks }),
         2 => (any::<usize>(), 1u64..9).prop_map(|(call, tasks)| Step::Prepare { call, tasks }),
         1 => any::<usize>().prop_map(|call| Step::FinishFeeding { call }),
         6 => any::<usize>().prop_map(|question| Step::Perform { question }),
