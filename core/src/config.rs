@@ -128,6 +128,10 @@ options! {
             /// How many levels of processes there may be below this one: 1 lets it start workers,
             /// and these none. At least 1 in a program's first process.
             max_depth: u32 = 8,
+            /// How many processes there may be in a session below the children of its first
+            /// process: those that tasks, actors and other processes start. The first process
+            /// decides. Without one: 16 for each of its CPU cores.
+            max_nested_processes: Option<usize> = None,
             /// Where the output of children goes: `inherit` (to the parent's output), `prefix` (the
             /// same, each line after the name of its process), `file` (one file for each process,
             /// in `log_dir`) or `null` (nowhere).

@@ -8,6 +8,7 @@ mod graphs;
 mod inner;
 mod maps;
 mod names;
+mod nested;
 mod objects;
 mod peers;
 mod placed;
@@ -49,6 +50,7 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "near", run: graphs::near },
     Scenario { name: "stay", run: graphs::stay },
     Scenario { name: "inner", run: inner::inner },
+    Scenario { name: "nested", run: nested::nested },
     Scenario { name: "queue", run: objects::queue },
     Scenario { name: "gets", run: objects::gets },
     Scenario { name: "lock", run: objects::lock },

@@ -18,6 +18,7 @@ mod limits;
 mod logs;
 mod memory;
 mod metrics;
+mod nested;
 mod network;
 mod output;
 mod parent;

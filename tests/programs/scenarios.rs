@@ -7,6 +7,7 @@ mod draining;
 mod logs;
 mod managed;
 mod metrics;
+mod nested;
 mod network;
 mod placed;
 mod shortages;

@@ -215,6 +215,7 @@ pub(crate) fn error(refusal: Refusal, key: &Key, asked: &'static str) -> Error {
             let reason = ExitReason::Normal;
             Error::ActorStopped { name: format!("for {key}"), reason }
         }
+        Refusal::Full(_) => unreachable!("an actor takes no seat"),
         Refusal::Unreachable(problem) => Error::OwnerEnded {
             what: "the directory of names and groups".into(),
             reason: ExitReason::LinkLost(problem),

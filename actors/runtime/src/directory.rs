@@ -1,4 +1,4 @@
-//! Names and groups: how actors of a session find each other.
+//! Names and groups, by which actors of a session find each other, and seats of its processes.
 //!
 //! - The head decides: its `table` says who has which name, and who is in which group. Entries
 //!   leave it with the process that has made them.
@@ -6,10 +6,12 @@
 //!   the actor ends. Other processes ask the home for both.
 //! - A process that asks for a key gets the members, and from then on each change: it answers later
 //!   questions itself (`views`).
+//! - A process below the head takes a seat for each child (`seats`).
 //!
 //! All messages go to one port, which each process has: `PortId::DIRECTORY`.
 
 mod head;
+mod seats;
 mod table;
 mod views;
 mod wire;
@@ -27,6 +29,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{oneshot, watch};
 
 use self::head::Head;
+pub(crate) use self::seats::Seat;
 use self::views::Views;
 use self::wire::Message;
 pub use self::wire::{Decoded, Key, Kind, Member, MemberId, Members, Refusal};
@@ -53,7 +56,7 @@ enum Place {
     Below { head: ProcessRef, views: Mutex<Views> },
 }
 
-/// The actors of this process that have names or are in groups.
+/// The actors of this process that have names or are in groups, and its seats.
 #[derive(Default)]
 struct Entered {
     members: BTreeMap<(Key, MemberId), Member>,
@@ -82,7 +85,7 @@ impl Directory {
         head: Option<ProcessRef>,
     ) -> &'static Directory {
         let place = match head {
-            None => Place::Head(Head::default()),
+            None => Place::Head(Head::new(seats::max_seats(&endpoint.config))),
             Some(head) => Place::Below { head, views: Mutex::default() },
         };
         let (entered, changes) = (Mutex::default(), watch::Sender::default());
@@ -239,7 +242,7 @@ impl Directory {
         outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
     }
 
-    /// Enters an actor of this process.
+    /// Enters an actor of this process, which leaves with its end.
     fn enter_then(&'static self, key: Key, member: Member, then: Then<()>) {
         let id = member.id;
         if !self.mesh.registry().is_there(id.actor) {
@@ -252,14 +255,18 @@ impl Directory {
             }
             then(outcome);
         });
+        self.ask_to_enter(key, member, entered);
+    }
+
+    fn ask_to_enter(&'static self, key: Key, member: Member, then: Then<()>) {
         match &self.place {
             Place::Head(table) => {
                 let outcome = table.enter(key, member);
                 self.changed();
-                entered(outcome);
+                then(outcome);
             }
             Place::Below { head, .. } => {
-                let flat = |outcome: Result<_, _>| entered(outcome.flatten());
+                let flat = |outcome: Result<_, _>| then(outcome.flatten());
                 self.request(head, &Message::Enter(key, member), Box::new(flat));
             }
         }
@@ -309,8 +316,8 @@ impl Directory {
         self.enter_again()
     }
 
-    /// Enters all actors of this process again: the head has taken the loss of the link for the end
-    /// of this process. Returns whether there are any.
+    /// Enters all actors and seats of this process again: the head has taken the loss of the link
+    /// for the end of this process. Returns whether there are any.
     fn enter_again(&'static self) -> bool {
         let members = self.entered.lock().members.clone();
         let is_any = !members.is_empty();
@@ -325,7 +332,7 @@ impl Directory {
                     self.entered.lock().remove(&place);
                 }
             });
-            self.enter_then(key, member, then);
+            self.ask_to_enter(key, member, then);
         }
         is_any
     }

@@ -8,21 +8,28 @@ use fiber_values::blob::Blobs;
 use fiber_values::codec;
 use parking_lot::Mutex;
 
+use super::seats;
 use super::table::{Change, Event, Table};
 use super::wire::{Key, Kind, Member, MemberId, Members, Message, Refusal};
 use crate::mesh::{PeerId, PortId, Request, push, push_head};
 
 /// The table of the session, and the links of the processes that watch keys.
-#[derive(Default)]
 pub(super) struct Head(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     table: Table,
     links: HashMap<PeerId, Arc<dyn Link>>,
+    /// Whether the program has said that all seats are taken.
+    has_warned: bool,
 }
 
 impl Head {
+    pub(super) fn new(max_seats: u64) -> Head {
+        let table = Table { max_seats, ..Table::default() };
+        Head(Mutex::new(State { table, ..State::default() }))
+    }
+
     pub(super) fn enter(&self, key: Key, member: Member) -> Result<(), Refusal> {
         self.0.lock().enter(PeerId::LOCAL, key, member)
     }
@@ -46,7 +53,15 @@ impl Head {
         let peer = requester.peer;
         let mut state = self.0.lock();
         match message {
-            Message::Enter(key, member) => requester.answer(&state.enter(peer, key, member)),
+            Message::Enter(key, member) => {
+                let entered = state.enter(peer, key, member);
+                if let Err(Refusal::Full(max_seats)) = entered
+                    && !std::mem::replace(&mut state.has_warned, true)
+                {
+                    seats::warn(max_seats);
+                }
+                requester.answer(&entered);
+            }
             Message::Leave(key, id) => {
                 state.leave(key, id);
                 requester.answer(&());

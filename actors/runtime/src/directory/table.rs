@@ -10,6 +10,8 @@ use crate::mesh::PeerId;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     listings: BTreeMap<Key, Listing>,
+    /// How many seats there are.
+    pub(super) max_seats: u64,
     /// The members that each process has entered, and the keys that it watches.
     peers: HashMap<PeerId, OfPeer>,
 }
@@ -54,7 +56,7 @@ impl Table {
         member: Member,
     ) -> Result<Change, Refusal> {
         let listing = self.listings.entry(key.clone()).or_default();
-        if let Err(refusal) = listing.admits(key.kind, &member) {
+        if let Err(refusal) = listing.admits(key.kind, &member, self.max_seats) {
             self.forget_if_empty(&key);
             return Err(refusal);
         }
@@ -169,16 +171,19 @@ impl Table {
 
 impl Listing {
     /// Returns whether a member may enter.
-    fn admits(&self, kind: Kind, new: &Member) -> Result<(), Refusal> {
-        let Some(first) = self.members.first() else { return Ok(()) };
-        match kind {
-            Kind::Name if first.id != new.id => {
+    fn admits(&self, kind: Kind, new: &Member, max_seats: u64) -> Result<(), Refusal> {
+        let is_new = || self.members.iter().all(|member| member.id != new.id);
+        match (kind, self.members.first()) {
+            (Kind::Name, Some(first)) if first.id != new.id => {
                 Err(Refusal::Taken { holder: first.description(), process: first.id.home })
             }
-            Kind::Group if !first.gets_a_message_of(new) => {
+            (Kind::Group, Some(first)) if !first.gets_a_message_of(new) => {
                 Err(Refusal::OtherMessage(first.description()))
             }
-            Kind::Name | Kind::Group => Ok(()),
+            (Kind::Seat, _) if self.members.len() as u64 >= max_seats && is_new() => {
+                Err(Refusal::Full(max_seats))
+            }
+            (Kind::Name | Kind::Group | Kind::Seat, _) => Ok(()),
         }
     }
 }
@@ -263,6 +268,27 @@ mod tests {
         assert_eq!(table.lost(THERE), []);
         table.leave(group("a"), member(2, "").id);
         table.unwatch(HERE, &group("a"));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn seats_are_limited_and_come_back_with_the_end_of_their_process() {
+        let seat = || Key { kind: Kind::Seat, name: "".into() };
+        let mut table = Table { max_seats: 2, ..Table::default() };
+        table.enter(HERE, seat(), member(1, "")).unwrap();
+        table.enter(THERE, seat(), member(2, "")).unwrap();
+        assert_eq!(table.enter(HERE, seat(), member(3, "")).unwrap_err(), Refusal::Full(2));
+        // After the loss of a link, before the head knows of it.
+        table.enter(HERE, seat(), member(2, "")).unwrap();
+        assert_eq!(table.lost(THERE), []);
+        assert!(table.leave(seat(), member(1, "").id).is_some());
+        table.enter(THERE, seat(), member(3, "")).unwrap();
+        assert_eq!(table.lost(HERE).len(), 1);
+        assert_eq!(ids(&table, &seat()), [3]);
+        table.lost(THERE);
+        assert!(table.is_empty());
+        table.max_seats = 0;
+        assert_eq!(table.enter(HERE, seat(), member(1, "")).unwrap_err(), Refusal::Full(0));
         assert!(table.is_empty());
     }
 

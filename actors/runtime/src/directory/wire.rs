@@ -17,6 +17,8 @@ pub enum Kind {
     Name,
     /// A group, of which any number of actors are members.
     Group,
+    /// All seats: each member is one. Their number is limited.
+    Seat,
 }
 
 /// A name, or a group by its name.
@@ -33,6 +35,7 @@ impl fmt::Display for Key {
         match self.kind {
             Kind::Name => write!(f, "the name `{}`", self.name),
             Kind::Group => write!(f, "group `{}`", self.name),
+            Kind::Seat => f.write_str("a seat of a process"),
         }
     }
 }
@@ -152,6 +155,8 @@ pub enum Refusal {
     OtherMessage(String),
     /// The actor has ended.
     Ended,
+    /// All seats are taken, of which there are so many.
+    Full(u64),
     /// The process that decides can't be reached, for this reason.
     Unreachable(String),
 }

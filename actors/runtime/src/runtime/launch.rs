@@ -33,6 +33,7 @@ use super::listen::{ExpectedChild, expect_child};
 use super::parent_info::ParentInfo;
 use super::protocol::ControlMessage;
 use super::time_limit;
+use crate::directory::Seat;
 use crate::mesh::ProcessRef;
 use crate::random::Random;
 
@@ -95,6 +96,8 @@ struct JobGuard {
     runtime: &'static Runtime,
     id: ProcessId,
     job: Arc<dyn Job>,
+    /// Given back with the end of the job.
+    seat: Option<Seat>,
 }
 
 impl Drop for JobGuard {
@@ -103,12 +106,14 @@ impl Drop for JobGuard {
         self.runtime.children.remove(self.id);
         // The job stays in the list until it has ended, so that the exit of this process waits.
         let (runtime, id, job) = (self.runtime, self.id, Arc::clone(&self.job));
+        let seat = self.seat.take();
         if let JobState::Ended(_) = *job.states().borrow() {
             runtime.jobs.remove(&id);
         } else {
             runtime.spawn(move || async move {
                 ended(&mut job.states()).await;
                 runtime.jobs.remove(&id);
+                drop(seat);
             });
         }
     }
@@ -145,6 +150,11 @@ fn levels_below(config: &Config) -> Result<u32, String> {
 async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, Exit> {
     let config = runtime.config();
     let levels_below = levels_below(config).map_err(not_started)?;
+    let seat = match launch.role {
+        // It is there for others, which take some.
+        ProcessRole::Host => None,
+        _ => runtime.directory().take_seat().await.map_err(not_started)?,
+    };
     let address = runtime.listen().await.map_err(|error| not_started(error.to_string()))?;
     time_limit::watch(runtime);
     let plan = launch.placement.0.plan(runtime, launch.meta).await?;
@@ -179,7 +189,7 @@ async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, 
     runtime.jobs.insert(id, Arc::clone(&job));
     runtime.children.add(id, name, launch.role, launch.restarts, Arc::clone(&job));
     Ok(Prepared {
-        guard: JobGuard { runtime, id, job },
+        guard: JobGuard { runtime, id, job, seat },
         host,
         max_lag,
         expected,
