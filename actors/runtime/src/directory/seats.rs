@@ -40,7 +40,7 @@ pub(super) fn max_seats(config: &Config) -> u64 {
 fn all_taken(max_seats: u64) -> String {
     format!(
         "{max_seats} processes run below the children of this session's first process, and \
-             `max_nested_processes` allows no more. {REMEDY}"
+         `max_nested_processes` allows no more. {REMEDY}"
     )
 }
 
