@@ -84,10 +84,12 @@ pub(crate) enum Command {
     },
     /// Prints what every thread of a process is doing.
     ///
-    /// The process goes on meanwhile. NAME is a session, which means its head, or one of its
-    /// processes: `4711`, `my-program`, `pool-1/worker-2`, `my-program/pool-1/worker-2`, or what
-    /// its engine calls it (PLACE in `fiber ps`). The beginning is enough if it is the beginning of
-    /// one only.
+    /// The process goes on meanwhile. Of a session on this host whose head does not answer, prints
+    /// what the kernel says about the threads.
+    ///
+    /// NAME is a session, which means its head, or one of its processes: `4711`, `my-program`,
+    /// `pool-1/worker-2`, `my-program/pool-1/worker-2`, or what its engine calls it (PLACE in
+    /// `fiber ps`). The beginning is enough if it is the beginning of one only.
     #[command(after_help = "Examples:\n  fiber stack pool-1/worker-2\n  fiber stack --backend \
                             kubernetes fiber-e3ae700b/pool-1/worker-2")]
     Stack {

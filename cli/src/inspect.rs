@@ -1,5 +1,6 @@
 //! The client of the inspectors: asks a session's head what the session is doing.
 
+pub(crate) mod outside;
 pub(crate) mod sessions;
 pub(crate) mod target;
 #[cfg(test)]
@@ -133,8 +134,10 @@ async fn exchange(
 /// Why there is no answer of an inspector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum InspectError {
-    /// The head does not answer: it is stopped, or hangs.
+    /// The head does not answer in time.
     Silent(String),
+    /// The head is stopped.
+    Stopped(String),
     /// The head has ended.
     Ended(String),
     /// The head answered that it can't.
@@ -144,6 +147,10 @@ pub(crate) enum InspectError {
 }
 
 impl InspectError {
+    fn stopped(head: &str) -> InspectError {
+        InspectError::Stopped(format!("{head} does not answer: it is stopped (SIGSTOP, Ctrl-Z)"))
+    }
+
     fn silent(head: &str, limit: Duration) -> InspectError {
         InspectError::Silent(format!(
             "{head} does not answer within {limit:?}: it may be stopped (SIGSTOP, Ctrl-Z), or its \
@@ -179,6 +186,7 @@ impl InspectError {
 impl fmt::Display for InspectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (InspectError::Silent(problem)
+        | InspectError::Stopped(problem)
         | InspectError::Ended(problem)
         | InspectError::Refused(problem)
         | InspectError::Unknown(problem)) = self;

@@ -12,7 +12,7 @@ use fiber_core::{Patient, open_own};
 use crate::args::ClusterArgs;
 use crate::flamegraph;
 use crate::inspect::sessions::Sessions;
-use crate::inspect::target::Target;
+use crate::inspect::target::{Located, Target};
 use crate::inspect::{Inspector, Samples};
 use crate::terminal::printable;
 
@@ -22,8 +22,15 @@ pub(crate) async fn stack(
     all: bool,
     name: &str,
 ) -> anyhow::Result<ExitCode> {
-    let (target, mut inspector) = open(cluster, name).await?;
-    let text = printable(&inspector.stack(target.process, all).await?);
+    let mut sessions = Sessions::connect(cluster).await?;
+    let observed = sessions.look().await?;
+    let text = match sessions.locate(&observed, name).await? {
+        Located::Known(target) => {
+            sessions.open(&target.head).await?.stack(target.process, all).await?
+        }
+        Located::Unreachable(process) => process.stack(all)?,
+    };
+    let text = printable(&text);
     // A reader that stops early, like `head`, is no failure.
     let _ = writeln!(Patient(std::io::stdout()), "{}", text.trim_end());
     Ok(ExitCode::SUCCESS)

@@ -10,8 +10,8 @@ use fiber_core::stats::SessionStats;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::target::{self, Target};
-use super::{InspectError, Inspector};
+use super::target::{self, Located, Target};
+use super::{InspectError, Inspector, outside};
 use crate::args::ClusterArgs;
 
 /// The interval of listing the heads of an engine.
@@ -177,8 +177,20 @@ impl Sessions {
     /// No process has the name. For a session that the engine lists and that does not answer, the
     /// error names its state.
     pub(crate) async fn find(&self, observed: &[Observed], name: &str) -> anyhow::Result<Target> {
-        match target::find(observed, name) {
-            Ok(target) => Ok(target),
+        self.locate(observed, name).await?.known()
+    }
+
+    /// Returns what a name means, also in sessions whose heads do not answer.
+    ///
+    /// # Errors
+    /// As [`find`](Sessions::find), but for those.
+    pub(crate) async fn locate(
+        &self,
+        observed: &[Observed],
+        name: &str,
+    ) -> anyhow::Result<Located> {
+        match target::locate(observed, name) {
+            Ok(located) => Ok(located),
             Err(error) => {
                 Err(self.silence_of(name).await.map_or(error, |silence| anyhow!(silence)))
             }
@@ -233,6 +245,9 @@ impl Sessions {
         head: &Head,
         connection: Option<Inspector>,
     ) -> (Option<Inspector>, Result<SessionStats, InspectError>) {
+        if head.pid().is_some_and(outside::is_stopped) {
+            return (None, Err(InspectError::stopped(&head.name())));
+        }
         let opened = match connection {
             Some(connection) => Ok(connection),
             None => self.open(head).await,

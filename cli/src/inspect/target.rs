@@ -4,8 +4,9 @@ use anyhow::bail;
 use fiber_core::ProcessId;
 use fiber_core::stats::{JobPlace, ProcessRole, ProcessStats, SessionStats};
 
+use super::outside::{self, Unreachable};
 use super::sessions::{Head, Observed};
-use crate::names::{self, Entry, Unnamed};
+use crate::names::{self, Entry};
 
 /// A process of a session whose head can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,26 +20,58 @@ pub(crate) struct Target {
     pub(crate) role: ProcessRole,
 }
 
+/// What a name means.
+#[derive(Clone, Debug)]
+pub(crate) enum Located {
+    Known(Target),
+    /// Its head does not answer.
+    Unreachable(Unreachable),
+}
+
+impl Located {
+    /// Returns the process.
+    ///
+    /// # Errors
+    /// Why its head does not answer.
+    pub(crate) fn known(self) -> anyhow::Result<Target> {
+        match self {
+            Located::Known(target) => Ok(target),
+            Located::Unreachable(process) => bail!("{}", process.problem),
+        }
+    }
+}
+
 /// Returns the process that `name` means. A session means its head. See [`names`].
 ///
 /// A session is called `pid 4711`, `4711`, by its program or by its number.
 pub(crate) fn find(observed: &[Observed], name: &str) -> anyhow::Result<Target> {
+    locate(observed, name)?.known()
+}
+
+/// Returns what `name` means, also in sessions whose heads do not answer.
+pub(crate) fn locate(observed: &[Observed], name: &str) -> anyhow::Result<Located> {
     let mut entries = Vec::new();
     for session in observed {
-        let Ok(stats) = &session.stats else { continue };
-        for process in &stats.report.processes {
-            entries.push(entry(&session.head, stats, process));
+        match &session.stats {
+            Ok(stats) => entries.extend(
+                stats
+                    .report
+                    .processes
+                    .iter()
+                    .map(|process| entry(&session.head, stats, process).map(Located::Known)),
+            ),
+            // An empty name is that of no head.
+            Err(_) if session.head.name().is_empty() => {}
+            Err(problem) => {
+                let unreachable = outside::entries(&session.head, problem).into_iter();
+                entries.extend(unreachable.map(|entry| entry.map(Located::Unreachable)));
+            }
         }
     }
-    let unnamed = match names::choose(&entries, name) {
-        Ok(target) => return Ok(target.clone()),
-        Err(unnamed) => unnamed,
-    };
-    if let Unnamed::Ambiguous(_) = unnamed {
-        return Err(unnamed.explain(name, ""));
+    match names::choose(&entries, name) {
+        Ok(located) => Ok(located.clone()),
+        Err(unnamed) => Err(unnamed.explain(name, &silent(observed))),
     }
-    must_answer(observed, name)?;
-    Err(unnamed.explain(name, &silent(observed)))
 }
 
 /// Fails if a head of this name does not answer.

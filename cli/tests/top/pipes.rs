@@ -146,10 +146,18 @@ fn a_stopped_head_is_named_and_does_not_hang_the_command() {
     let named = format!("pid {} does not answer", program.pid());
     let (code, _, errors) = run(&["ps"]);
     assert!(code == Some(0) && errors.contains(&named), "{errors}");
-    for command in [&["top", "--once"][..], &["stack"], &["kill"], &["logs"]] {
+    for command in [&["top", "--once"][..], &["profile"], &["kill"], &["logs"]] {
         let (code, _, errors) = run(&[command, &[&pid(&program)]].concat());
         assert!(code == Some(1) && errors.contains(&named), "{errors}");
     }
+    // It and its workers are seen from outside.
+    let head = out(&["stack", &pid(&program)]);
+    assert!(head.contains("`fiber-runtime`: is stopped") && head.contains(&named), "{head}");
+    let worker = out(&["stack", &format!("{}/squares/worker-1", program.pid())]);
+    assert!(worker.contains("`fiber-runtime`: ") && worker.contains(&named), "{worker}");
+    let worker_pid = worker.strip_prefix("process ").and_then(|rest| rest.split(':').next());
+    let again = out(&["stack", worker_pid.unwrap()]);
+    assert!(again.starts_with(&format!("process {}: ", worker_pid.unwrap())), "{again}");
     program.signal(Signal::CONT);
     program.wait_until("it is listed again", || {
         out(&["ps"]).contains(&format!("pid {}", program.pid()))

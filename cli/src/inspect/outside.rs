@@ -1,0 +1,103 @@
+//! The processes of sessions whose heads do not answer, as `/proc` has them.
+
+use std::path::Path;
+
+use anyhow::bail;
+use fiber_core::read_lossy;
+
+use super::InspectError;
+use super::sessions::Head;
+use crate::names::Entry;
+
+/// A process of a session whose head does not answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreachable {
+    /// Its pid, if it is a process of this host.
+    pub(crate) pid: Option<u32>,
+    /// Why the head does not answer.
+    pub(crate) problem: InspectError,
+}
+
+impl Unreachable {
+    /// Returns what the kernel says about its threads, as text. With `all`, those of idle runtime
+    /// threads, too.
+    pub(crate) fn stack(&self, all: bool) -> anyhow::Result<String> {
+        let problem = &self.problem;
+        let (Some(pid), InspectError::Silent(_) | InspectError::Stopped(_)) = (self.pid, problem)
+        else {
+            bail!("{problem}")
+        };
+        if stat(pid).is_none_or(|(state, _)| state == 'Z') {
+            bail!("pid {pid} has ended");
+        }
+        let stack = fiber_stacks::from_outside(pid, &problem.to_string())?;
+        Ok(if all { format!("{stack:#}") } else { stack.to_string() })
+    }
+}
+
+/// Returns whether a process is stopped, by a signal or a debugger.
+pub(super) fn is_stopped(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't'))
+}
+
+/// Returns the names of a head that does not answer, and of the processes below it on this host.
+pub(super) fn entries(head: &Head, problem: &InspectError) -> Vec<Entry<Unreachable>> {
+    let mut sessions = vec![head.name()];
+    let meant = |pid| Unreachable { pid, problem: problem.clone() };
+    let mut below = Vec::new();
+    if let Some(pid) = head.pid() {
+        sessions.insert(0, pid.to_string());
+        sessions.extend(program(pid));
+        let all: Vec<_> = pids().filter_map(|pid| Some((pid, stat(pid)?.1))).collect();
+        add_below(&all, pid, "", &mut below);
+    }
+    let own = Entry::session(&sessions, head.name(), meant(head.pid()));
+    let below = below.into_iter().map(|(pid, path)| {
+        let job = vec![pid.to_string(), format!("pid {pid}")];
+        Entry::process(&sessions, &path, job, meant(Some(pid)))
+    });
+    std::iter::once(own).chain(below).collect()
+}
+
+/// Adds the processes that fiber has started below a process, with their paths. `all` has the pid
+/// of each process and that of its parent.
+fn add_below(all: &[(u32, u32)], parent: u32, path: &str, found: &mut Vec<(u32, String)>) {
+    let Some(program) = program(parent) else { return };
+    for (pid, _) in all.iter().filter(|(_, above)| *above == parent) {
+        // The local backend names it so.
+        let title = title(*pid).unwrap_or_default();
+        let name = title.strip_prefix(&program).and_then(|title| title.strip_prefix(": "));
+        let Some(name) = name else { continue };
+        let own = format!("{path}{name}");
+        // What runs in a host has its path from the host's parent.
+        let is_host = own.rsplit('/').next().is_some_and(|name| name.starts_with("host-"));
+        let below = if is_host { path.into() } else { format!("{own}/") };
+        found.push((*pid, own));
+        add_below(all, *pid, &below, found);
+    }
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Returns the state of a process, as a letter, and its parent.
+fn stat(pid: u32) -> Option<(char, u32)> {
+    let text = read_lossy(format!("/proc/{pid}/stat")).ok()?;
+    // `PID (NAME) STATE PARENT …`, where the name may have brackets.
+    let mut fields = text.rsplit_once(") ")?.1.split(' ');
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// Returns the first word of a process's command line.
+fn title(pid: u32) -> Option<String> {
+    let words = read_lossy(format!("/proc/{pid}/cmdline")).ok()?;
+    words.split('\0').next().map(String::from)
+}
+
+/// Returns the file name of its program.
+fn program(pid: u32) -> Option<String> {
+    let title = title(pid)?;
+    Some(Path::new(&title).file_name()?.to_str()?.to_string())
+}
