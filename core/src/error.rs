@@ -374,8 +374,11 @@ impl Error {
         Error::Decode { type_name, cause: Cause::from(cause.into()) }
     }
 
-    /// Returns the backtrace of the panic in [`Error::Task`] or [`Error::Call`], if
-    /// `RUST_BACKTRACE` is set in the process that panicked. Children inherit the variable.
+    /// Returns the backtrace of the panic in [`Error::Task`], if `RUST_BACKTRACE` is set in the
+    /// process that panicked. Children inherit the variable.
+    ///
+    /// The caller of a handler that panics does not wait for the backtrace: the actor's process
+    /// prints it on its standard error.
     ///
     /// # Examples
     /// ```
@@ -388,7 +391,7 @@ impl Error {
     /// ```
     pub fn backtrace(&self) -> Option<&str> {
         match self {
-            Error::Task { failure, .. } | Error::Call { failure, .. } => failure.backtrace(),
+            Error::Task { failure, .. } => failure.backtrace(),
             _ => None,
         }
     }

@@ -4,11 +4,14 @@
 mod display;
 mod idle;
 mod types;
+mod user_code;
 
 pub use self::idle::is_of_fiber;
 pub use self::types::{
     Frame, ProcessStack, Profile, ProgramNames, Sample, ThreadStack, ThreadState, Unnamed,
 };
+pub use self::user_code::__rust_begin_short_backtrace as user_code;
+pub(crate) use self::user_code::{inside_border, is_border_of_fiber};
 
 /// Why there is no stack of the thread that takes them.
 pub const TAKES_STACKS: &str = "it takes the stacks";

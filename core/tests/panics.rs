@@ -6,6 +6,11 @@ use std::process::Command;
 /// Compiles `tests/panics/program.rs` with this panic strategy, runs this `case` of it, and returns
 /// its standard error.
 fn run(strategy: &str, case: &str) -> String {
+    run_with(strategy, case, "0")
+}
+
+/// Works as [`run`], with this `RUST_BACKTRACE`.
+fn run_with(strategy: &str, case: &str, backtrace: &str) -> String {
     let directory = tempfile::TempDir::new().unwrap();
     let program = directory.path().join("program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/panics/program.rs");
@@ -18,8 +23,22 @@ fn run(strategy: &str, case: &str) -> String {
         .arg(source);
     let compiled = rustc.output().unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-    let ended = Command::new(program).arg(case).env_remove("RUST_BACKTRACE").output().unwrap();
-    String::from_utf8(ended.stderr).unwrap()
+    let ended = Command::new(program).arg(case).env("RUST_BACKTRACE", backtrace).output().unwrap();
+    let errors = String::from_utf8(ended.stderr).unwrap();
+    assert!(strategy == "abort" || case == "foreign" || ended.status.success(), "{errors}");
+    errors
+}
+
+/// The program itself checks that the panic reads no symbols, which takes its time.
+#[test]
+fn a_backtrace_is_read_when_it_is_shown_and_is_as_short_as_that_of_the_standard_library() {
+    let short = run_with("unwind", "panic", "1");
+    let calls: Vec<&str> = short.lines().filter(|line| !line.trim().starts_with("at ")).collect();
+    assert!(calls.len() <= 5 && calls[calls.len() - 3].ends_with("program::work"), "{short}");
+    assert!(calls[calls.len() - 2].contains("main::{"), "{short}");
+    assert!(calls.last().unwrap().contains("RUST_BACKTRACE=full"), "{short}");
+    let full = run_with("unwind", "panic", "full");
+    assert!(full.contains("program::main\n") && full.lines().count() > 20, "{full}");
 }
 
 #[test]

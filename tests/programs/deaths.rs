@@ -118,7 +118,7 @@ fn stopped_children_are_replaced() {
 
 #[trial]
 fn a_backtrace_is_there_if_enabled_and_not_part_of_the_message() {
-    for (asked_for, backtraces) in [("0", 0), ("1", 1)] {
+    for (asked_for, calls) in [("0", 0..=0), ("1", 1..=6), ("full", 30..=10_000)] {
         let ending = Setup::new("panic").env("RUST_BACKTRACE", asked_for).run().code(0);
         let message =
             ending.out.lines().find(|line| line.starts_with("message: ")).expect("it is printed");
@@ -132,13 +132,26 @@ fn a_backtrace_is_there_if_enabled_and_not_part_of_the_message() {
             "{}",
             ending.out
         );
-        assert_eq!(
-            ending.out.matches("backtrace of the panic:").count(),
-            backtraces,
-            "{}",
-            ending.out
-        );
+        let (_, backtrace) = ending.out.split_once("backtrace of the panic:\n").unwrap_or_default();
+        let places = backtrace.lines().filter(|line| line.trim().starts_with("at "));
+        assert!(calls.contains(&places.clone().count()), "{}", ending.out);
+        // The last call is the user's.
+        let last = places.last().filter(|_| asked_for == "1");
+        assert!(last.is_none_or(|last| last.contains("scenarios.rs:")), "{}", ending.out);
         assert_eq!(ending.errors, "");
+    }
+}
+
+#[trial]
+fn the_backtrace_of_a_handler_is_printed_although_its_session_ends() {
+    for handler in ["at once", "later"] {
+        let setup = Setup::new("handler that panics").args(&[handler]);
+        let ending = setup.env("RUST_BACKTRACE", "1").run().code(0);
+        assert!(!ending.out.contains("backtrace"), "nobody waits for it: {}", ending.out);
+        let backtrace = "the backtrace of the panic `the cause 7 (at tests/programs/scenarios/";
+        assert_eq!(ending.errors.matches(backtrace).count(), 1, "{}", ending.errors);
+        assert!(ending.errors.contains("scenarios/managed.rs:"), "{}", ending.errors);
+        assert!(ending.errors.ends_with("for a verbose backtrace.\n"), "{}", ending.errors);
     }
 }
 

@@ -11,7 +11,7 @@ use fiber_test_support::wait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-fn connect(session: &str) -> BufReader<UnixStream> {
+pub(crate) fn connect(session: &str) -> BufReader<UnixStream> {
     // The head begins to listen just after it has started.
     wait::wait_for("a connection", || {
         let sockets = fiber_core::inspect::sockets();
@@ -21,14 +21,14 @@ fn connect(session: &str) -> BufReader<UnixStream> {
     })
 }
 
-fn ask(connection: &mut BufReader<UnixStream>, request: &str) -> Value {
+pub(crate) fn ask(connection: &mut BufReader<UnixStream>, request: &str) -> Value {
     writeln!(connection.get_mut(), "{request}").unwrap();
     let mut answer = String::new();
     connection.read_line(&mut answer).unwrap();
     serde_json::from_str(&answer).unwrap()
 }
 
-fn inspect(connection: &mut BufReader<UnixStream>) -> SessionStats {
+pub(crate) fn inspect(connection: &mut BufReader<UnixStream>) -> SessionStats {
     let mut answer = ask(connection, "\"stats\"");
     serde_json::from_value(answer["ok"].take()).unwrap()
 }

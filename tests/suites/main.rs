@@ -20,6 +20,7 @@ mod queue_chaos;
 mod ring;
 mod ring_sgd;
 mod soak;
+mod stacks;
 mod streams;
 mod supervisor;
 mod sync;

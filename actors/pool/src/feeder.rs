@@ -15,8 +15,10 @@ use std::mem::needs_drop;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fiber_core::{Error, Result};
+use fiber_core::stacks::user_code;
+use fiber_core::{Error, Result, panics};
 use fiber_journal::TaskKey;
+use fiber_runtime::runtime::report_panic;
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
 use fiber_values::transfer::{self, KeepAlive};
@@ -137,13 +139,11 @@ pub(super) fn feed<A: Inputs<P, M>, P, M, I: Iterator<Item = A>>(
         left_out: false,
         submits: false,
     };
-    let all = std::panic::AssertUnwindSafe(|| {
-        items.take_while(|_| !exchange.is_stopped()).for_each(|item| feeder.add(&item))
-    });
-    if let Err(panic) = fiber_core::panics::catch(|| std::panic::catch_unwind(all)) {
-        panic.print_backtrace();
+    let items = items.take_while(|_| !exchange.is_stopped());
+    let all = || user_code(|| items.for_each(|item| feeder.add(&item)));
+    if let Err(panic) = panics::catch(all) {
         exchange.deliver_waiting();
-        let problem = format!("the iterator panicked: {panic}");
+        let problem = format!("the iterator {}", report_panic(panic));
         pool.cancel(exchange.id, Cancellation::LetFinish);
         return exchange.end(Error::invalid("Pool::map", problem));
     }

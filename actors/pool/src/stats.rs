@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fiber_core::stacks::user_code;
 use fiber_core::stats::{Event, EventKind, PoolPhase, PoolStats, Report, TaskName, WorkerStats};
 use fiber_core::{Exit, ExitReason, ProcessId};
 use fiber_values::Parts;
@@ -113,7 +114,7 @@ impl Pool {
                 return false;
             }
             if event.kind.pool() == Some(&name) {
-                handle(event);
+                user_code(|| handle(event));
             }
             true
         });

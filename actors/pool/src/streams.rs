@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::Poll;
 
+use fiber_core::stacks::user_code;
 use fiber_core::{Error, Failure, FailureKind, Meta, Result};
 use fiber_sync::stream::{Flushing, Sender, SenderSeed, Stream, StreamOwner, channel};
 use fiber_values::{
@@ -46,7 +47,7 @@ where
     type Output = R;
 
     fn call(self, args: A, out: Sender<T>) -> R {
-        self(args, out)
+        user_code(move || self(args, out))
     }
 }
 
@@ -61,7 +62,7 @@ macro_rules! many {
 
             #[allow(non_snake_case)]
             fn call(self, ($($name,)+): ($($name,)+), out: Sender<T>) -> R {
-                self($($name),+, out)
+                user_code(move || self($($name),+, out))
             }
         }
     };
@@ -82,7 +83,7 @@ where
     type Output = R;
 
     fn call(self, (): (), out: Sender<T>) -> R {
-        self(out)
+        user_code(move || self(out))
     }
 }
 

@@ -4,6 +4,7 @@ use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 
+use fiber_core::stacks::user_code;
 use fiber_core::{Error, Meta, Result};
 use fiber_values::{
     Argument, AsResult, AsValue, Function, Inputs, OneArgument, Parts, PartsReader, Portable,
@@ -40,7 +41,7 @@ where
     type Output = R;
 
     fn call(self, args: A, value: &V) -> R {
-        self(args, value)
+        user_code(move || self(args, value))
     }
 }
 
@@ -55,7 +56,7 @@ macro_rules! many {
 
             #[allow(non_snake_case)]
             fn call(self, ($($name,)+): ($($name,)+), value: &V) -> R {
-                self($($name),+, value)
+                user_code(move || self($($name),+, value))
             }
         }
     };
@@ -73,7 +74,7 @@ where
     type Output = R;
 
     fn call(self, (): (), value: &V) -> R {
-        self(value)
+        user_code(move || self(value))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use fiber_core::stacks::user_code;
 use fiber_values::{Arguments, OneArgument, TupleArguments};
 
 use super::node::RingNode;
@@ -39,7 +40,7 @@ where
     type Output = R;
 
     fn call(self, node: RingNode, (): ()) -> R {
-        self(node)
+        user_code(move || self(node))
     }
 }
 
@@ -51,7 +52,7 @@ where
     type Output = R;
 
     fn call(self, node: RingNode, args: A) -> R {
-        self(node, args)
+        user_code(move || self(node, args))
     }
 }
 
@@ -68,7 +69,7 @@ macro_rules! many {
             #[allow(non_snake_case)]
             fn call(self, node: RingNode, args: Args) -> R {
                 let ($($name,)+) = args.spread();
-                self(node, $($name),+)
+                user_code(move || self(node, $($name),+))
             }
         }
     };

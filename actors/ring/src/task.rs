@@ -2,7 +2,6 @@
 
 use std::any::{Any, type_name};
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fiber_core::{Failure, FailureKind, panics};
 use fiber_values::codec::{self, EncodedValue};
@@ -60,7 +59,7 @@ where
         let node = task.node.take().expect("a rank calls its function once");
         let arguments = std::mem::take(&mut task.arguments);
         let limit = task.max_message;
-        let work = AssertUnwindSafe(move || {
+        let work = move || {
             let mut value = EncodedValue::default();
             // SAFETY: the entry is made from a value of F.
             let function = |arguments| unsafe { instance::<F>() }.call(node, arguments);
@@ -71,8 +70,8 @@ where
             codec::check_size(value.size(), limit, || "its result".into())
                 .map_err(|error| Failure::new(FailureKind::Result, error))?;
             Ok(value)
-        });
-        let outcome = panics::catch(|| catch_unwind(work));
+        };
+        let outcome = panics::catch(work);
         task.outcome = Some(outcome.unwrap_or_else(|panic| Err(panic.into())));
     }
 }

@@ -3,12 +3,14 @@
 //! - This file: the [`Runtime`], of which a process has one.
 //! - `listen`: accepts connections of children and other peers; `thread`, `signals` and `exit`: the
 //!   background thread, and the end of this process.
+//! - `backtraces`: those of panics whose callers have been answered.
 //! - `child`: a process that fiber started, from `init` to its end. `parent_info`, `protocol`,
 //!   `child_main` and `child_exit` are what parent and child agree on.
 //! - `launch`: starts children.
 //! - `hosts`: jobs with several processes.
 //! - `telemetry`: contexts and spans of OpenTelemetry.
 
+mod backtraces;
 mod bridge;
 mod child;
 mod child_exit;
@@ -51,6 +53,7 @@ use fiber_values::blob::arena;
 use fiber_values::{entry, spill};
 use parking_lot::Mutex;
 
+pub use self::backtraces::report_panic;
 pub use self::child::init;
 pub use self::child_main::{ChildMain, ParentMessage, StartRequest, StartedMain};
 use self::children::Children;

@@ -44,17 +44,25 @@ impl Failure {
         Failure { kind, message: excerpt(message.to_string()), backtrace: None }
     }
 
-    /// Returns the backtrace of a panic, if `RUST_BACKTRACE` is set in the process that panicked.
-    /// [`Error::backtrace`](crate::Error::backtrace) has an example.
+    /// Makes the failure of a panic whose backtrace goes another way.
+    #[doc(hidden)]
+    pub fn without_backtrace(panic: &Panic) -> Failure {
+        let message = panic.message.clone();
+        Failure { kind: FailureKind::Panicked, message, backtrace: None }
+    }
+
+    /// Returns the backtrace of a task's panic, if `RUST_BACKTRACE` is set in the process that
+    /// panicked. [`Error::backtrace`](crate::Error::backtrace) has an example.
     pub fn backtrace(&self) -> Option<&str> {
         self.backtrace.as_ref().map(|backtrace| backtrace.0.as_str())
     }
 }
 
+/// With the backtrace, whose text takes its time: see [`Panic::backtrace`].
 impl From<Panic> for Failure {
     fn from(panic: Panic) -> Failure {
-        let backtrace = panic.backtrace.map(Backtrace);
-        Failure { kind: FailureKind::Panicked, message: panic.message, backtrace }
+        let backtrace = panic.backtrace().map(Backtrace);
+        Failure { backtrace, ..Failure::without_backtrace(&panic) }
     }
 }
 

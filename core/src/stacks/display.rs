@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::is_of_fiber;
 use super::types::{Frame, ProcessStack, Profile, Sample, ThreadStack, ThreadState};
+use super::{inside_border, is_of_fiber};
 use crate::short_file;
 
 /// `{:#}` shows all threads with all frames. `{}` counts idle threads of fiber and of async
@@ -131,9 +131,9 @@ impl Profile {
             Some(function) => function.clone(),
             None => frame.to_string(),
         });
-        // These are outside of the thread's work, and the same in all stacks.
-        let mut calls: Vec<String> =
-            calls.take_while(|name| !name.contains("__rust_begin_short_backtrace")).collect();
+        let mut calls: Vec<String> = calls.collect();
+        // The others are the same in all stacks.
+        calls.truncate(inside_border(&calls.iter().map(String::as_str).collect::<Vec<_>>()));
         calls.push(sample.thread.clone());
         let names = calls.iter().rev().map(|name| name.replace([';', '\n'], ":"));
         names.collect::<Vec<_>>().join(";")
@@ -178,8 +178,8 @@ mod tests {
             "std::thread::sleep",
             "user::wait",
             "core::ops::function::FnOnce::call_once",
-            "fiber_core::function::invoke",
-            "fiber_pool::worker::executor::run",
+            std::any::type_name_of_val(&crate::stacks::user_code::<fn(), ()>),
+            "fiber::run",
             "user::main",
         ];
         let stack = ThreadStack {
@@ -201,6 +201,6 @@ mod tests {
         );
         assert_eq!(format!("{stack:#}").lines().count(), 8);
         let idle = ThreadStack { frames: stack.frames[3..].into(), ..stack };
-        assert!(idle.to_string().contains("invoke"), "the innermost frame is always shown");
+        assert!(idle.to_string().contains("fiber_core"), "the innermost frame is always shown");
     }
 }

@@ -1,28 +1,19 @@
 //! The threads that tell the user nothing: fiber's own, and idle ones of async runtimes.
 
-use super::TAKES_STACKS;
 use super::types::{ThreadStack, ThreadState};
+use super::{TAKES_STACKS, is_border_of_fiber};
+
+/// The beginning of the names of fiber's threads.
+const OWN: &str = "fiber-";
 
 /// Returns whether a thread of this name is fiber's own. Others of fiber's run the user's code.
 pub fn is_of_fiber(name: &str) -> bool {
     let runs_user_code = ["fiber-task", "fiber-feed"].iter().any(|own| name.starts_with(own));
-    name.starts_with("fiber-") && !runs_user_code
+    name.starts_with(OWN) && !runs_user_code
 }
 
 /// The crates of async runtimes, with an executor or a wait of their own.
-const RUNTIMES: [&str; 11] = [
-    "actix_rt",
-    "fiber_core",
-    "fiber_pool",
-    "fiber_remote",
-    "fiber_ring",
-    "fiber_runtime",
-    "fiber_supervisor",
-    "fiber_sync",
-    "fiber_transport",
-    "mio",
-    "tokio",
-];
+const RUNTIMES: [&str; 3] = ["actix_rt", "mio", "tokio"];
 /// The crates that they call, and that call them.
 /// `fiber_world` has functions in place of the C library's in programs that are built with worlds.
 const OTHERS: [&str; 7] =
@@ -34,14 +25,20 @@ impl ThreadStack {
         if is_of_fiber(&self.name) && self.problem.as_deref() == Some(TAKES_STACKS) {
             return true;
         }
-        let functions = || self.frames.iter().filter(|frame| frame.in_program);
-        let crates = || functions().filter_map(|frame| frame.function.as_deref()).flat_map(crates);
-        // Without symbols, only the thread's name is known.
-        let is_of_runtime = is_of_fiber(&self.name) || crates().any(|one| RUNTIMES.contains(&one));
-        self.state == ThreadState::Sleeping
-            && self.problem.is_none()
-            && is_of_runtime
-            && crates().all(|one| RUNTIMES.contains(&one) || OTHERS.contains(&one))
+        let functions = || {
+            let frames = self.frames.iter().filter(|frame| frame.in_program);
+            frames.filter_map(|frame| frame.function.as_deref())
+        };
+        let crates = || functions().flat_map(crates);
+        let has_nothing_to_do = if self.name.starts_with(OWN) {
+            // Without symbols, only the thread's name is known.
+            !functions().any(is_border_of_fiber)
+                && (is_of_fiber(&self.name) || functions().next().is_some())
+        } else {
+            crates().any(|one| RUNTIMES.contains(&one))
+                && crates().all(|one| RUNTIMES.contains(&one) || OTHERS.contains(&one))
+        };
+        self.state == ThreadState::Sleeping && self.problem.is_none() && has_nothing_to_do
     }
 }
 
@@ -89,6 +86,9 @@ mod tests {
         let waits = ["<parking_lot::Condvar as core::fmt::Debug>::fmt", "tokio::park::{{closure}}"];
         let closure = ["std::thread::park", "user::main::{{closure}}"];
         let of_user = ["<user::Actor as actix_rt::Handler>::handle", "tokio::task::poll"];
+        let border = std::any::type_name_of_val(&crate::stacks::user_code::<fn(), ()>);
+        let called = [of_user[0], border, "fiber_runtime::run"];
+        let base = "std::sys::backtrace::__rust_begin_short_backtrace";
         for (name, functions, is_idle) in [
             (
                 "fiber-runtime",
@@ -98,8 +98,10 @@ mod tests {
             ("tokio-rt-worker", &waits, true),
             ("fiber-runtime", &[""], true),
             ("tokio-rt-worker", &of_user, false),
-            ("fiber-runtime", &of_user, false),
+            ("fiber-runtime", &called, false),
             ("fiber-task-1", &[""], false),
+            ("fiber-task-1", &["fiber_pool::wait", base], true),
+            ("fiber-task-1", &called, false),
             ("mine", &closure, false),
             ("mine", &["std::thread::park"], false),
         ] {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::inside_border;
+
 /// The stacks of all threads of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -105,6 +107,10 @@ impl Frame {
     #[doc(hidden)]
     pub fn unnamed(module: String, offset: u64, in_program: bool) -> Frame {
         Frame { function: None, file: None, line: None, module, offset, in_program, inlined: false }
+    }
+
+    pub(super) fn function_or_empty(&self) -> &str {
+        self.function.as_deref().unwrap_or_default()
     }
 }
 
@@ -251,27 +257,7 @@ impl ThreadStack {
     /// Returns the frames that tell the user something: not those by which fiber and the standard
     /// library call the user's function.
     pub fn relevant_frames(&self) -> &[Frame] {
-        /// These call a function of the user, and only calls of fiber and `std` are outside of
-        /// them.
-        const CALLERS: [&str; 4] = [
-            "__rust_begin_short_backtrace",
-            "fiber_core::function::",
-            "fiber_core::output::",
-            "fiber_pool::worker::executor::",
-        ];
-        let calls_user = |frame: &Frame| {
-            let function = frame.function.as_deref().unwrap_or_default();
-            CALLERS.iter().any(|caller| function.contains(caller))
-        };
-        let end = self.frames.iter().position(calls_user).unwrap_or(self.frames.len());
-        let mut end = end.max(1).min(self.frames.len());
-        // `<fn as FnOnce>::call_once` is not the user's.
-        let is_glue = |frame: &Frame| {
-            frame.function.as_deref().is_some_and(|name| name.contains("core::ops::function::"))
-        };
-        while end > 1 && is_glue(&self.frames[end - 1]) {
-            end -= 1;
-        }
-        &self.frames[..end]
+        let functions: Vec<&str> = self.frames.iter().map(Frame::function_or_empty).collect();
+        &self.frames[..inside_border(&functions)]
     }
 }

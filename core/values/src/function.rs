@@ -3,7 +3,7 @@
 use std::any::TypeId;
 use std::marker::PhantomData;
 use std::mem::needs_drop;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::Location;
 
 use serde::de::DeserializeOwned;
 
@@ -18,6 +18,7 @@ use crate::task_output::{
 use crate::transfer;
 use fiber_core::Meta;
 use fiber_core::panics;
+use fiber_core::stacks::user_code;
 use fiber_core::{Failure, FailureKind};
 
 /// A task function that takes `Args`: one value, or a tuple of two to eight that it takes as
@@ -72,7 +73,7 @@ where
     type Output = R;
 
     fn call(self, args: A) -> R {
-        self(args)
+        user_code(move || self(args))
     }
 }
 
@@ -106,7 +107,7 @@ macro_rules! many {
             #[allow(non_snake_case)]
             fn call(self, args: Args) -> R {
                 let ($($name,)+) = args.spread();
-                self($($name),+)
+                user_code(move || self($($name),+))
             }
         }
     };
@@ -128,7 +129,7 @@ where
     type Output = R;
 
     fn call(self, (): ()) -> R {
-        self()
+        user_code(self)
     }
 }
 
@@ -289,10 +290,8 @@ where
 
     fn run(tasks: &mut dyn Tasks) {
         let mut value = Vec::new();
-        // One `catch_unwind` serves all tasks until one panics: it costs as much as a short task.
-        while let Err(panic) =
-            panics::catch(|| catch_unwind(AssertUnwindSafe(|| Self::run_all(tasks, &mut value))))
-        {
+        // One `catch` serves all tasks until one panics: it costs as much as a short task.
+        while let Err(panic) = panics::catch(|| Self::run_all(tasks, &mut value)) {
             encode_failure(&mut value, &Failure::from(panic));
             tasks.finish(Outcome::Failure, &mut value, Blobs::default());
         }

@@ -2,11 +2,13 @@
 
 use std::any::Any;
 use std::fmt::Display;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
+use std::pin::pin;
 
 use crate::portable::Portable;
 use crate::run::BlockOn;
+use fiber_core::stacks::user_code;
 use fiber_core::{Failure, FailureKind};
 
 /// The return type of a task function: a value that serde can carry, or a future of one.
@@ -209,8 +211,10 @@ impl<F: Future<Output: Termination<M>>, M> Termination<FutureOf<M>> for F {
 }
 
 fn wait<F: Future>(future: F, executor: &dyn BlockOn) -> F::Output {
-    let mut output = None;
-    executor.block_on(std::pin::pin!(async { output = Some(future.await) }));
+    let (mut future, mut output) = (pin!(future), None);
+    executor.block_on(pin!(poll_fn(|context| {
+        user_code(|| future.as_mut().poll(context)).map(|ready| output = Some(ready))
+    })));
     output.expect("the executor runs a future to its end")
 }
 

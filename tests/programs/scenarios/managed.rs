@@ -1,4 +1,4 @@
-//! Programs whose managed actors lose a process while no process can be started.
+//! Programs whose managed actors lose a process while no process can be started, or panic.
 
 use actix::prelude::*;
 use fiber::{ActorPool, AsyncManager};
@@ -23,6 +23,43 @@ impl Handler<Double> for Doubler {
     fn handle(&mut self, Double(x): Double, _: &mut Context<Doubler>) -> u64 {
         2 * x
     }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct Fail;
+
+impl Handler<Fail> for Doubler {
+    type Result = ();
+
+    fn handle(&mut self, _: Fail, _: &mut Context<Doubler>) {
+        panic!("the cause {}", 7);
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct FailLater;
+
+impl Handler<FailLater> for Doubler {
+    type Result = ResponseActFuture<Doubler, ()>;
+
+    fn handle(&mut self, _: FailLater, _: &mut Context<Doubler>) -> Self::Result {
+        Box::pin(async { panic!("the cause {}", 7) }.into_actor(self))
+    }
+}
+
+/// Ends as soon as it knows that a handler has panicked.
+#[scenario("handler that panics")]
+fn failing() {
+    fiber::init();
+    let manager = AsyncManager::start(Doubler, ()).wait().expect("the actor starts");
+    let error = match std::env::args().nth(1).as_deref() {
+        Some("later") => manager.send(FailLater).wait(),
+        _ => manager.send(Fail).wait(),
+    };
+    println!("{:?}", error.unwrap_err());
+    std::process::exit(0);
 }
 
 /// Returns the parent of a process: of one that shares its job, the host.

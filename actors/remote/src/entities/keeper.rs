@@ -2,7 +2,6 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use fiber_core::{Error, ExitReason, Failure, FailureKind, Result, panics, spawn_local};
 use fiber_runtime::mesh::CallFailure;
-use fiber_runtime::runtime::Runtime;
+use fiber_runtime::runtime::{Runtime, report_panic};
 use fiber_runtime::sources::Sources;
 use fiber_values::codec::EncodedValue;
 use serde::{Deserialize, Serialize};
@@ -300,9 +299,8 @@ impl<A: Actor<Context = Context<A>>> Shared<A> {
     /// Starts the entity of a key that waits.
     fn start(self: &Rc<Self>, key: Rc<str>, record: Result<Record, CallFailure>) {
         let made = record.and_then(|record| {
-            let make = AssertUnwindSafe(|| self.made(&key, &record));
-            let made = panics::catch(|| catch_unwind(make));
-            let made = made.map_err(|panic| CallFailure::Failed(panic.into()))?;
+            let made = panics::catch(|| self.made(&key, &record));
+            let made = made.map_err(|panic| CallFailure::Failed(report_panic(panic)))?;
             let actor = made.map_err(|error| failure(&error))?;
             Ok((actor, record))
         });

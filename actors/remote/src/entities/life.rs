@@ -7,7 +7,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context as TaskContext, Poll, Waker};
@@ -16,8 +15,10 @@ use std::time::Instant;
 use actix::dev::ContextFut;
 use actix::fut::ActorFuture;
 use actix::{Actor, ActorContext, ActorState, AsyncContext, Context};
+use fiber_core::stacks::user_code;
 use fiber_core::{ExitReason, Result, panics};
 use fiber_runtime::mesh::CallFailure;
+use fiber_runtime::runtime::report_panic;
 use fiber_values::codec::EncodedValue;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
@@ -321,20 +322,16 @@ impl<A: Actor<Context = Context<A>>> Future for Life<A> {
         let this = &mut *self;
         let Some(context) = &mut this.context else { return Poll::Ready(()) };
         let before = CURRENT.replace(Some(Rc::clone(&this.live) as Rc<dyn Records>));
-        let body = AssertUnwindSafe(|| Pin::new(context).poll(task));
-        let polled = panics::catch(|| catch_unwind(body));
+        let polled = panics::catch(|| user_code(|| Pin::new(context).poll(task)));
         let end = match polled {
             Ok(Poll::Pending) => None,
             Ok(Poll::Ready(())) => Some(End::Stopped),
-            Err(panic) => {
-                panic.print_backtrace();
-                Some(End::Panicked(panic.message.clone()))
-            }
+            Err(panic) => Some(End::Panicked(report_panic(panic).message)),
         };
         if let Some(end) = end {
             // A context that is dropped lets its actor stop, which may panic again.
             let context = this.context.take();
-            let _ = panics::catch(|| catch_unwind(AssertUnwindSafe(|| drop(context))));
+            let _ = panics::catch(|| drop(context));
             CURRENT.set(before);
             this.live.fail_running(&match &end {
                 End::Stopped => ExitReason::Normal,
@@ -423,8 +420,7 @@ impl<A: Actor<Context = Context<A>>> Pump<A> {
         context: &mut Context<A>,
     ) {
         let Work { run, answer } = work;
-        let body = AssertUnwindSafe(|| run(actor, context));
-        match panics::catch(|| catch_unwind(body)) {
+        match panics::catch(|| run(actor, context)) {
             Ok(CallOutcome::Now(encoded)) => live.answer(answer, encoded),
             Ok(CallOutcome::Later(outcome)) => {
                 self.calls += 1;
@@ -435,8 +431,9 @@ impl<A: Actor<Context = Context<A>>> Pump<A> {
             }
             Ok(CallOutcome::None) => drop(answer),
             Err(panic) => {
-                let message = panic.message.clone();
-                live.answered(answer, Err(CallFailure::Failed(panic.into())));
+                let failure = report_panic(panic);
+                let message = failure.message.clone();
+                live.answered(answer, Err(CallFailure::Failed(failure)));
                 // The actor may be in an invalid state.
                 std::panic::resume_unwind(Box::new(message));
             }

@@ -177,6 +177,8 @@ impl ActorProcess {
             let (supervisor, address) = match self.start(child).await {
                 Ok(started) => started,
                 Err(error) => {
+                    // The parent kills this process when it knows of the failure.
+                    self.runtime.backtraces_printed().await;
                     self.report_failure(match error {
                         Error::Start { reason, .. } => reason.start_problem(),
                         error => error.to_string(),

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
@@ -24,7 +24,7 @@ use super::method::{CallOutcome, Encoded, MethodCall};
 use fiber_runtime::endpoint::message_limit;
 use fiber_runtime::mesh::{CallFailure, Inbox, IncomingMessage, Responder, enter_request};
 use fiber_runtime::objects::Attachments;
-use fiber_runtime::runtime::Runtime;
+use fiber_runtime::runtime::{Runtime, report_panic};
 
 /// The number of messages that are handled before other tasks of the thread run.
 const TURN: u64 = 64;
@@ -100,13 +100,10 @@ impl Dispatch {
         let expects_answer = responder.expects_answer();
         let mut call =
             MethodCall { message, expects_answer, limit: self.limit, outcome: CallOutcome::None };
-        let body = AssertUnwindSafe(|| entry.call()(actor, context, &mut call));
-        if let Err(panic) = panics::catch(|| catch_unwind(body)) {
-            if !expects_answer {
-                panic.print_backtrace();
-            }
-            let message = panic.message.clone();
-            responder.fail(&CallFailure::Failed(panic.into()));
+        if let Err(panic) = panics::catch(|| entry.call()(actor, context, &mut call)) {
+            let failure = report_panic(panic);
+            let message = failure.message.clone();
+            responder.fail(&CallFailure::Failed(failure));
             return Err(message);
         }
         match call.outcome {

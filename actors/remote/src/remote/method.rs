@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler};
+use fiber_core::stacks::user_code;
 use fiber_core::{Error, ExitReason, Failure, FailureKind};
 use fiber_transport::Received;
 use fiber_values::entry::{Entry, MethodFn};
@@ -88,7 +89,7 @@ where
             return call.fail(FailureKind::Unknown, &problem);
         };
         if !call.expects_answer {
-            return actor.handle(message, context).handle(context, None);
+            return user_code(|| actor.handle(message, context)).handle(context, None);
         }
         call.outcome = handle(actor, context, message, limit);
     }
@@ -106,7 +107,7 @@ where
     M: RemoteMessage,
 {
     let (sender, mut answer) = oneshot::channel();
-    actor.handle(message, context).handle(context, Some(sender));
+    user_code(|| actor.handle(message, context)).handle(context, Some(sender));
     match answer.try_recv() {
         Ok(value) => CallOutcome::Now(encode(limit, &value)),
         Err(TryRecvError::Closed) => CallOutcome::Now(Err(no_answer())),

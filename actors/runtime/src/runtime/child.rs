@@ -15,6 +15,7 @@ use fiber_values::entry;
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
+use super::backtraces::Backtraces;
 use super::child_exit::ChildExit;
 use super::child_main::{ParentMessage, StartRequest, StartedMain};
 use super::parent_info::{ChildPlace, ParentInfo};
@@ -174,6 +175,7 @@ impl Joined {
             telemetry::flush();
             runtime.heartbeat().message()
         }));
+        runtime.part::<Backtraces>().tell(&connection.link);
         let parent = runtime.mesh().add_link(parent, &connection.link);
         let started = request.start(runtime, Arc::clone(&connection.link));
         let StartedMain { receive, run } = started.map_err(|error| error.to_string())?;

@@ -15,9 +15,11 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::backtraces::Backtraces;
 use super::launch::ended;
 use super::protocol::ControlMessage;
 use crate::events::Events;
+use crate::parts::Parts;
 
 /// The time limit for the end of a process that was killed.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
@@ -26,8 +28,8 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(super) struct Children {
     records: DashMap<ProcessId, ChildRecord>,
-    /// Requests to children that have not been answered.
-    asked: Mutex<HashMap<u64, oneshot::Sender<Result<String, String>>>>,
+    /// Requests that have not been answered, with the children that were asked.
+    asked: Mutex<HashMap<u64, (ProcessId, oneshot::Sender<Result<String, String>>)>>,
     last: AtomicU64,
 }
 
@@ -68,6 +70,7 @@ impl Children {
 
     pub(super) fn remove(&self, id: ProcessId) {
         self.records.remove(&id);
+        self.asked.lock().retain(|_, (asked, _)| *asked != id);
     }
 
     /// Returns the job of the child of this name.
@@ -92,7 +95,7 @@ impl Children {
     }
 
     /// Notes the statistics of a heartbeat and publishes its events, or passes an answer on.
-    pub(super) fn receive(&self, events: &Events, id: ProcessId, message: ControlMessage) {
+    pub(super) fn receive(&self, parts: &Parts, id: ProcessId, message: ControlMessage) {
         match message {
             ControlMessage::Heartbeat { usage, below, events: new } => {
                 let Some(mut record) = self.records.get_mut(&id) else { return };
@@ -103,14 +106,15 @@ impl Children {
                 drop(record);
                 for mut event in read_json::<Vec<Event>>(&new).unwrap_or_default() {
                     event.kind.add_process(&name);
-                    events.publish(event);
+                    parts.get::<Events>().publish(event);
                 }
             }
             ControlMessage::Inspected { number, answer } => {
-                if let Some(asker) = self.asked.lock().remove(&number) {
+                if let Some((_, asker)) = self.asked.lock().remove(&number) {
                     let _ = asker.send(answer);
                 }
             }
+            ControlMessage::Prints(prints) => parts.get::<Backtraces>().note_child(id, prints),
             _ => {}
         }
     }
@@ -152,10 +156,10 @@ impl Children {
             .find(|record| *record.key() == process || record.is_above(process))
             .map(|record| {
                 let (name, place) = (record.name.clone(), record.job.place());
-                (name, place, record.connected.clone(), record.pid_here(process))
+                (*record.key(), name, place, record.connected.clone(), record.pid_here(process))
             });
         drop(records);
-        let Some((name, place, connected, pid_here)) = found else {
+        let Some((child, name, place, connected, pid_here)) = found else {
             return Err("the process has ended meanwhile".into());
         };
         let Some((_, _, link)) = connected else {
@@ -164,16 +168,17 @@ impl Children {
         let takes_stack = matches!(request, Request::Stack { .. });
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let (asker, answer) = oneshot::channel();
-        self.asked.lock().insert(number, asker);
+        self.asked.lock().insert(number, (child, asker));
         let sent = link.send(ControlMessage::Inspect { number, request }.message());
         let answer = match sent {
-            Ok(()) => timeout(limit, answer).await,
-            Err(_) => Ok(Ok(Err(format!("`{name}` ({place}) has just ended")))),
+            Ok(()) => timeout(limit, answer).await.map(Result::ok),
+            Err(_) => Ok(None),
         };
         self.asked.lock().remove(&number);
         let problem = match answer {
-            Ok(Ok(answer)) => return answer,
-            _ => format!(
+            Ok(Some(answer)) => return answer,
+            Ok(None) => return Err(format!("`{name}` ({place}) has ended meanwhile")),
+            Err(_) => format!(
                 "`{name}` ({place}) did not answer within {limit:?}: it may be stopped, or its \
                  machine overloaded"
             ),

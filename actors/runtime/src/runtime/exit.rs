@@ -63,10 +63,12 @@ impl Runtime {
         self.kill_children();
     }
 
-    /// Ends all children, and prevents further starts. Hosts end by themselves, with their
-    /// processes: the output of one that is killed may be lost on its way.
+    /// Ends all children, once they have printed the backtraces of their panics, and prevents
+    /// further starts. Hosts end by themselves, with their processes: the output of one that is
+    /// killed may be lost on its way.
     pub(super) async fn end_children(&self) {
         self.is_exiting.store(true, Ordering::SeqCst);
+        let _ = tokio::time::timeout(EXIT_TIMEOUT, self.backtraces_printed()).await;
         let hosts = self.hosts.end_all();
         let hosts: Vec<_> = hosts.iter().filter_map(|host| self.children.job(host)).collect();
         let is_host = |job: &Arc<dyn Job>| hosts.iter().any(|host| Arc::ptr_eq(host, job));

@@ -28,6 +28,7 @@ pub(super) use self::failure::not_started;
 pub use self::source::Placement;
 pub(super) use self::source::{CreatedJob, JobPlan, JobSource};
 use super::Runtime;
+use super::backtraces::Backtraces;
 use super::child_main::StartRequest;
 use super::listen::{ExpectedChild, expect_child};
 use super::parent_info::ParentInfo;
@@ -104,6 +105,7 @@ impl Drop for JobGuard {
     fn drop(&mut self) {
         self.job.kill();
         self.runtime.children.remove(self.id);
+        self.runtime.part::<Backtraces>().note_child(self.id, false);
         // The job stays in the list until it has ended, so that the exit of this process waits.
         let (runtime, id, job) = (self.runtime, self.id, Arc::clone(&self.job));
         let seat = self.seat.take();

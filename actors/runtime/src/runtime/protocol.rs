@@ -55,6 +55,9 @@ pub enum ControlMessage {
         /// The answer in JSON, or the problem in words.
         answer: Result<String, String>,
     },
+    /// Child to parent: whether it, or a process below it, has backtraces to print, for which the
+    /// end of the session waits.
+    Prints(bool),
     /// Parent to child: end when the accepted work is done.
     Shutdown,
     /// Parent to child: end at once, whatever runs. The backend kills the child, too, but a kubelet

@@ -2,14 +2,15 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use actix::dev::ContextFut;
 use actix::{Actor, ActorContext, Context};
+use fiber_core::stacks::user_code;
 use fiber_core::{ExitReason, panics};
+use fiber_runtime::runtime::report_panic;
 use futures_core::future::LocalBoxFuture;
 use tokio::sync::mpsc;
 
@@ -47,7 +48,7 @@ pub(super) async fn run_actor<A: Actor<Context = Context<A>>>(
         let future = run.as_mut().expect("a finished actor is not polled again");
         let reason = match handle_commands(&mut commands, future, &mut stop_requested, task) {
             Some(reason) => reason,
-            None => match run_as(&name, || Pin::new(&mut *future).poll(task)) {
+            None => match run_as(&name, || user_code(|| Pin::new(&mut *future).poll(task))) {
                 Err(reason) => reason,
                 Ok(Poll::Ready(())) if stop_requested => ExitReason::Shutdown,
                 Ok(Poll::Ready(())) => exit.take().map_or(ExitReason::Normal, |exit| exit()),
@@ -113,11 +114,7 @@ fn drop_quietly<A: Actor<Context = Context<A>>>(future: Option<ContextFut<A, Con
 
 /// Runs a function, and returns a panic as the reason.
 pub(super) fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, ExitReason> {
-    panics::catch(|| catch_unwind(AssertUnwindSafe(body))).map_err(|panic| {
-        // The reason has room for one line; the backtrace, if enabled, goes to stderr.
-        panic.print_backtrace();
-        ExitReason::Panicked(panic.message)
-    })
+    panics::catch(body).map_err(|panic| ExitReason::Panicked(report_panic(panic).message))
 }
 
 /// Awaits a future, and returns a panic as the reason.

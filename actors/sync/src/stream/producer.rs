@@ -1,14 +1,14 @@
 //! Streams that handlers make.
 
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use actix::dev::{MessageResponse, OneshotSender};
 use actix::{Actor, Message, System};
-use fiber_core::{Error, Failure, Result, panics};
-use fiber_runtime::runtime::Runtime;
+use fiber_core::stacks::user_code;
+use fiber_core::{Error, Result, panics};
+use fiber_runtime::runtime::{Runtime, report_panic};
 use fiber_values::{BlockOn, Termination};
 use futures_util::StreamExt;
 use serde::Serialize;
@@ -137,10 +137,12 @@ async fn produce<P: Future<Output: Termination<N>>, N>(producer: P, owner: Strea
         if owner.poll_closed(context).is_ready() {
             return Poll::Ready(None);
         }
-        let poll = || producer.as_mut().poll(context).map(|output| output.resolve(&NoExecutor));
-        match panics::catch(|| catch_unwind(AssertUnwindSafe(poll))) {
+        let poll = panics::catch(|| {
+            user_code(|| producer.as_mut().poll(context)).map(|output| output.resolve(&NoExecutor))
+        });
+        match poll {
             Ok(poll) => poll.map(Some),
-            Err(panic) => Poll::Ready(Some(Err(Failure::from(panic).to_string()))),
+            Err(panic) => Poll::Ready(Some(Err(report_panic(panic).to_string()))),
         }
     });
     let Some(outcome) = outcome.await else { return };

@@ -5,7 +5,6 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -135,7 +134,7 @@ fn play_in_fork(
     let options =
         Options { history: History::Events, log: Some(Arc::clone(log)), ..Options::default() };
     let main = move || {
-        let result = panics::catch(|| catch_unwind(AssertUnwindSafe(program)));
+        let result = panics::catch(program);
         let me = here();
         let note = |kind, text| me.state().note(0, kind, text);
         match result {

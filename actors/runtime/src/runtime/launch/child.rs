@@ -472,8 +472,8 @@ impl Child {
 
     fn deliver(&mut self, owner: &mut dyn Owner) {
         if let Some(control) = self.arrived.control.take() {
-            let events = self.runtime.part();
-            return self.runtime.children.receive(events, self.guard.id, control);
+            let parts = self.runtime.parts();
+            return self.runtime.children.receive(parts, self.guard.id, control);
         }
         let (Some(mut message), Some(linked)) = (self.arrived.message.take(), &mut self.linked)
         else {
