@@ -34,7 +34,7 @@ async fn later(_: u64) {
     spin();
 }
 
-fn with_a_value(_: u64, _: &String) {
+fn with_a_value(_: u64, _: &u64) {
     spin();
 }
 
@@ -102,7 +102,7 @@ fn the_stack_of_a_task_ends_at_its_function() {
     let _plain = pool.apply(plain, 1);
     let _of_two = pool.apply(of_two, (1, "x".to_string()));
     let _later = pool.apply(later, 1);
-    let _with_a_value = pool.with("x".to_string()).apply(with_a_value, 1);
+    let _with_a_value = pool.with(7_u64).apply(with_a_value, 1);
     let _items = pool.stream(producer, 1);
     for function in ["plain", "of_two", "later", "with_a_value", "producer"] {
         shows_the_user_alone(&format!("::stacks::{function}"), ProcessRole::Worker);
@@ -113,7 +113,7 @@ fn the_stack_of_a_task_ends_at_its_function() {
 fn the_stack_of_a_process_a_rank_and_a_handler_ends_at_the_function() {
     let _process = Process::spawn(plain, 1);
     let _run = Ring::builder().size(1).run(rank, 1);
-    let actor = AsyncManager::start(Spinner, ()).wait().unwrap();
+    let actor = AsyncManager::start(|()| Spinner, ()).wait().unwrap();
     let _reply = actor.send(Spin);
     shows_the_user_alone("::stacks::plain", ProcessRole::Function);
     shows_the_user_alone("::stacks::rank", ProcessRole::RingNode);

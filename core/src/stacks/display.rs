@@ -131,7 +131,7 @@ impl Profile {
             Some(function) => function.clone(),
             None => frame.to_string(),
         });
-        let mut calls: Vec<String> = calls.collect();
+        let mut calls = Vec::from_iter(calls);
         // The others are the same in all stacks.
         calls.truncate(inside_border(&calls.iter().map(String::as_str).collect::<Vec<_>>()));
         calls.push(sample.thread.clone());

@@ -108,10 +108,6 @@ impl Frame {
     pub fn unnamed(module: String, offset: u64, in_program: bool) -> Frame {
         Frame { function: None, file: None, line: None, module, offset, in_program, inlined: false }
     }
-
-    pub(super) fn function_or_empty(&self) -> &str {
-        self.function.as_deref().unwrap_or_default()
-    }
 }
 
 /// Where the threads of a process spent their time.
@@ -257,7 +253,8 @@ impl ThreadStack {
     /// Returns the frames that tell the user something: not those by which fiber and the standard
     /// library call the user's function.
     pub fn relevant_frames(&self) -> &[Frame] {
-        let functions: Vec<&str> = self.frames.iter().map(Frame::function_or_empty).collect();
+        let functions = self.frames.iter().map(|frame| frame.function.as_deref());
+        let functions: Vec<&str> = functions.map(Option::unwrap_or_default).collect();
         &self.frames[..inside_border(&functions)]
     }
 }

@@ -211,7 +211,8 @@ impl<F: Future<Output: Termination<M>>, M> Termination<FutureOf<M>> for F {
 }
 
 fn wait<F: Future>(future: F, executor: &dyn BlockOn) -> F::Output {
-    let (mut future, mut output) = (pin!(future), None);
+    let mut future = pin!(future);
+    let mut output = None;
     executor.block_on(pin!(poll_fn(|context| {
         user_code(|| future.as_mut().poll(context)).map(|ready| output = Some(ready))
     })));

@@ -45,7 +45,10 @@ impl Handler<FailLater> for Doubler {
     type Result = ResponseActFuture<Doubler, ()>;
 
     fn handle(&mut self, _: FailLater, _: &mut Context<Doubler>) -> Self::Result {
-        Box::pin(async { panic!("the cause {}", 7) }.into_actor(self))
+        async fn fail() {
+            panic!("the cause {}", 7);
+        }
+        Box::pin(fail().into_actor(self))
     }
 }
 
@@ -53,7 +56,7 @@ impl Handler<FailLater> for Doubler {
 #[scenario("handler that panics")]
 fn failing() {
     fiber::init();
-    let manager = AsyncManager::start(Doubler, ()).wait().expect("the actor starts");
+    let manager = AsyncManager::start(|()| Doubler, ()).wait().expect("the actor starts");
     let error = match std::env::args().nth(1).as_deref() {
         Some("later") => manager.send(FailLater).wait(),
         _ => manager.send(Fail).wait(),
