@@ -11,6 +11,7 @@ mod entities;
 mod evolution;
 mod graphs;
 mod hosts;
+mod large;
 mod machines;
 mod many;
 mod names;
@@ -53,6 +54,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "sleep", measure: tasks::sleep },
     Case { name: "apply", measure: trips::apply },
     Case { name: "bytes", measure: trips::bytes },
+    Case { name: "large", measure: large::large },
     Case { name: "arrays", measure: arrays::arrays },
     Case { name: "call", measure: actors::call },
     Case { name: "calls", measure: actors::pipelined },

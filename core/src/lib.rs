@@ -17,7 +17,6 @@ mod id;
 pub mod inspect;
 mod json;
 mod lossy;
-pub mod malloc;
 mod meta;
 mod orphans;
 mod own_file;

@@ -9,6 +9,7 @@ mod durable_state;
 mod entities;
 mod hosts;
 mod inspector;
+mod large_values;
 mod manager_chaos;
 mod managers;
 mod pipe;

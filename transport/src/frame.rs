@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use fiber_values::blob::Mapping;
+use fiber_values::kept_memory::use_huge_pages;
 
 use crate::Message;
 use crate::blob_frame::{self, SharedPlace};
@@ -180,7 +181,11 @@ impl Decoder {
             }
             _ => 0,
         };
-        self.buffer.reserve(room.max(missing));
+        let room = room.max(missing);
+        if self.buffer.capacity() - self.buffer.len() < room {
+            self.buffer.reserve(room);
+            use_huge_pages(self.buffer.spare_capacity_mut());
+        }
         &mut self.buffer
     }
 

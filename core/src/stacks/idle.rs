@@ -16,8 +16,16 @@ pub fn is_of_fiber(name: &str) -> bool {
 const RUNTIMES: [&str; 3] = ["actix_rt", "mio", "tokio"];
 /// The crates that they call, and that call them.
 /// `fiber_world` has functions in place of the C library's in programs that are built with worlds.
-const OTHERS: [&str; 7] =
-    ["alloc", "core", "fiber_world", "parking_lot", "parking_lot_core", "rustix", "std"];
+const OTHERS: [&str; 8] = [
+    "alloc",
+    "core",
+    "fiber_values",
+    "fiber_world",
+    "parking_lot",
+    "parking_lot_core",
+    "rustix",
+    "std",
+];
 
 impl ThreadStack {
     /// Returns whether this is a thread of fiber or of an async runtime that has nothing to do.

@@ -21,8 +21,8 @@
 //!
 //! **Pieces.** Where large arrays are kept apart, so are texts, byte strings and packed runs of
 //! 32 KiB or more, if shared memory has room: 0xc1, MessagePack's marker of a long one (0xdb, 0xc6,
-//! 0xdd), the kind of a run, and the number of the blob as a big-endian `u32`. They are copied into
-//! the blob and out of it. A reader sees no difference, but for the lifetime of what it borrows.
+//! 0xdd), the kind of a run, and the number of the blob as a big-endian `u32`. They are copied once
+//! into the blob and once out of it. A reader sees no difference, but for the lifetime of what it borrows.
 //!
 //! **Values as blobs.** An encoding that is to stay where it was made is a blob itself, the last of
 //! the value's. The byte 0xc1 alone stands for it.
@@ -52,6 +52,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::encoded_value::EncodedValue;
 use crate::blob::{Blobs, scope};
+use crate::kept_memory;
 use fiber_core::{Error, Result};
 
 /// Appends `value` to `out`.
@@ -104,7 +105,9 @@ pub fn append_owned_apart<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<
 fn append_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
     value
         .serialize(&mut encode::Serializer::new(out))
-        .map_err(|error| Error::Encode { type_name: type_name::<T>(), cause: Arc::new(error) })
+        .map_err(|error| Error::Encode { type_name: type_name::<T>(), cause: Arc::new(error) })?;
+    kept_memory::note(out.len());
+    Ok(())
 }
 
 /// Encodes `value` into a new buffer.
@@ -133,6 +136,7 @@ pub fn decode_with<T: DeserializeOwned>(bytes: &[u8], blobs: &Blobs) -> Result<T
 /// [`Error::Decode`] with serde's message and the expected type; also if bytes remain after the
 /// value.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    kept_memory::note(bytes.len());
     let mut deserializer = decode::Deserializer::new(bytes);
     match T::deserialize(&mut deserializer) {
         Ok(value) if deserializer.is_at_end() => Ok(value),

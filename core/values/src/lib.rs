@@ -12,6 +12,7 @@ pub mod codec;
 pub mod entry;
 mod function;
 mod inputs;
+pub mod kept_memory;
 pub mod output;
 mod portable;
 mod run;

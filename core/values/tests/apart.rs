@@ -57,6 +57,20 @@ fn share() {
 }
 
 #[test]
+fn an_encoding_keeps_no_memory_of_pieces() {
+    fn check(value: &impl Serialize) {
+        let mut encoded = Vec::new();
+        let blobs = codec::append_apart(&mut encoded, value).unwrap();
+        assert_eq!((blobs.len(), encoded.capacity() < 100), (1, true), "{}", encoded.capacity());
+    }
+    share();
+    check(&vec![1_u8; 100_000]);
+    check(&vec![1_u64; 100_000]);
+    check(&(0..100_000).collect::<VecDeque<u32>>());
+    check(&"x".repeat(100_000));
+}
+
+#[test]
 fn large_pieces_are_apart_and_arrive() {
     share();
     for len in [0, 20, MIN_LEN - 1, MIN_LEN, 100_000] {

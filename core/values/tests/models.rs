@@ -75,7 +75,7 @@ fn a_range_has_its_pages_and_one_taker() {
     loom::model(|| {
         let memory = Arc::new(Memory::new(8));
         let ranges = Ranges::new(8 * PAGE);
-        let arena = Arc::new(Allocator::new(ranges, Arc::clone(&memory), PAGE));
+        let arena = Arc::new(Allocator::new(ranges, Arc::clone(&memory), || PAGE));
         let threads = [3, 2].map(|pages| {
             let (arena, memory) = (Arc::clone(&arena), Arc::clone(&memory));
             thread::spawn(move || {
@@ -88,6 +88,7 @@ fn a_range_has_its_pages_and_one_taker() {
             })
         });
         threads.into_iter().for_each(|thread| thread.join().unwrap());
+        arena.give_back();
         assert_eq!(arena.take(8 * PAGE), Some(0), "all memory came back");
     });
 }

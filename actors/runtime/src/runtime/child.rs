@@ -11,7 +11,7 @@ use fiber_core::{
     Address, Config, LinkKind, ProcessId, SessionKey, block_on, local_ip_towards, variables,
 };
 use fiber_transport::{Connection, Pass, Role};
-use fiber_values::entry;
+use fiber_values::{entry, kept_memory};
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
@@ -52,7 +52,7 @@ pub fn init() {
         None => None,
     };
     started.may_start.store(true, Ordering::Release);
-    fiber_core::malloc::keep_large_blocks();
+    kept_memory::keep_large_blocks();
     let Some((parent, key)) = variables else { return telemetry::is_head() };
     if tokio::runtime::Handle::try_current().is_ok() {
         // An async task of this process could not run in a runtime of its own.

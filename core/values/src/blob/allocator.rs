@@ -18,12 +18,12 @@ pub(super) trait Pages {
 pub(super) struct Allocator<P> {
     ranges: Mutex<Ranges>,
     pages: P,
-    /// Free memory at the end that stays, in bytes.
-    kept: usize,
+    /// Returns how much free memory at the end stays, in bytes.
+    kept: fn() -> usize,
 }
 
 impl<P: Pages> Allocator<P> {
-    pub(super) fn new(ranges: Ranges, pages: P, kept: usize) -> Allocator<P> {
+    pub(super) fn new(ranges: Ranges, pages: P, kept: fn() -> usize) -> Allocator<P> {
         Allocator { ranges: Mutex::new(ranges), pages, kept }
     }
 
@@ -50,7 +50,16 @@ impl<P: Pages> Allocator<P> {
     pub(super) fn free(&self, offset: usize, len: usize) {
         let mut ranges = self.ranges.lock();
         ranges.free(offset, len);
-        let keep = self.kept.max(ranges.used());
+        self.trim(&mut ranges);
+    }
+
+    /// Gives pages back if more at the end are free than stay by now.
+    pub(super) fn give_back(&self) {
+        self.trim(&mut self.ranges.lock());
+    }
+
+    fn trim(&self, ranges: &mut Ranges) {
+        let keep = (self.kept)().max(ranges.used());
         if ranges.free_at_end() > keep {
             let end = ranges.frontier();
             let start = end - ranges.free_at_end() + keep / 2;

@@ -5,7 +5,7 @@
 //! pages of both are there. A blob takes the first free range that is long enough, so memory that
 //! was written before is written again: a page that is there costs nothing, and a new one as much
 //! as copying to it. When more than `KEPT` bytes below the frontier are free at its end, and more
-//! than are in use, the kernel gets those pages back.
+//! than are in use, the kernel gets those pages back: after large values a moment later.
 //!
 //! **Pages are there before they are written.** `fallocate` takes them from the kernel. If it
 //! fails, the blob stays in private memory and links send its bytes: a shortage costs speed, and is
@@ -27,9 +27,11 @@ use super::allocator::{Allocator, Pages};
 use super::mapping::{Mapping, MappingId};
 use super::ranges::{PAGE, Ranges};
 use super::{Blob, Memory, Shared, file};
+use crate::kept_memory;
 use fiber_core::value_memory::{self, value_memory};
 
-/// Free memory at the arena's end that stays with the process, in bytes.
+/// Free memory at the arena's end that stays with the process, in bytes. While large values come,
+/// more does.
 const KEPT: usize = 64 << 20;
 
 /// The bytes that a process can address.
@@ -49,6 +51,17 @@ pub fn enable(enabled: bool) {
 /// Returns whether the links of this process can lend blobs.
 pub(crate) fn is_enabled() -> bool {
     ENABLED.load(Ordering::Relaxed)
+}
+
+/// Gives back the pages that were kept for large values.
+pub(crate) fn give_back() {
+    if let Some(arena) = ARENA.get() {
+        arena.allocator.give_back();
+    }
+}
+
+fn kept() -> usize {
+    kept_memory::kept_or(KEPT)
 }
 
 /// Returns a blob with a copy of `bytes` in shared memory, or `None` if this process shares no
@@ -110,6 +123,7 @@ impl Unfinished {
     ///
     /// Returns `None` if this process shares no memory, or has no room.
     pub fn new(len: usize) -> Option<Unfinished> {
+        kept_memory::note(len);
         let room = value_memory::room();
         if !is_enabled() || len == 0 || len as u64 > room {
             return None;
@@ -162,7 +176,7 @@ impl Arena {
         let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let id = MappingId(u128::from_le_bytes(fiber_core::random()));
         let mapping = Mapping::own(id, &file, read_only)?;
-        Ok(Arena { mapping, allocator: Allocator::new(Ranges::new(len), file, KEPT) })
+        Ok(Arena { mapping, allocator: Allocator::new(Ranges::new(len), file, kept) })
     }
 
     /// Takes a range whose pages are there.
@@ -206,8 +220,16 @@ mod tests {
         let large: Vec<_> = (0..4).map(|_| Unfinished::new(64 << 20).unwrap().finish()).collect();
         assert_eq!(value_memory().shared, 256 << 20);
         drop(large);
-        let pages = rustix::fs::fstat(ARENA.get().unwrap().mapping.file()).unwrap().st_blocks * 512;
-        assert!(pages <= KEPT as i64, "{pages} bytes are still there");
+        let pages = || {
+            let file = rustix::fs::fstat(ARENA.get().unwrap().mapping.file()).unwrap();
+            file.st_blocks as usize * 512
+        };
+        assert!(pages() <= KEPT, "{} bytes are still there", pages());
+        drop(Unfinished::new(96 << 20).unwrap());
+        assert!(pages() >= 96 << 20, "they stay for the next one");
+        while pages() > KEPT {
+            std::thread::yield_now();
+        }
         assert!(Unfinished::new(2 << 30).is_none(), "it is above the limit");
         assert!(Unfinished::new(usize::MAX).is_none());
     }

@@ -144,7 +144,7 @@ impl BlobFile {
         let id = MappingId(u128::from_le_bytes(fiber_core::random()));
         // A file that kept a name, as network file systems may give it one, is none to be lent.
         let Ok(mapping) = Mapping::own_file(id, read_only) else { return Ok(None) };
-        let allocator = Allocator::new(Ranges::new(len), file.try_clone()?, KEPT);
+        let allocator = Allocator::new(Ranges::new(len), file.try_clone()?, || KEPT);
         Ok(Some(BlobFile { folder: folder.to_owned(), file, mapping, allocator }))
     }
 }

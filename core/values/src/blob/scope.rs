@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::{Blob, Blobs, MIN_LEN, arena};
+use crate::kept_memory;
 
 /// Where the bytes of large arrays go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,7 +131,9 @@ pub(crate) fn any() -> bool {
 
 /// Returns the blob of this number of the value that this thread decodes.
 pub(crate) fn take(number: u32) -> Option<Blob> {
-    WITHIN.with_borrow(|blobs| blobs.get(number as usize).cloned())
+    let blob = WITHIN.with_borrow(|blobs| blobs.get(number as usize).cloned())?;
+    kept_memory::note(blob.len());
+    Some(blob)
 }
 
 struct RestoreWithin(Blobs);

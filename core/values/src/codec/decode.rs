@@ -8,7 +8,7 @@ mod access;
 pub(super) mod alone;
 mod item;
 mod packed;
-mod vector;
+pub(super) mod vector;
 
 use std::io::ErrorKind;
 
@@ -127,6 +127,16 @@ impl<'de> Deserializer<'de> {
         match self.rest {
             [SOME, next, ..] if is_packed(*next) => Some(*next),
             _ => None,
+        }
+    }
+
+    /// Returns whether a packed run or bytes follow.
+    #[inline]
+    fn begins_packed(&self) -> bool {
+        match self.peek().map(Marker::from_u8) {
+            Some(Marker::Bin8 | Marker::Bin16 | Marker::Bin32) => true,
+            Some(_) => self.peek_packed().is_some_and(|next| next != TEXT_APART),
+            None => false,
         }
     }
 
@@ -594,16 +604,14 @@ impl<'de> de::Deserializer<'de> for &mut Deserializer<'de> {
 
     #[inline]
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value> {
-        if self.peek_packed().is_some_and(|next| !matches!(next, TEXT_APART | BYTES_APART)) {
-            self.rest = &self.rest[1..];
-            if let Some(packed) = self.run()? {
-                return match vector::<V>(&packed.run()) {
-                    Some(vector) => Ok(vector),
-                    None => self.numbers(packed.run(), visitor),
-                };
-            }
+        if !self.begins_packed() {
+            return self.list(visitor);
         }
-        self.list(visitor)
+        let packed = self.packed(&visitor)?;
+        match vector::<V>(&packed.run()) {
+            Some(vector) => Ok(vector),
+            None => self.numbers(packed.run(), visitor),
+        }
     }
 
     #[inline]

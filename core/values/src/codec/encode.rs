@@ -2,6 +2,7 @@
 
 mod bits;
 mod packed;
+mod plain;
 
 use std::io::Write;
 
@@ -208,13 +209,19 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
     where
         I: IntoIterator<Item: Serialize>,
     {
+        let kind = Kind::of::<I::Item>();
+        if let Some(kind) = kind
+            && let Some(bytes) = plain::bytes(&elements, kind)
+        {
+            return packed::write_plain(self.out(), kind, bytes);
+        }
         let mut elements = elements.into_iter();
         let (len, most) = elements.size_hint();
         let known = (most == Some(len)).then_some(len);
         let mut first = None;
         if len >= MIN_LEN
             && known.is_some()
-            && let Some(kind) = Kind::of::<I::Item>()
+            && let Some(kind) = kind
         {
             first = elements.next();
             if let Some((found, bits)) = first.as_ref().and_then(|it| it.serialize(Bits).ok())

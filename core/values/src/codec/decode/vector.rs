@@ -13,6 +13,7 @@ use serde::forward_to_deserialize_any;
 
 use super::packed::Run;
 use crate::codec::packed::Kind;
+use crate::kept_memory::use_huge_pages;
 
 /// Returns the run's numbers, if `V` is serde's visitor of a vector of such numbers. The visitor
 /// would return the same.
@@ -48,7 +49,7 @@ unsafe fn fill(vector: *mut (), id: TypeId, visitor: &str, run: &Run<'_>) {
 }
 
 /// Returns the id of a type, which for one that borrows is that of its `'static` form.
-fn id<T>() -> TypeId {
+pub(in crate::codec) fn id<T>() -> TypeId {
     trait Identified {
         fn id(&self) -> TypeId
         where
@@ -83,7 +84,9 @@ macro_rules! numbers {
                     $(Kind::$kind if size_of::<$narrow>() <= size_of::<$number>() => {
                         let (numbers, _) = run.bytes.as_chunks();
                         let widened = |bytes: &_| $narrow::from_le_bytes(*bytes) as $number;
-                        Some(numbers.iter().map(widened).collect())
+                        let mut vector = with_room(numbers.len());
+                        vector.extend(numbers.iter().map(widened));
+                        Some(vector)
                     })+
                     _ => None,
                 }
@@ -95,7 +98,6 @@ macro_rules! numbers {
 numbers! {
     f32: F32 f32;
     f64: F64 f64;
-    u8: U8 u8;
     u16: U8 u8 U16 u16;
     u32: U8 u8 U16 u16 U32 u32;
     u64: U8 u8 U16 u16 U32 u32 U64 u64;
@@ -105,6 +107,23 @@ numbers! {
     i32: I8 i8 I16 i16 I32 i32;
     i64: I8 i8 I16 i16 I32 i32 I64 i64;
     isize: I8 i8 I16 i16 I32 i32 I64 i64;
+}
+
+/// Returns an empty vector with room for `len` numbers.
+fn with_room<T>(len: usize) -> Vec<T> {
+    let mut vector = Vec::with_capacity(len);
+    use_huge_pages(vector.spare_capacity_mut());
+    vector
+}
+
+impl Number for u8 {
+    fn vector(run: &Run<'_>) -> Option<Vec<u8>> {
+        (run.kind == Kind::U8).then(|| {
+            let mut vector = with_room(run.bytes.len());
+            vector.extend_from_slice(run.bytes);
+            vector
+        })
+    }
 }
 
 impl Number for bool {

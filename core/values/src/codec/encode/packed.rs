@@ -39,13 +39,32 @@ pub(super) fn write<T: Serialize>(
             0
         }
     });
-    if kind.width() == 1 {
-        run.bytes(first, rest);
-    } else {
-        run.blocks(len, first, rest);
-    }
+    run.blocks(len, first, rest);
     let written = run.end();
     wrong.map_or(written, Err)
+}
+
+/// Writes numbers of `kind` that are in memory as they are in a run.
+pub(super) fn write_plain(out: &mut Vec<u8>, kind: Kind, bytes: &[u8]) -> Result {
+    let len = length(bytes.len() / kind.width())?.to_be_bytes();
+    match scope::add_copy(bytes) {
+        Some(blob) => write_apart(out, kind, blob),
+        None => {
+            out.extend_from_slice(&header(kind, len));
+            out.extend_from_slice(bytes);
+        }
+    }
+    Ok(())
+}
+
+fn header(kind: Kind, len: [u8; 4]) -> [u8; HEADER] {
+    [SOME, kind as u8, len[0], len[1], len[2], len[3]]
+}
+
+/// Writes a run whose numbers are in a blob.
+fn write_apart(out: &mut Vec<u8>, kind: Kind, blob: u32) {
+    out.extend_from_slice(&[SOME, RUN_APART, kind as u8]);
+    out.extend_from_slice(&blob.to_be_bytes());
 }
 
 /// A run that is being written.
@@ -58,13 +77,6 @@ struct Run<'out> {
 }
 
 impl Run<'_> {
-    #[inline]
-    fn bytes(&mut self, first: u64, rest: impl Iterator<Item = u64>) {
-        self.out.push(first as u8);
-        self.out.extend(rest.map(|bits| bits as u8));
-        self.count = self.out.len() - self.at - HEADER;
-    }
-
     #[inline]
     fn blocks(&mut self, len: usize, first: u64, mut rest: impl Iterator<Item = u64>) {
         let mut block = [0; BLOCK];
@@ -113,12 +125,12 @@ impl Run<'_> {
         let len = length(self.count)?.to_be_bytes();
         if let Some(blob) = scope::add_copy(&self.out[self.at + HEADER..]) {
             self.out.truncate(self.at);
-            self.out.extend_from_slice(&[SOME, RUN_APART, self.kind as u8]);
-            self.out.extend_from_slice(&blob.to_be_bytes());
+            // What is left may be stored: it keeps no memory of the numbers.
+            self.out.shrink_to_fit();
+            write_apart(self.out, self.kind, blob);
             return Ok(());
         }
-        let header = [SOME, self.kind as u8, len[0], len[1], len[2], len[3]];
-        self.out[self.at..self.at + HEADER].copy_from_slice(&header);
+        self.out[self.at..self.at + HEADER].copy_from_slice(&header(self.kind, len));
         Ok(())
     }
 }

@@ -44,6 +44,37 @@ fn integers_have_the_width_of_the_largest() {
     }
 }
 
+#[test]
+fn a_vector_has_the_bytes_of_any_other_sequence_of_its_numbers() {
+    macro_rules! check {
+        ($($number:ident)*) => {
+            $(for shift in 0..$number::BITS {
+                for far in [$number::MAX >> shift, $number::MIN >> shift] {
+                    let mut numbers = vec![0; 2_000];
+                    numbers[1_500] = far;
+                    let bytes = encode(&VecDeque::from(numbers.clone())).unwrap();
+                    assert_eq!(encode(&numbers).unwrap(), bytes, "{far}");
+                    assert_eq!(encode(&numbers[..]).unwrap(), bytes, "{far}");
+                }
+            })*
+        };
+    }
+    check!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
+    let floats = vec![0.1_f32; 100];
+    assert_eq!(encode(&floats).unwrap(), encode(&VecDeque::from(floats)).unwrap());
+}
+
+#[test]
+fn bytes_read_as_a_vector_of_numbers() {
+    for len in [0, 300, 70_000] {
+        let bytes = ByteBuf::from(vec![200; len]);
+        let encoded = encode(&bytes).unwrap();
+        assert_eq!(decode::<Vec<u8>>(&encoded).unwrap(), bytes[..]);
+        assert_eq!(decode::<Vec<u32>>(&encoded).unwrap(), vec![200; len]);
+        assert!(decode::<Vec<bool>>(&encoded).is_err() || len == 0);
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Newtype<T>(T);
 
