@@ -50,7 +50,9 @@ pub(crate) enum Command {
     /// several processes is one of them.
     ///
     /// CPU and MEMORY are the limits of containers and pods. Of processes of this host they are
-    /// what the process uses: the mean share of a core since its start, and resident memory.
+    /// what the process uses: the mean share of a core since its start, and the proportional set
+    /// size (PSS), in which memory that processes share counts in parts. It is the resident memory
+    /// (RSS) where the system does not tell that.
     Ps {
         #[command(flatten)]
         cluster: ClusterArgs,

@@ -72,7 +72,10 @@ fn table(sessions: &[Session]) -> Table {
 }
 
 fn row(process: &SessionProcess, indent: String) -> [String; 10] {
-    let used = process.usage.map(|usage| ByteSize(usage.memory));
+    let used = process.usage.map(|usage| match usage.pss {
+        Some(pss) => format!("{} PSS", ByteSize(pss)),
+        None => format!("{} RSS", ByteSize(usage.memory)),
+    });
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     [
         format!("{indent}{}", process.name),
@@ -81,7 +84,7 @@ fn row(process: &SessionProcess, indent: String) -> [String; 10] {
         or_dash(process.machine.clone()),
         process.restarts.to_string(),
         or_dash(process.meta.cpu.map(|cores| cores.to_string()).or_else(|| cpu_share(process))),
-        or_dash(process.meta.memory.or(used).map(|size| size.to_string())),
+        or_dash(process.meta.memory.map(|limit| limit.to_string()).or(used)),
         or_dash(process.meta.gpu.map(|count| count.to_string())),
         or_dash(process.started_at.map(age)),
         process.place.to_string(),
@@ -148,6 +151,7 @@ fn process(process: &SessionProcess) -> Value {
         "gpu": process.meta.gpu,
         "cpu_seconds": process.usage.map(|usage| usage.cpu.as_secs_f64()),
         "resident": process.usage.map(|usage| usage.memory),
+        "pss": process.usage.and_then(|usage| usage.pss),
         "since": since,
     })
 }

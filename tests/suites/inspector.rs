@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use actix::prelude::*;
 use fiber::stats::{EventKind, PoolPhase, ProcessRole, QueueStats, SessionStats, Slice};
-use fiber::{AsyncManager, Pool, Queue};
+use fiber::sync::{Barrier, Event};
+use fiber::{Array, AsyncManager, Broadcast, Pool, Queue};
 use fiber_test_support::wait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -135,6 +136,33 @@ fn workers_report_their_own_figures() {
     let head = &fiber::stats().unwrap().report.processes[0];
     assert_eq!((head.role, head.pid), (ProcessRole::Head, Some(std::process::id())));
     assert_eq!(worker.parent, Some(head.id));
+}
+
+#[test]
+fn memory_that_processes_share_counts_once_in_their_pss() {
+    const LEN: u64 = 64 << 20;
+    if std::env::var("FIBER_LINK").is_ok_and(|link| link == "nng") {
+        return println!("skipped: over nng, each process has its own copy");
+    }
+    let pool = pool_called("readers", 4);
+    let array = pool.broadcast(Array::from(vec![1_u8; LEN as usize])).unwrap();
+    let (all, end) = (Barrier::new(4).unwrap(), Event::new().unwrap());
+    let read = |array: Broadcast<Array<u8>>, all: Barrier, end: Event| {
+        let sum = array.get().unwrap().iter().step_by(4096).map(|byte| u64::from(*byte)).sum();
+        all.wait_all().wait().unwrap();
+        end.wait_set().wait().unwrap();
+        sum
+    };
+    let readers = pool.map(read, (0..4).map(|_| (array.clone(), all.clone(), end.clone())));
+    wait_for(|session| {
+        let usage = session.report.processes.iter().filter_map(|process| process.usage.as_ref());
+        let readers: Vec<_> = usage.filter(|usage| usage.memory > LEN).collect();
+        let pss: Option<u64> = readers.iter().map(|usage| usage.pss).sum();
+        (readers.len() == 5 && (LEN..3 * LEN).contains(&pss?)).then_some(())
+    });
+    end.set().wait().unwrap();
+    let pages: Vec<u64> = readers.wait().unwrap();
+    assert_eq!(pages, [LEN / 4096; 4]);
 }
 
 #[test]

@@ -288,8 +288,10 @@ pub struct SessionProcess {
 pub struct Usage {
     /// CPU time that it has used.
     pub cpu: Duration,
-    /// Resident memory in bytes.
+    /// Resident memory (RSS) in bytes.
     pub memory: u64,
+    /// Proportional set size (PSS) in bytes, if its system tells it.
+    pub pss: Option<u64>,
 }
 
 /// The place where a process runs.

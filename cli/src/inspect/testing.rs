@@ -34,7 +34,7 @@ pub(crate) fn stats(program: &str, workers: u64) -> SessionStats {
         process.host = "host".into();
         let mut usage = ProcessUsage::new(now());
         usage.cpu = Duration::from_secs(60 + id.0);
-        usage.memory = (30 + id.0) << 20;
+        (usage.memory, usage.pss) = ((30 + id.0) << 20, Some((10 + id.0) << 20));
         usage.threads = 3;
         process.usage = Some(usage);
         process

@@ -80,7 +80,11 @@ fn listed(stats: &SessionStats, head: &str, process: &ProcessStats) -> SessionPr
         restarts: process.restarts,
         meta: Meta::new(),
         started_at: Some(process.since),
-        usage: process.usage.as_ref().map(|usage| Usage { cpu: usage.cpu, memory: usage.memory }),
+        usage: process.usage.as_ref().map(|usage| Usage {
+            cpu: usage.cpu,
+            memory: usage.memory,
+            pss: usage.pss,
+        }),
     }
 }
 
@@ -101,7 +105,9 @@ mod tests {
         assert_eq!((head.name.as_str(), head.program.as_deref()), ("pid 4001", Some("simulate")));
         let (place, machine) = (head.place.to_string(), head.machine.as_deref());
         assert_eq!((place.as_str(), machine), ("pid 4001", Some("host")));
-        assert_eq!((head.parent.clone(), head.usage.unwrap().memory), (None, 31 << 20));
+        let usage = head.usage.unwrap();
+        assert_eq!((usage.memory, usage.pss), (31 << 20, Some(11 << 20)));
+        assert_eq!(head.parent, None);
         let shape: Vec<_> = session
             .workers
             .iter()

@@ -18,14 +18,16 @@ const MOST: usize = 20;
 pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
     let report = &stats.report;
     let up = report.processes.first().map(|head| span(age(head.since, stats.taken_at)));
+    let measure = rows::Measure::of(stats);
     let mut text = format!(
-        "{} ({name}, {}): up {}, {} processes, {} tasks/s, {}\n",
+        "{} ({name}, {}): up {}, {} processes, {} tasks/s, {} {}\n",
         stats.program,
         stats.backend,
         up.unwrap_or_default(),
         report.processes.len(),
         count(rows::rate(stats)),
         bytes(rows::memory(stats)),
+        measure.name(),
     );
     if let Some(warning) = values::warning(report) {
         text += &format!("{warning}\n");
@@ -116,11 +118,11 @@ pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
             process.place.clone(),
             process.restarts.to_string(),
             usage.map_or("-".into(), |usage| span(usage.cpu)),
-            usage.map_or("-".into(), |usage| bytes(usage.memory)),
+            usage.map_or("-".into(), |usage| bytes(measure.bytes(usage))),
             span(age(process.since, stats.taken_at)),
         ]
     });
-    let columns = ["PROCESS", "STATE", "PLACE", "RESTARTS", "CPU TIME", "MEMORY", "AGE"];
+    let columns = ["PROCESS", "STATE", "PLACE", "RESTARTS", "CPU TIME", measure.name(), "AGE"];
     text += &table(&columns, processes);
     let events = rows::events(stats, &all);
     let events = events

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use fiber_core::ProcessId;
 use fiber_core::stats::{
-    Event, FunctionStats, PoolStats, ProcessStats, RunningTask, SessionStats, WorkerStats,
+    Event, FunctionStats, PoolStats, ProcessStats, ProcessUsage, RunningTask, SessionStats,
+    WorkerStats,
 };
 
 use super::theme::Activity;
@@ -167,7 +168,8 @@ pub(crate) fn processes<'a>(
             rows.sort_by_key(|(_, process)| Reverse(usage(process).map(|usage| usage.cpu)))
         }
         Order::Amount => {
-            rows.sort_by_key(|(_, process)| Reverse(usage(process).map(|usage| usage.memory)))
+            let measure = Measure::of(stats);
+            rows.sort_by_key(|(_, process)| Reverse(usage(process).map(|it| measure.bytes(&it))))
         }
         Order::Failures => rows.sort_by_key(|(_, process)| Reverse(process.restarts)),
     }
@@ -196,10 +198,42 @@ pub(crate) fn rate(stats: &SessionStats) -> f64 {
     stats.report.pools.iter().map(|pool| pool.rate).sum()
 }
 
-/// Returns the resident memory of all processes, in bytes.
+/// How the memory of a session's processes is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// By the proportional set size.
+    Pss,
+    /// By resident memory, because the system of one of them does not tell the other.
+    Rss,
+}
+
+impl Measure {
+    pub(crate) fn of(stats: &SessionStats) -> Measure {
+        let mut all = stats.report.processes.iter().filter_map(|process| process.usage.as_ref());
+        if all.all(|usage| usage.pss.is_some()) { Measure::Pss } else { Measure::Rss }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Measure::Pss => "PSS",
+            Measure::Rss => "RSS",
+        }
+    }
+
+    /// Returns the memory of a process in bytes.
+    pub(crate) fn bytes(self, usage: &ProcessUsage) -> u64 {
+        match self {
+            Measure::Pss => usage.pss.unwrap_or(usage.memory),
+            Measure::Rss => usage.memory,
+        }
+    }
+}
+
+/// Returns the memory of all processes, in bytes.
 pub(crate) fn memory(stats: &SessionStats) -> u64 {
+    let measure = Measure::of(stats);
     let usage = stats.report.processes.iter().filter_map(|process| process.usage.as_ref());
-    usage.map(|usage| usage.memory).sum()
+    usage.map(|usage| measure.bytes(usage)).sum()
 }
 
 #[cfg(test)]
@@ -240,6 +274,14 @@ mod tests {
         assert_eq!(tree[3], (2, "squares/worker-2/inner".into()));
         assert_eq!(tree[4], (1, "squares/worker-3".into()));
         assert_eq!(shape(Order::Failures)[0], (0, "squares/worker-2".into()));
+    }
+
+    #[test]
+    fn memory_that_processes_share_counts_once_where_the_system_tells_it() {
+        let mut stats = stats("program", 2);
+        assert_eq!((Measure::of(&stats), memory(&stats)), (Measure::Pss, (11 + 12 + 13) << 20));
+        stats.report.processes[1].usage.as_mut().unwrap().pss = None;
+        assert_eq!((Measure::of(&stats), memory(&stats)), (Measure::Rss, (31 + 32 + 33) << 20));
     }
 
     #[test]

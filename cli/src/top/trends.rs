@@ -6,13 +6,15 @@ use std::time::{Duration, SystemTime};
 use fiber_core::ProcessId;
 use fiber_core::stats::SessionStats;
 
+use super::rows::memory;
+
 /// The number of looks that the memory of a session is kept for.
 const LOOKS: usize = 240;
 
 /// The trends of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Trends {
-    /// The resident memory of all processes at each look, oldest first.
+    /// The memory of all processes at each look, oldest first.
     pub(crate) memory: Vec<u64>,
     cpu: HashMap<ProcessId, Share>,
     busy: HashMap<ProcessId, Share>,
@@ -32,7 +34,7 @@ impl Trends {
         let processes = &stats.report.processes;
         let usage =
             || processes.iter().filter_map(|process| Some((process, process.usage.as_ref()?)));
-        self.memory.push(usage().map(|(_, usage)| usage.memory).sum());
+        self.memory.push(memory(stats));
         if self.memory.len() > LOOKS {
             self.memory.remove(0);
         }
@@ -94,6 +96,6 @@ mod tests {
         // Without new statistics, the last shares stay.
         trends.update(&stats);
         assert_eq!(trends.cpu(id), Some(1.5));
-        assert_eq!(trends.memory, [(31 + 32 + 33) << 20; 3]);
+        assert_eq!(trends.memory, [(11 + 12 + 13) << 20; 3]);
     }
 }

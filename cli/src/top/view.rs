@@ -197,7 +197,7 @@ fn sparks(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
     let memory = app.trends().map(|trends| trends.memory.clone()).unwrap_or_default();
     let shown = [
         ("tasks/s", count(rows::rate(stats)), rows::throughput(stats)),
-        ("memory", bytes(rows::memory(stats)), memory),
+        (rows::Measure::of(stats).name(), bytes(rows::memory(stats)), memory),
     ];
     for (area, (name, now, values)) in halves.into_iter().zip(shown) {
         let width = usize::from(area.width);

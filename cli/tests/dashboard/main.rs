@@ -120,6 +120,7 @@ fn a_program_whose_queue_spills_is_visible() {
     page.wait_for(&format!("{summary}.includes('values of simulate: ')"));
     let shown = page.text(summary);
     assert!(shown.ends_with(" in a file"), "{shown}");
+    assert!(shown.contains(" PSS · "), "{shown}");
     let row = "[...document.querySelectorAll('[aria-label=\"Queues and pipes\"] tbody tr')]\
                .find((row) => row.innerText.includes('queue jobs'))?.innerText ?? ''";
     let row = page.text(row);

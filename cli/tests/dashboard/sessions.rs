@@ -212,6 +212,7 @@ fn statistics(session: u64, workers: u64) -> SessionStats {
         process.set_job(JobPlace::Process { pid: 4_000 + id as u32 });
         let mut usage = ProcessUsage::new(SystemTime::now());
         (usage.memory, usage.cpu) = ((30 + id % 9) << 20, Duration::from_secs(id));
+        usage.pss = Some((10 + id % 9) << 20);
         process.usage = Some(usage);
         process
     };

@@ -77,8 +77,11 @@ fn a_local_session_is_listed_with_its_processes() {
         (0..3).map(|index| session["workers"][index]["name"].as_str().unwrap()).collect();
     names.sort_unstable();
     assert_eq!(names, ["squares/worker-1", "squares/worker-2", "squares/worker-3"]);
+    let memory = |name: &str| session[name].as_u64().unwrap();
+    assert!((1..memory("resident")).contains(&memory("pss")), "{session}");
     let table = out(&["ps"]);
-    for word in ["NAME", "MACHINE", "└ squares/worker-2", "MiB", &format!("pid {}", program.pid())]
+    for word in
+        ["NAME", "MACHINE", "└ squares/worker-2", "MiB PSS", &format!("pid {}", program.pid())]
     {
         assert!(table.contains(word), "`{word}` is missing in:\n{table}");
     }
@@ -91,7 +94,8 @@ fn one_look_has_the_figures_of_the_session() {
         spins(session) && session["pools"][0]["rate"].as_f64() > Some(0.0)
     });
     let text = out(&["top", "--once", &pid(&program)]);
-    for word in [&own_name(), "POOL", "squares", "3/3", "spin", "square", "RUNS FOR", "P99"] {
+    for word in [&own_name(), "POOL", "squares", "3/3", "spin", "square", "RUNS FOR", "P99", "PSS"]
+    {
         assert!(text.contains(word), "`{word}` is missing in:\n{text}");
     }
 }

@@ -137,8 +137,13 @@ pub struct ProcessUsage {
     /// CPU time that it has used, in user and system mode.
     #[serde(with = "units::duration")]
     pub cpu: Duration,
-    /// Resident memory in bytes, with pages that it shares with others.
+    /// Resident memory (RSS) in bytes, with all pages that it shares with others.
     pub memory: u64,
+    /// Proportional set size (PSS) in bytes: resident memory, of which a page that several processes
+    /// share counts in parts. So a sum over processes has each page once. It is up to a minute old if
+    /// the process is large. `None` if the system does not tell, and of an older version of fiber.
+    #[serde(default)]
+    pub pss: Option<u64>,
     /// Its threads.
     pub threads: u32,
     /// Bytes that its links have sent and received. Values in shared memory don't count.
@@ -171,6 +176,7 @@ impl ProcessUsage {
             taken_at,
             cpu: Duration::ZERO,
             memory: 0,
+            pss: None,
             threads: 0,
             sent: 0,
             received: 0,

@@ -104,6 +104,9 @@ pub(super) fn gauges(stats: &SessionStats, queues: &[(&QueueStats, &str)]) -> Sa
         samples.count(Id::Processes, &[role, state], 1);
         if let Some(usage) = &process.usage {
             samples.count(Id::ProcessMemory, &[role], usage.memory);
+            if let Some(pss) = usage.pss {
+                samples.count(Id::ProcessPss, &[role], pss);
+            }
             samples.count(Id::ProcessThreads, &[role], usage.threads.into());
             samples.count(Id::ValuesStored, &[role], usage.stored);
             samples.count(Id::ValuesShared, &[role], usage.shared);

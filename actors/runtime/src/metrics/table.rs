@@ -111,7 +111,10 @@ metrics! {
     ProcessCpu: Counter fiber_process_cpu_seconds [role]
         "CPU time of processes, in user and system mode.";
     ProcessMemory: Gauge fiber_process_resident_memory_bytes [role]
-        "Resident memory of processes. Memory that several of them share counts several times.";
+        "Resident memory (RSS) of processes. Memory that several of them share counts several times.";
+    ProcessPss: Gauge fiber_process_pss_bytes [role]
+        "Proportional set size (PSS) of processes: memory that several of them share counts once. \
+         Processes whose system does not tell it are left out.";
     ProcessThreads: Gauge fiber_process_threads [role]
         "Threads of processes.";
     LinkSent: Counter fiber_link_sent_bytes [role]

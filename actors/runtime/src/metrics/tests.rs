@@ -17,6 +17,8 @@ fn process(id: u64, role: ProcessRole, cpu: u64) -> ProcessStats {
     let mut usage = ProcessUsage::new(SystemTime::UNIX_EPOCH);
     usage.cpu = Duration::from_secs(cpu);
     usage.memory = 1 << 20;
+    // Only the head's system tells it.
+    usage.pss = (id == 1).then_some(4096);
     (usage.spilled, usage.value_limit) = (4096, 1_000_000);
     (usage.elsewhere, usage.outputs) = (500, 7);
     process.usage = Some(usage);
@@ -86,6 +88,8 @@ fn figures_become_series() {
     assert_eq!(of("fiber_pool_worker_deaths_total{pool=\"squares\"}"), 3.0);
     assert_eq!(of("fiber_process_cpu_seconds_total{role=\"worker\"}"), 6.0);
     assert_eq!(of("fiber_process_resident_memory_bytes{role=\"worker\"}"), 2_097_152.0);
+    assert_eq!(of("fiber_process_pss_bytes{role=\"head\"}"), 4096.0);
+    assert!(!text.contains("fiber_process_pss_bytes{role=\"worker\"}"), "{text}");
     assert_eq!(of("fiber_processes{role=\"head\",state=\"running\"}"), 1.0);
     assert_eq!(of("fiber_queues"), 2.0);
     assert_eq!(of("fiber_values_spilled_bytes{role=\"head\"}"), 4096.0);

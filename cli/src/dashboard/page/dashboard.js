@@ -146,19 +146,25 @@ function renderHead() {
   if (select.value !== chosen) select.value = chosen;
   const now = session();
   if (!now?.processes) return void ($("summary").textContent = "");
-  const usages = now.processes.map((one) => one.usage).filter(Boolean);
-  const memory = usages.reduce((sum, one) => sum + one.memory, 0);
+  const usages = usagesOf(now.processes);
   // A share takes two looks.
   const shares = now.processes.map((one) => cpuShare.get(one.id)).filter((one) => one !== undefined);
   const cpu = shares.length ? shares.reduce((sum, one) => sum + one).toFixed(1) : "–";
   $("summary").textContent = [
     now.backend, plural(now.processes.length, "process").replace("processs", "processes"),
-    plural(now.pools.length, "pool"), `${cpu} cores`, bytes(memory),
+    plural(now.pools.length, "pool"), `${cpu} cores`, memoryOf(usages, measureOf(usages)),
     `runs for ${time(now.taken_at - now.processes[0].since)}`,
     ...now.processes.filter((one) => one.usage && hasNoRoom(one.usage)).slice(0, 1)
       .map((one) => `values of ${one.name}: ${values(one.usage)}`),
   ].join(" · ");
 }
+
+// The memory of processes, as PSS: a page that several share counts in parts. It is RSS if the system
+// of one in the session does not tell the other.
+const usagesOf = (processes) => processes.map((one) => one.usage).filter(Boolean);
+const measureOf = (usages) => (usages.every((one) => typeof one.pss === "number") ? "PSS" : "RSS");
+const memoryOf = (usages, measure) =>
+  `${bytes(usages.reduce((sum, one) => sum + (measure === "PSS" ? one.pss : one.memory), 0))} ${measure}`;
 
 // The memory of values, and whether there is no room for more.
 const hasNoRoom = (one) => one.spilled > 0 || (one.value_limit > 0 && one.stored + one.shared >= one.value_limit);
@@ -465,7 +471,8 @@ function renderDetail() {
   ];
   if (one.usage)
     terms.push(["CPU", `${cpuShare.has(one.id) ? percent(cpuShare.get(one.id)) : "–"} of a core, ${time(one.usage.cpu)} in all`],
-      ["memory", bytes(one.usage.memory)], ["values", values(one.usage)],
+      ["memory", [...new Set([measureOf([one.usage]), "RSS"])].map((measure) => memoryOf([one.usage], measure)).join(", ")],
+      ["values", values(one.usage)],
       ["links", `${bytes(one.usage.sent)} sent, ${bytes(one.usage.received)} received`],
       ["threads", one.usage.threads]);
   if (place)
@@ -751,6 +758,7 @@ function tree(now) {
     drawing.append(s("path", { d: `M${ax},${ay} C${ax + 30},${ay} ${bx - 30},${by} ${bx},${by}` }));
   }
   const clip = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
+  const measure = measureOf(usagesOf(now.processes));
   for (const node of nodes.sort((a, b) => a.y - b.y)) {
     const [x, y] = [node.depth * gapX + 4, node.y * gapY + 4];
     const title = node.one
@@ -758,11 +766,12 @@ function tree(now) {
       : `${node.group[0].name} … ${node.group[node.group.length - 1].name}`;
     const name = node.one ? (node.depth ? node.one.name.split("/").slice(-2).join("/") : node.one.name)
       : `${plural(node.group.length, node.group[0].role)}`;
-    const memory = (node.one ? [node.one] : node.group).reduce((sum, one) => sum + (one.usage?.memory || 0), 0);
+    const usages = usagesOf(node.one ? [node.one] : node.group);
+    const memory = usages.length ? memoryOf(usages, measure) : "";
     const state = node.one ? (typeof node.one.state === "string" ? node.one.state : "waiting")
       : node.group.every((one) => one.state === "running") ? "running" : "starting";
-    const sub = node.one ? `${node.one.role} · ${node.one.place}${memory ? " · " + bytes(memory) : ""}`
-      : `${bytes(memory)} · ${expanded.has(node.key) ? "▾ press to fold" : "▸ press to unfold"}`;
+    const sub = node.one ? `${node.one.role} · ${node.one.place}${memory && " · " + memory}`
+      : `${memory} · ${expanded.has(node.key) ? "▾ press to fold" : "▸ press to unfold"}`;
     const act = () => {
       if (node.one) open(node.one.id);
       else { expanded.has(node.key) ? expanded.delete(node.key) : expanded.add(node.key); render(); }

@@ -151,13 +151,14 @@ fn functions_column<'a>(functions: impl Iterator<Item = &'a str>) -> Column {
 }
 
 pub(super) fn processes(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
+    let measure = rows::Measure::of(stats);
     let columns = Columns::fitting(
         inner_width(area),
         &[
             Column::text("PROCESS", 10, usize::MAX),
             Column::figure("PID", 6, 2),
             Column::figure("CPU", 5, 0),
-            Column::figure("MEMORY", 7, 0),
+            Column::figure(measure.name(), 7, 0),
             Column::figure("RESTARTS", 8, 1),
         ],
     );
@@ -167,7 +168,7 @@ pub(super) fn processes(frame: &mut Frame, area: Rect, app: &App, stats: &Sessio
             // The supervisors' names are those of the parent's line, or the pool.
             let name = format!("{}{}", "  ".repeat(*depth), process.name);
             let cpu = app.trends().and_then(|trends| trends.cpu(process.id));
-            let memory = process.usage.as_ref().map(|usage| bytes(usage.memory));
+            let memory = process.usage.as_ref().map(|usage| bytes(measure.bytes(usage)));
             let state = match &process.state {
                 ProcessState::Running => String::new(),
                 other => format!(" ({other})"),

@@ -44,7 +44,10 @@ pub(super) fn draw(
             "memory",
             format!(
                 "{}, values {}, in shared memory {}, in a file {}",
-                bytes(usage.memory),
+                match usage.pss {
+                    Some(pss) => format!("{} PSS", bytes(pss)),
+                    None => format!("{} RSS", bytes(usage.memory)),
+                },
                 bytes(usage.stored),
                 bytes(usage.shared),
                 bytes(usage.spilled)

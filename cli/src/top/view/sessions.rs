@@ -13,6 +13,13 @@ use super::{block, marked};
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let inner = block(app, "", true).inner(area);
+    let all = app.listed_sessions();
+    let shows = |measure| all.iter().any(|(_, stats)| rows::Measure::of(stats) == measure);
+    let measures = match (shows(rows::Measure::Pss), shows(rows::Measure::Rss)) {
+        (true, true) => "PSS, RSS",
+        (_, false) => rows::Measure::Pss.name(),
+        (false, true) => rows::Measure::Rss.name(),
+    };
     let columns = Columns::fitting(
         usize::from(inner.width),
         &[
@@ -21,11 +28,10 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
             Column::figure("BACKEND", 10, 2),
             Column::figure("PROCESSES", 9, 1),
             Column::figure("TASKS/S", 8, 0),
-            Column::figure("MEMORY", 8, 0),
+            Column::figure(measures, 8, 0),
             Column::figure("AGE", 8, 0),
         ],
     );
-    let all = app.listed_sessions();
     let lines = all.iter().map(|(observed, stats)| {
         let since = stats.report.processes.first().map(|head| age(head.since, stats.taken_at));
         columns.line(vec![

@@ -64,7 +64,7 @@ fn a_small_terminal_shows_everything_that_matters() {
         &[
             "fiber top  simulate  pid 4001, local, up 3h05m, 9 processes",
             "tasks/s 12.3k",
-            "memory 315.0M",
+            "PSS 135.0M",
             "squares            8/8     3   12.3k     3.0M      320     7.0M       2      1",
             "squares: 8 workers",
             "!1 slow #0 long +4 short .3 idle",
