@@ -158,7 +158,7 @@ fn memory_that_processes_share_counts_once_in_their_pss() {
         let usage = session.report.processes.iter().filter_map(|process| process.usage.as_ref());
         let readers: Vec<_> = usage.filter(|usage| usage.memory > LEN).collect();
         let pss: Option<u64> = readers.iter().map(|usage| usage.pss).sum();
-        (readers.len() == 5 && (LEN..3 * LEN).contains(&pss?)).then_some(())
+        (readers.len() == 5 && (LEN..4 * LEN).contains(&pss?)).then_some(())
     });
     end.set().wait().unwrap();
     let pages: Vec<u64> = readers.wait().unwrap();
