@@ -47,7 +47,7 @@ unsafe fn of<'a>(elements: *const (), id: TypeId, kind: Kind) -> Option<&'a [u8]
         ($number:ident) => {
             |numbers| {
                 let sign_bits = |number: &$number| number >> ($number::BITS - 1);
-                let needed = |all, number: &$number| all | (number ^ sign_bits(number));
+                let needed = |all: $number, number: &$number| all | (number ^ sign_bits(number));
                 let signs = u32::from($number::MIN != 0);
                 numbers.iter().fold(0, needed) >> ($number::BITS / 2 - signs) != 0
             }
