@@ -52,6 +52,10 @@ pub fn at_exit(hook: impl FnOnce(bool) + Send + 'static) {
     // The C library calls a function without arguments.
     static HOOKS: Mutex<Vec<Hook>> = Mutex::new(Vec::new());
     extern "C" fn run() {
+        // A fork's parent goes on with its children.
+        if crate::forks::is_forked() {
+            return;
+        }
         let waiting_allowed = crate::waiting_allowed();
         let hooks = move || {
             let next = || HOOKS.lock().pop();

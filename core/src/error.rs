@@ -194,6 +194,9 @@ pub enum Error {
     },
     /// `.wait()` was called on a thread that has to run for the wait to end.
     WouldDeadlock,
+    /// This process is a fork of the one that made the pool, actor, queue or other object. Fiber
+    /// works in the original only.
+    Forked,
     /// The actor has stopped.
     ActorStopped {
         /// Its name.

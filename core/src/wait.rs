@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::task::unconstrained;
 
 use crate::error::{Error, Result};
+use crate::forks;
 use crate::spin::Spin;
 
 thread_local! {
@@ -40,11 +41,12 @@ pub fn deadline_after(limit: Duration) -> Instant {
 /// Blocks this thread until `future` is ready.
 ///
 /// # Errors
-/// [`Error::WouldDeadlock`] on fiber's own threads; else the future's error.
+/// [`Error::WouldDeadlock`] on fiber's own threads; [`Error::Forked`]; else the future's error.
 pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     if !waiting_allowed() {
         return Err(Error::WouldDeadlock);
     }
+    forks::check()?;
     // A thread that ends has no sleeper any more, and a wait within a wait takes a new one.
     let kept = SLEEPER.try_with(Cell::take).ok().flatten();
     let (sleeper, waker) = kept.unwrap_or_else(Sleeper::new);

@@ -183,6 +183,10 @@ impl Link for UnixLink {
 impl UnixLink {
     /// Adds something to send, and sends all that is queued unless another thread does.
     fn push(&self, add: impl FnOnce(&mut SendState)) -> Result<(), Closed> {
+        // The socket is also the original's.
+        if fiber_core::forks::is_forked() {
+            return Err(Closed);
+        }
         let mut state = self.state.lock();
         if state.closed {
             return Err(Closed);

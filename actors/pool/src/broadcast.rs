@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
-use fiber_core::{Error, Result};
+use fiber_core::{Error, Result, forks};
 use fiber_transport::Received as Encoded;
 use fiber_values::codec;
 use fiber_values::codec::EncodedValue;
@@ -62,7 +62,9 @@ struct InWorkers {
 
 impl Drop for InWorkers {
     fn drop(&mut self) {
-        self.pool.drop_broadcast(self.id);
+        if !forks::is_forked() {
+            self.pool.drop_broadcast(self.id);
+        }
     }
 }
 

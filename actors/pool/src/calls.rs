@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use fiber_core::{Error, Result};
+use fiber_core::{Error, Result, forks};
 use fiber_values::slot::Waiting;
 use serde::de::DeserializeOwned;
 
@@ -133,7 +133,7 @@ impl ActiveCall {
 
 impl Drop for ActiveCall {
     fn drop(&mut self) {
-        if !self.finished {
+        if !self.finished && !forks::is_forked() {
             self.exchange.stop();
             self.pool.cancel(self.exchange.id, Cancellation::LetFinish);
         }

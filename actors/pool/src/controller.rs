@@ -12,8 +12,10 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use actix::dev::channel::channel;
 use actix::{
-    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture,
+    Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, Context, Handler, Recipient,
+    WrapFuture,
 };
 use fiber_backends::ChildOutput;
 use fiber_core::{ExitReason, Meta, PoolEndReason, SortedMap};
@@ -81,16 +83,15 @@ pub(super) fn start(
     runtime: &'static Runtime,
     controller: Controller,
 ) -> Recipient<ControllerRequest> {
-    Controller::start_in_arbiter(runtime.arbiter(), |_| controller).recipient()
+    // Requests are few, and none may be refused.
+    let (requests, inbox) = channel(0);
+    // Not by an arbiter: a thread that ends can't reach what that spawns.
+    runtime.spawn(move || Context::with_receiver(inbox).into_future(controller));
+    Addr::new(requests).recipient()
 }
 
 impl Actor for Controller {
     type Context = Context<Controller>;
-
-    fn started(&mut self, context: &mut Context<Controller>) {
-        // Requests are few, and none may be refused.
-        context.set_mailbox_capacity(0);
-    }
 }
 
 impl Controller {

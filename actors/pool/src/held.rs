@@ -126,8 +126,8 @@ impl ReadyTask {
     /// Submits the task: now, or with others that become ready [`together`].
     pub(super) fn submit(self) {
         let mut task = Some(self);
-        GATHERED.with_borrow_mut(|gathered| {
-            if let Some(gathered) = gathered {
+        let _ = GATHERED.try_with(|gathered| {
+            if let Some(gathered) = &mut *gathered.borrow_mut() {
                 gathered.extend(task.take());
             }
         });
@@ -168,11 +168,14 @@ pub(super) fn together(deliver: impl FnOnce()) {
         }
     }
 
-    let is_within = GATHERED.with_borrow_mut(|gathered| {
+    let is_within = GATHERED.try_with(|gathered| {
+        let mut gathered = gathered.borrow_mut();
         let is_within = gathered.is_some();
         gathered.get_or_insert_default();
         is_within
     });
+    // A thread that ends may have lost it.
+    let is_within = is_within.unwrap_or(true);
     let _submit = (!is_within).then_some(Submit);
     deliver();
 }

@@ -4,7 +4,7 @@ use std::any::type_name;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use fiber_core::{PoolEndReason, Result};
+use fiber_core::{PoolEndReason, Result, forks};
 use fiber_values::codec::{self, EncodedValue};
 use fiber_values::{
     AsResult, AsValue, Function, Inputs, Output, OutputCell, Portable, TaskOutput, TryOutput,
@@ -101,6 +101,9 @@ impl Drop for KillOnDrop {
 }
 
 pub(crate) fn kill(state: &Arc<PoolState>, reason: PoolEndReason) {
+    if forks::is_forked() {
+        return;
+    }
     state.end(reason);
     state.control(ControllerRequest::Kill(Arc::clone(state)));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fiber_core::{Error, Result, shortage, start_thread};
+use fiber_core::{Error, Result, forks, shortage, start_thread};
 use fiber_journal::CallForm;
 use fiber_values::{Inputs, TypedEntry, slot};
 
@@ -117,6 +117,7 @@ impl Pool {
         order: Order,
         form: CallForm,
     ) -> Result<Arc<Exchange>> {
+        forks::check()?;
         let state = self.state();
         state.check_depth(slot::depth())?;
         let durable = match &self.journal {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use fiber_core::{Error, Result, RingProblem, block_on};
+use fiber_core::{Error, Result, RingProblem, block_on, forks};
 use fiber_values::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -176,7 +176,8 @@ impl<T: DeserializeOwned> Future for RingRun<T> {
 
 impl<T> Drop for RingRun<T> {
     fn drop(&mut self) {
-        if let Some(coordinator) = self.coordinator.take().filter(|_| !self.over) {
+        let is_over = self.over || forks::is_forked();
+        if let Some(coordinator) = self.coordinator.take().filter(|_| !is_over) {
             coordinator.fail(RingProblem::Dropped);
         }
     }

@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_rt::ArbiterHandle;
 use fiber_core::{BuildId, Config, ProcessId, SessionKey, shortage};
 use fiber_transport::{
     Connection, HandshakeError, Link, Message, Pass, PeerInfo, Role, connect, join_session,
@@ -15,6 +14,7 @@ use fiber_transport::{
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::parts::Parts;
+use crate::runtime::RuntimeThread;
 
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -53,7 +53,7 @@ pub(crate) struct Endpoint {
     /// The number that identifies the session.
     pub(crate) session: u64,
     /// The thread of the links.
-    pub(crate) arbiter: ArbiterHandle,
+    pub(crate) thread: RuntimeThread,
 }
 
 impl Endpoint {
@@ -62,10 +62,10 @@ impl Endpoint {
         id: ProcessId,
         config: Config,
         key: SessionKey,
-        arbiter: ArbiterHandle,
+        thread: RuntimeThread,
     ) -> &'static Endpoint {
         let session = key.session();
-        Box::leak(Box::new(Endpoint { parts, id, config, key, session, arbiter }))
+        Box::leak(Box::new(Endpoint { parts, id, config, key, session, thread }))
     }
 
     /// Runs a future on the thread of the links.
@@ -77,7 +77,7 @@ impl Endpoint {
     }
 
     fn spawn_boxed(&self, future: Box<dyn FnOnce() -> LocalFuture + Send>) {
-        self.arbiter.spawn_fn(move || drop(fiber_core::spawn_local(future())));
+        self.thread.relay.run(Box::new(move || drop(fiber_core::spawn_local(future()))));
     }
 }
 

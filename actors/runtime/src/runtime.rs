@@ -46,8 +46,8 @@ use dashmap::DashMap;
 use fiber_backends::{Backend, Job, ListenAddress, backend};
 use fiber_core::at_exit::at_exit;
 use fiber_core::{
-    Config, ConfigProblem, Error, Ignored, LinkKind, ProcessId, Result, SessionKey, set_spin,
-    shortage, value_memory,
+    Config, ConfigProblem, Error, Ignored, LinkKind, ProcessId, Result, SessionKey, forks,
+    set_spin, shortage, value_memory,
 };
 use fiber_values::blob::arena;
 use fiber_values::{entry, spill};
@@ -69,6 +69,7 @@ use self::listen::Listening;
 pub use self::names::set_names;
 use self::parent_info::ChildPlace;
 pub use self::protocol::ControlMessage;
+pub(crate) use self::thread::RuntimeThread;
 use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::events::Events;
@@ -146,9 +147,10 @@ impl Runtime {
     /// Returns the runtime of this thread's session, and starts it if there is none.
     ///
     /// # Errors
-    /// [`Error::NotInitialized`]; [`Error::Config`]; [`Error::System`] if the system has no room
-    /// for the thread.
+    /// [`Error::NotInitialized`]; [`Error::Config`]; [`Error::Forked`]; [`Error::System`] if the
+    /// system has no room for the thread.
     pub fn get() -> Result<&'static Runtime> {
+        forks::check()?;
         let parts = Parts::current();
         let started = parts.get::<Started>();
         if let Some(runtime) = started.runtime.get() {
@@ -173,10 +175,10 @@ impl Runtime {
             |error| Error::system("ignored signals can't be read", shortage::explain(&error));
         let ignored = Ignored::now().map_err(unread)?;
         let metrics = config.metrics.map(metrics::bind).transpose()?;
-        let arbiter = thread::start(parts)?;
+        let thread = thread::start(parts)?;
         let random: &Random = parts.get();
         let (id, key) = (random.process_id(), random.session_key());
-        let endpoint = Endpoint::new(parts, id, config, key, arbiter);
+        let endpoint = Endpoint::new(parts, id, config, key, thread);
         let runtime = Runtime::new(endpoint, backend, None, ChildPlace::Alone, None, None);
         runtime.part::<Events>().subscribe(|event| {
             runtime.part::<Timeline>().record_event(event);
@@ -321,7 +323,7 @@ impl Runtime {
 
     /// Returns the thread on which pools and supervisors run.
     pub fn arbiter(&self) -> &ArbiterHandle {
-        &self.endpoint.arbiter
+        &self.endpoint.thread.arbiter
     }
 
     /// Runs a future on the runtime's thread.

@@ -51,6 +51,7 @@ fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         TooLarge { what, size, limit }
         UnknownEntry { offset, build }
         WouldDeadlock {}
+        Forked {}
         ActorStopped { name, reason }
         Call { name, message, failure }
         MailboxFull { name, capacity }

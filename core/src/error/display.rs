@@ -99,6 +99,11 @@ impl fmt::Display for Error {
                 "`.wait()` was called on fiber's own thread, which would then wait for itself for \
                  ever: use `.await` here, or call it from another thread",
             ),
+            Error::Forked => f.write_str(
+                "this process is a fork of one that uses fiber, and has none of its threads: fork \
+                 before the first pool, actor or queue, or start a program \
+                 (`std::process::Command`) or a function (`fiber::Process`) in place of a fork",
+            ),
             Error::ActorStopped { name, reason: ExitReason::Shutdown } => write!(
                 f,
                 "actor `{name}` was stopped: it was asked to stop, or the last handle of its \

@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use fiber_core::{Error, ExitReason, Failure, FailureKind};
+use fiber_core::{Error, ExitReason, Failure, FailureKind, forks};
 use fiber_transport::{Link, Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
@@ -151,6 +151,9 @@ impl Ports {
 
     /// Removes a port that is being dropped.
     pub fn close(&self, id: PortId) {
+        if forks::is_forked() {
+            return;
+        }
         self.open.remove(&id);
         self.held.remove(&id);
     }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fiber_core::{ProcessId, block_on};
+use fiber_core::{ProcessId, block_on, forks};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -91,6 +91,9 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
+        if forks::is_forked() {
+            return;
+        }
         let mut state = self.attachments.state.lock();
         let turn = state.last_turn + 1;
         let Some(attached) = state.objects.get_mut(&self.key) else { return };

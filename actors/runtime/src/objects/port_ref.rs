@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fiber_core::{Error, ExitReason, ProcessId, Result};
+use fiber_core::{Error, ExitReason, ProcessId, Result, forks};
 use fiber_transport::Received;
 use tokio::sync::oneshot;
 
@@ -87,6 +87,7 @@ impl PortRef {
     /// # Errors
     /// As [`Runtime::of_session`].
     pub fn runtime(&self) -> Result<&'static Runtime> {
+        forks::check()?;
         self.runtime.map_or_else(|| Runtime::of_session(self.session, &self.name), Ok)
     }
 

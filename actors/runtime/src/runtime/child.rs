@@ -77,10 +77,10 @@ fn run(info: ParentInfo, ticket: SessionKey) -> ! {
     fiber_core::leave_terminal();
     entry::prepare().unwrap_or_else(|error| fail(&error.to_string()));
     let parts = Parts::current();
-    let arbiter = thread::start(parts).unwrap_or_else(|error| fail(&error.to_string()));
+    let thread = thread::start(parts).unwrap_or_else(|error| fail(&error.to_string()));
     let (sender, main) = oneshot::channel();
-    let own_arbiter = arbiter.clone();
-    arbiter.spawn_fn(move || {
+    let own_thread = thread.clone();
+    thread.arbiter.spawn_fn(move || {
         fiber_core::spawn_local(async move {
             let joined = join(&info, ticket).await.unwrap_or_else(|problem| match problem {
                 Some(problem) => fail(&problem),
@@ -94,7 +94,7 @@ fn run(info: ParentInfo, ticket: SessionKey) -> ! {
             let configured = configured.unwrap_or_else(|error| fail(&error.to_string()));
             let (listen_on, interface) = listen_address(&info, configured);
             let endpoint =
-                Endpoint::new(parts, info.id, (**config).clone(), joined.key.clone(), own_arbiter);
+                Endpoint::new(parts, info.id, (**config).clone(), joined.key.clone(), own_thread);
             let head = Some(joined.head.clone());
             let runtime = Runtime::new(endpoint, backend, listen_on, info.place, interface, head);
             let work = joined.begin(runtime, info.parent).unwrap_or_else(|problem| fail(&problem));

@@ -68,9 +68,9 @@ impl Session {
         // Signals of the process are for its own session.
         config.signals = simulation::world().is_some();
         let (stop, stopped) = oneshot::channel();
-        let (arbiter, thread) = thread::start_until(parts, stopped)?;
+        let (reached, thread) = thread::start_until(parts, stopped)?;
         let (id, key) = (random.process_id(), random.session_key());
-        let endpoint = Endpoint::new(parts, id, config, key, arbiter);
+        let endpoint = Endpoint::new(parts, id, config, key, reached);
         let backend = Arc::new(backend);
         let runtime = Runtime::new(endpoint, backend, None, ChildPlace::Alone, None, None);
         Ok(Session { runtime, stop, thread })

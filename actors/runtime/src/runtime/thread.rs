@@ -2,31 +2,46 @@
 
 use std::future::{Future, pending};
 use std::io;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use actix_rt::{Arbiter, ArbiterHandle, System};
-use fiber_core::{Error, Result, block_on, forbid_waiting, shortage, start_thread};
+use fiber_core::{
+    Error, Relay, Result, block_on, forbid_waiting, forks, shortage, start_thread,
+};
 use tokio::sync::oneshot;
 
 use crate::parts::Parts;
 use crate::tokio_runtime::new_runtime;
+
+/// The background thread, as other threads reach it.
+#[derive(Clone, Debug)]
+pub(crate) struct RuntimeThread {
+    /// For actors. A thread that ends can't use it: see [`Relay`].
+    pub(crate) arbiter: ArbiterHandle,
+    pub(crate) relay: Arc<Relay>,
+}
 
 /// Starts the background thread with an actix system, for the session of these parts. It runs as
 /// long as the process.
 ///
 /// # Errors
 /// [`Error::System`] if the system has no room for it.
-pub(super) fn start(parts: &'static Parts) -> Result<ArbiterHandle> {
-    start_until(parts, pending::<()>()).map(|(arbiter, _)| arbiter)
+pub(super) fn start(parts: &'static Parts) -> Result<RuntimeThread> {
+    let (thread, _) = start_until(parts, pending::<()>())?;
+    forks::begin();
+    Ok(thread)
 }
 
 /// Works as [`start`], for a thread that runs until `end`.
 pub(super) fn start_until(
     parts: &'static Parts,
     end: impl Future + Send + 'static,
-) -> Result<(ArbiterHandle, JoinHandle<()>)> {
+) -> Result<(RuntimeThread, JoinHandle<()>)> {
     // Not by a channel of the standard library: it has 5,000 lines of LLVM IR for each type.
     let (started, arbiter) = oneshot::channel();
+    let relay = Arc::new(Relay::default());
+    let served = Arc::clone(&relay);
     let run = move || {
         let _entered = parts.enter();
         forbid_waiting();
@@ -37,7 +52,7 @@ pub(super) fn start_until(
         let system = System::with_tokio_rt(|| runtime);
         system.block_on(async {
             let _ = started.send(Ok(Arbiter::current()));
-            end.await;
+            served.serve(end).await;
             System::current().stop();
         });
         // Until its other arbiters have ended.
@@ -49,7 +64,7 @@ pub(super) fn start_until(
     let thread = start_thread("fiber-runtime", run).map_err(refused)?;
     let arbiter = block_on(async { Ok(arbiter.await) })?;
     let arbiter = arbiter.unwrap_or_else(|ended| Err(io::Error::other(ended)));
-    Ok((arbiter.map_err(refused)?, thread))
+    Ok((RuntimeThread { arbiter: arbiter.map_err(refused)?, relay }, thread))
 }
 
 /// Raises the limit of open files to the maximum: each child takes a few descriptors, and the usual

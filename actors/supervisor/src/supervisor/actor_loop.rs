@@ -27,7 +27,8 @@ thread_local! {
 
 /// Returns the name of the supervised actor whose code runs on this thread, if there is one.
 pub fn current_actor() -> Option<Arc<str>> {
-    CURRENT.with_borrow(Clone::clone)
+    // A thread that ends may have lost it.
+    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
 /// Runs `actor` until it ends, and drops it. Calls `on_started` when its `started` has returned,

@@ -50,7 +50,8 @@ impl Encoded {
 
     /// Encodes a value behind `room` bytes of the element.
     fn behind<T: Serialize + ?Sized>(room: usize, value: &T, limit: u64) -> Result<Encoded> {
-        let mut buffer = SCRATCH.take();
+        // A thread that ends may have lost it.
+        let mut buffer = SCRATCH.try_with(Cell::take).unwrap_or_default();
         buffer.clear();
         buffer.resize(HEAD + PREFIX + room, 0);
         let blobs = codec::append_apart(&mut buffer, value)?;
@@ -93,7 +94,7 @@ impl Encoded {
 
     /// Keeps the memory for the next element that this thread encodes.
     pub(super) fn recycle(self) {
-        SCRATCH.set(self.buffer);
+        let _ = SCRATCH.try_with(|scratch| scratch.set(self.buffer));
     }
 }
 

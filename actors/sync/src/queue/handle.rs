@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
-use fiber_core::{Error, Result};
+use fiber_core::{Error, Result, forks};
 use fiber_values::codec::{self, EncodedValue};
 use fiber_values::transfer;
 use serde::de::DeserializeOwned;
@@ -126,6 +126,7 @@ impl QueueHandle {
     }
 
     pub(super) fn location(&self) -> Result<&Location> {
+        forks::check()?;
         let inner = &*self.inner;
         if let Some(location) = inner.location.get() {
             return Ok(location);

@@ -28,6 +28,7 @@ use super::mapping::{Mapping, MappingId};
 use super::ranges::{PAGE, Ranges};
 use super::{Blob, Memory, Shared, file};
 use crate::kept_memory;
+use fiber_core::forks;
 use fiber_core::value_memory::{self, value_memory};
 
 /// Free memory at the arena's end that stays with the process, in bytes. While large values come,
@@ -125,7 +126,8 @@ impl Unfinished {
     pub fn new(len: usize) -> Option<Unfinished> {
         kept_memory::note(len);
         let room = value_memory::room();
-        if !is_enabled() || len == 0 || len as u64 > room {
+        // A fork shares the memory, and does not know what the original does with it.
+        if !is_enabled() || forks::is_forked() || len == 0 || len as u64 > room {
             return None;
         }
         let arena = match ARENA.get() {
@@ -189,6 +191,9 @@ impl Arena {
 
 impl Drop for Range {
     fn drop(&mut self) {
+        if forks::is_forked() {
+            return;
+        }
         self.arena.allocator.free(self.offset, self.len);
         value_memory::unshare(self.len);
     }

@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, LazyLock};
 
-use fiber_core::start_thread;
 use fiber_core::value_memory::Spilled;
+use fiber_core::{forks, start_thread};
 use parking_lot::RwLock;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
@@ -90,6 +90,9 @@ pub(crate) fn write(
     bytes: &[u8],
     make: impl FnOnce(&Path) -> io::Result<File>,
 ) -> io::Result<Option<Blob>> {
+    if forks::is_forked() {
+        return Ok(None);
+    }
     let Some(file) = file_in(folder, make)? else { return Ok(None) };
     let Some(len) = bytes.len().checked_next_multiple_of(PAGE).filter(|len| *len > 0) else {
         return Ok(None);
@@ -151,6 +154,9 @@ impl BlobFile {
 
 impl Drop for Range {
     fn drop(&mut self) {
+        if forks::is_forked() {
+            return;
+        }
         let place = self.place;
         if FREED.as_ref().is_none_or(|freed| freed.send(place).is_err()) {
             place.free();

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use actix_rt::ArbiterHandle;
 use fiber_backends::{
     Backend, Job, JobPlace, JobSpec, JobState, ListenAddress, Locality, WaitReason,
 };
@@ -26,7 +25,7 @@ use crate::runtime::child::{join, receive};
 use crate::runtime::child_exit::ChildExit;
 use crate::runtime::child_main::ParentMessage;
 use crate::runtime::parent_info::ParentInfo;
-use crate::runtime::thread::start_until;
+use crate::runtime::thread::{RuntimeThread, start_until};
 
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
@@ -244,17 +243,17 @@ fn run(info: ParentInfo, ticket: SessionKey, job: &Arc<ThreadJob>) -> ExitReason
     let _entered = parts.enter();
     parts.get::<Random>().seed(info.id.0);
     let (stop, stopped) = oneshot::channel();
-    let (arbiter, thread) = match start_until(parts, stopped) {
+    let (reached, thread) = match start_until(parts, stopped) {
         Ok(started) => started,
         Err(error) => return ExitReason::NotStarted(error.to_string()),
     };
     let (sender, main) = mpsc::channel::<Main>();
-    let (endpoint, own) = (arbiter.clone(), job);
+    let (of_endpoint, own) = (reached.clone(), job);
     let job = Arc::clone(own);
-    arbiter.spawn_fn(move || {
+    reached.arbiter.spawn_fn(move || {
         fiber_core::spawn_local(async move {
             tokio::select! {
-                () = live(parts, info, ticket, endpoint, sender, &job) => {}
+                () = live(parts, info, ticket, of_endpoint, sender, &job) => {}
                 () = job.killed.notified() => {
                     pause("an engine is late to tell a death").await;
                     job.end(job.verdict.get().cloned().unwrap_or(ExitReason::Signal(SIGKILL)));
@@ -288,7 +287,7 @@ async fn live(
     parts: &'static Parts,
     info: ParentInfo,
     ticket: SessionKey,
-    arbiter: ArbiterHandle,
+    thread: RuntimeThread,
     main: mpsc::Sender<Main>,
     job: &Arc<ThreadJob>,
 ) {
@@ -297,7 +296,7 @@ async fn live(
         Err(problem) => return tracing::debug!("a child has not joined: {problem:?}"),
     };
     let endpoint =
-        Endpoint::new(parts, info.id, (*joined.config).clone(), joined.key.clone(), arbiter);
+        Endpoint::new(parts, info.id, (*joined.config).clone(), joined.key.clone(), thread);
     let backend = Arc::new(ThreadBackend::default());
     let runtime =
         Runtime::new(endpoint, backend, None, info.place, None, Some(joined.head.clone()));

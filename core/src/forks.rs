@@ -1,0 +1,43 @@
+//! Processes that `fork()` makes of one of fiber's.
+//!
+//! A fork has a copy of the memory, and none of the threads: nobody there would answer, and a lock
+//! may be held for good. It shares sockets, files and memory with the original, and children of the
+//! original are none of its own. So in a fork all of fiber's operations are errors, and what drops
+//! or ends does nothing.
+
+#![allow(unsafe_code)]
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Result};
+
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that this process has fiber's threads from now on: a fork of it has lost them.
+pub fn begin() {
+    extern "C" fn forked() {
+        IS_FORKED.store(true, Ordering::Relaxed);
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function lives as long as the program, and only stores a number.
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+}
+
+/// Returns whether this process is a fork of one with fiber's threads. Much cheaper than to ask the
+/// kernel for the process's id.
+#[inline]
+pub fn is_forked() -> bool {
+    IS_FORKED.load(Ordering::Relaxed)
+}
+
+/// Refuses an operation in a fork.
+///
+/// # Errors
+/// [`Error::Forked`].
+#[inline]
+pub fn check() -> Result<()> {
+    if is_forked() { Err(Error::Forked) } else { Ok(()) }
+}
