@@ -5,6 +5,7 @@ mod display;
 mod excerpt;
 mod failure;
 mod reasons;
+mod recorded;
 mod ring;
 #[cfg(test)]
 mod tests;

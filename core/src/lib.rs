@@ -71,6 +71,6 @@ pub use spin::{Spin, set_spin};
 pub use stop_signals::StopSignals;
 pub use tasks::{Relay, spawn_local};
 pub use terminal::leave_terminal;
-pub use threads::{on_a_thread, start_thread};
+pub use threads::{on_a_thread, start_thread, start_user_thread};
 pub use value_memory::{ValueMemory, value_memory};
 pub use wait::{block_on, deadline_after, forbid_waiting, wait_for_kill, waiting_allowed};

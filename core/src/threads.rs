@@ -1,8 +1,9 @@
 //! Threads, and work that would hold up the runtime.
 
 use std::io;
-use std::thread::{self, JoinHandle};
+use std::thread::{Builder, JoinHandle};
 
+use rustix::process::{Resource, getrlimit};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -43,11 +44,30 @@ pub fn start_thread(
     name: impl Into<String>,
     run: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    start_boxed(name.into(), Box::new(run))
+    start_boxed(Builder::new().name(name.into()), Box::new(run))
 }
 
-fn start_boxed(name: String, run: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+/// The stack of a thread where that of the main thread has no limit, in bytes.
+const UNLIMITED: u64 = 8 << 20;
+/// The bounds of the stack of a thread, in bytes.
+const LEAST: u64 = 2 << 20;
+const MOST: u64 = 1 << 30;
+
+/// As [`start_thread`], for a thread that runs code of the program: its stack is as large as that
+/// of the main thread, so that it does not matter which of them runs a task.
+///
+/// # Errors
+/// If the system has no thread to spare.
+pub fn start_user_thread(
+    name: impl Into<String>,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let size = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED).clamp(LEAST, MOST);
+    start_boxed(Builder::new().name(name.into()).stack_size(size as usize), Box::new(run))
+}
+
+fn start_boxed(thread: Builder, run: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
     #[cfg(feature = "simulation")]
     crate::simulation::check_threads()?;
-    thread::Builder::new().name(name).spawn(run)
+    thread.spawn(run)
 }

@@ -3,6 +3,7 @@
 mod failing;
 mod forms;
 mod graphs;
+mod other_build;
 mod refused;
 mod sweeping;
 mod values;

@@ -167,7 +167,11 @@ impl<T: DeserializeOwned> Call<T> {
     }
 
     fn decoder(&self, run: Run) -> Decoder<T> {
-        Decoder::new(self.function(), run)
+        let decoder = Decoder::new(self.function(), run);
+        match &self.active {
+            Ok(active) => decoder.of(&active.exchange.durable),
+            Err(_) => decoder,
+        }
     }
 
     fn consumed(&self, batch: &ResultBatch) {

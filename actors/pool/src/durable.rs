@@ -133,6 +133,12 @@ impl DurableCall {
         self.keys.insert(first, keys);
     }
 
+    /// Returns the error of an outcome that can't be read.
+    #[cold]
+    pub(super) fn unreadable(&self, error: Error) -> Error {
+        error.recorded_at(Some(self.store.path()))
+    }
+
     /// Returns how many recorded outcomes were delivered.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)

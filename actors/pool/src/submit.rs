@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fiber_core::{Error, Result, forks, shortage, start_thread};
+use fiber_core::{Error, Result, forks, shortage, start_user_thread};
 use fiber_journal::CallForm;
 use fiber_values::{Inputs, TypedEntry, slot};
 
@@ -93,7 +93,7 @@ impl Pool {
                 let _entered = pool.runtime.parts().enter();
                 feed(&pool, &feeding, items);
             };
-            match start_thread("fiber-feed", run) {
+            match start_user_thread("fiber-feed", run) {
                 Ok(_) => {
                     let (pool, fed) = (Arc::downgrade(&state), Arc::clone(&exchange));
                     state.runtime.spawn(move || submit_while_blocked(pool, fed));

@@ -258,8 +258,9 @@ impl RingBuilder {
                 RecordedRun::open(state, &Identity::new(entry.name(), size, arguments))?;
             (recorded, progress) = (Some(run), earlier);
         }
+        let journal = recorded.as_ref().map(RecordedRun::journal);
         let run = match progress {
-            Progress::Finished(values) => return Ok(PreparedRun::Finished(values)),
+            Progress::Finished(values) => return Ok(PreparedRun::Finished(values, journal)),
             Progress::Checkpoint(number, states) => RunState::restored(number, states),
             Progress::None => RunState::new(size),
         };
@@ -269,7 +270,7 @@ impl RingBuilder {
             rank: 0,
             initializer: self.initializer.transpose()?,
             timeout: self.timeout,
-            is_durable: recorded.is_some(),
+            journal,
         };
         let per_job = self.options.processes_per_job(config)?;
         let coordinator = Coordinator {

@@ -1,6 +1,7 @@
 //! A ring node, as its function uses it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,19 +64,20 @@ pub(super) struct Checkpoints {
     /// How many there are so far, including those before a restart.
     count: u64,
     restored: Option<EncodedValue>,
-    are_durable: bool,
+    /// Where they are recorded, if they are.
+    journal: Option<PathBuf>,
 }
 
 impl Checkpoints {
     /// Returns the checkpoints of a rank that starts, or continues from one.
     pub(super) fn new(
         restored: Option<(u64, EncodedValue)>,
-        are_durable: bool,
+        journal: Option<PathBuf>,
         confirmed: &ConfirmedCheckpoints,
     ) -> Checkpoints {
         let (count, restored) = restored.map_or((0, None), |(count, state)| (count, Some(state)));
         confirmed.set(count);
-        Checkpoints { count, restored, are_durable }
+        Checkpoints { count, restored, journal }
     }
 }
 
@@ -539,7 +541,7 @@ impl RingNode {
     pub fn checkpoint<T: Serialize + ?Sized>(&mut self, state: &T) -> Result<()> {
         let state = EncodedValue::new(state)?;
         self.check_size("a checkpoint", state.size())?;
-        if self.checkpoints.are_durable {
+        if self.checkpoints.journal.is_some() {
             // States do not collect in memory if the disk is slower than the ring.
             self.shared.confirmed.wait_for(self.checkpoints.count);
         }
@@ -557,7 +559,9 @@ impl RingNode {
     /// # Errors
     /// [`Error::Decode`] if the state has another type.
     pub fn restored<T: DeserializeOwned>(&self) -> Result<Option<T>> {
-        self.checkpoints.restored.as_ref().map(EncodedValue::decode).transpose()
+        let Checkpoints { restored, journal, .. } = &self.checkpoints;
+        let state = restored.as_ref().map(EncodedValue::decode).transpose();
+        state.map_err(|error| error.recorded_at(journal.as_deref()))
     }
 
     /// Returns a host and port on rank 0's machine where the processes of another framework, one a

@@ -1,5 +1,6 @@
 //! The process of a rank.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -36,8 +37,9 @@ pub(super) struct RingMain {
     pub(super) rank: u64,
     pub(super) initializer: Option<Initializer>,
     pub(super) timeout: Duration,
-    /// Whether the coordinator confirms that checkpoints are recorded.
-    pub(super) is_durable: bool,
+    /// The folder of the journal of a durable ring: the coordinator confirms that checkpoints are
+    /// recorded.
+    pub(super) journal: Option<PathBuf>,
 }
 
 /// A message from fiber's thread to the main thread.
@@ -153,12 +155,12 @@ impl Rank {
                 Some(MainMessage::Shutdown) | None => return 0,
             }
         };
-        let RingMain { ring, rank, timeout, is_durable, .. } = self.main;
+        let RingMain { ring, rank, timeout, journal, .. } = self.main;
         let shared = Arc::clone(&self.shared);
         let streams = RankStreams::new(self.runtime, rank as usize, addresses, shared, timeout);
         let max_message = self.runtime.config().max_message.as_u64();
         let shared = Arc::clone(&self.shared);
-        let checkpoints = Checkpoints::new(checkpoint, is_durable, &shared.confirmed);
+        let checkpoints = Checkpoints::new(checkpoint, journal, &shared.confirmed);
         let node = RingNode::new(streams, Arc::clone(link), ring, max_message, checkpoints, shared);
         let outcome = RankTask::new(node, arguments, max_message).run(self.entry);
         // The coordinator may end this process as soon as it has the outcome.

@@ -1,5 +1,6 @@
 //! A ring's run in a journal: its checkpoints and results.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -136,6 +137,11 @@ impl RecordedRun {
         };
         let progress = opened.read_progress()?;
         Ok((opened, progress))
+    }
+
+    /// Returns the folder of the journal.
+    pub(super) fn journal(&self) -> PathBuf {
+        self.state.journal().to_path_buf()
     }
 
     fn read_progress(&mut self) -> Result<Progress> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -38,19 +39,22 @@ pub struct RingRun<T> {
     /// `None` if the run has not started, because of an error or because it is over.
     coordinator: Option<Arc<Coordinator>>,
     over: bool,
+    /// The folder of the journal that has the results of a run that is over.
+    journal: Option<PathBuf>,
     value: PhantomData<fn() -> T>,
 }
 
 /// A run that can start, or one that is over, as its journal has its results.
 pub(super) enum PreparedRun {
     Start(Arc<Coordinator>, RestartPolicy),
-    Finished(Vec<EncodedValue>),
+    Finished(Vec<EncodedValue>, Option<PathBuf>),
 }
 
 impl<T> RingRun<T> {
     /// Starts a prepared run. An error comes out of the handle.
     pub(super) fn start(name: String, prepared: Result<PreparedRun>) -> RingRun<T> {
         let (done, outcome) = oneshot::channel();
+        let mut journal = None;
         let coordinator = match prepared {
             Ok(PreparedRun::Start(coordinator, policy)) => {
                 coordinator.runtime.part::<Sources>().register(&coordinator);
@@ -58,7 +62,8 @@ impl<T> RingRun<T> {
                 coordinator.runtime.spawn(move || async move { drop(done.send(run.await)) });
                 Some(coordinator)
             }
-            Ok(PreparedRun::Finished(values)) => {
+            Ok(PreparedRun::Finished(values, folder)) => {
+                journal = folder;
                 let _ = done.send(Ok(values));
                 None
             }
@@ -67,7 +72,7 @@ impl<T> RingRun<T> {
                 None
             }
         };
-        RingRun { name, outcome, coordinator, over: false, value: PhantomData }
+        RingRun { name, outcome, coordinator, over: false, journal, value: PhantomData }
     }
 
     /// Returns the ring's name, which errors, logs and the
@@ -170,7 +175,8 @@ impl<T: DeserializeOwned> Future for RingRun<T> {
         let lost = |_| Err(Error::system("running the ring failed", "fiber's thread ended"));
         let outcome = ready!(Pin::new(&mut self.outcome).poll(context)).unwrap_or_else(lost);
         self.over = true;
-        Poll::Ready(outcome.and_then(|values| values.iter().map(EncodedValue::decode).collect()))
+        let values = outcome.and_then(|values| values.iter().map(EncodedValue::decode).collect());
+        Poll::Ready(values.map_err(|error: Error| error.recorded_at(self.journal.as_deref())))
     }
 }
 

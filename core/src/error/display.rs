@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Error;
+use super::recorded::Recorded;
 use crate::exit::ExitReason;
 use crate::rounded::rounded;
 
@@ -61,6 +62,9 @@ impl fmt::Display for Error {
             Error::TimedOut { what, limit } => write!(f, "{what} did not happen within {limit:?}"),
             Error::Encode { type_name, cause } => {
                 write!(f, "a value of type `{type_name}` can't be serialized: {cause}")
+            }
+            Error::Decode { type_name, cause } if cause.is::<Recorded>() => {
+                write!(f, "a value of type `{type_name}` can't be deserialized: {cause}")
             }
             Error::Decode { type_name, cause } => {
                 write!(f, "a value of type `{type_name}` can't be deserialized: {cause} ")?;

@@ -1,6 +1,7 @@
 //! Decoding of outcomes.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use fiber_core::{Error, Failure, FailureKind, Result};
@@ -9,6 +10,7 @@ use fiber_values::codec::{self, EncodedValue};
 use serde::de::DeserializeOwned;
 
 use crate::batch::ResultBatch;
+use crate::durable::DurableCall;
 use crate::run::{Items, PREFIX, Run};
 
 /// An iterator that decodes the outcomes of consecutive tasks.
@@ -19,6 +21,8 @@ pub(super) struct Decoder<T> {
     bytes: Bytes,
     blobs: Blobs,
     position: usize,
+    /// The call, if its outcomes are recorded.
+    durable: Option<Arc<DurableCall>>,
     value: PhantomData<fn() -> T>,
 }
 
@@ -31,8 +35,14 @@ impl<T> Decoder<T> {
             bytes: run.arguments(),
             blobs: run.blobs().clone(),
             position: 0,
+            durable: None,
             value: PhantomData,
         }
+    }
+
+    /// Says that the outcomes are recorded, if they are.
+    pub(super) fn of(self, durable: &Option<Arc<DurableCall>>) -> Decoder<T> {
+        Decoder { durable: durable.clone(), ..self }
     }
 
     /// Returns the index of the next task.
@@ -80,7 +90,11 @@ impl<T: DeserializeOwned> Iterator for Decoder<T> {
         };
         self.position += PREFIX + item.len();
         if !failed {
-            return Some(codec::decode_with(item, &self.blobs));
+            let value = codec::decode_with(item, &self.blobs);
+            return Some(value.map_err(|error| match &self.durable {
+                Some(call) => call.unreadable(error),
+                None => error,
+            }));
         }
         Some(Err(task_error(self.function, index, item)))
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fiber_core::at_exit::flush_output;
 use fiber_core::stacks::thread_id;
-use fiber_core::{Failure, FailureKind, Spin, shortage, start_thread};
+use fiber_core::{Failure, FailureKind, Spin, shortage, start_user_thread};
 use fiber_values::blob::Blobs;
 use fiber_values::codec::{self, EncodedValue};
 use fiber_values::{BlockOn, Outcome, Tasks, slot, spill};
@@ -57,7 +57,7 @@ pub(super) fn start(queue: &Arc<WorkQueue>) -> std::io::Result<()> {
     let state = queue.add_executor();
     let name = format!("fiber-task-{}", state.lock().outcomes.thread);
     let (parts, starting, its_state) = (Parts::current(), Arc::clone(queue), Arc::clone(&state));
-    let started = start_thread(name, move || {
+    let started = start_user_thread(name, move || {
         let _entered = parts.enter();
         run(&starting, &its_state);
     });

@@ -330,10 +330,13 @@ impl<A: Actor<Context = Context<A>>> Shared<A> {
 
     fn made(&self, key: &str, record: &Record) -> Result<A> {
         let mut actor = (self.make)(key.to_string(), &self.arguments)?;
-        if let Some((_, state)) = &record.snapshot {
-            (self.state.restore)(&mut actor, state)?;
-        }
-        record.events.iter().try_for_each(|(_, event)| (self.state.replay)(&mut actor, event))?;
+        let snapshot = record.snapshot.iter().map(|(_, state)| (self.state.restore, state));
+        let events = record.events.iter().map(|(_, event)| (self.state.replay, event));
+        // All processes of a program have one build: what it can't read comes from another run.
+        snapshot
+            .chain(events)
+            .try_for_each(|(apply, state)| apply(&mut actor, state))
+            .map_err(|error| error.recorded("the journal of the entities"))?;
         Ok(actor)
     }
 

@@ -403,13 +403,16 @@ impl<P> ManagerBuilder<P> {
             let name = self.options.name.as_deref();
             DurableState::open(runtime, journal, ObjectKind::Actor, name)
         });
-        let snapshot = LastSnapshot::new(durable.transpose()?)?;
+        let durable = durable.transpose()?;
+        let journal = durable.as_ref().map(|durable| durable.journal().to_path_buf());
+        let snapshot = LastSnapshot::new(durable)?;
         let name = self.options.name_or_numbered("manager");
         let main = ActorMain {
             entry: entry.reference(),
             name: name.clone(),
             arguments,
             snapshot: None,
+            journal,
             interval: self.interval,
             mailbox: self.mailbox as u64,
             full: self.full,

@@ -5,6 +5,7 @@
 use std::any::{Any, type_name};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(super) struct ActorMain {
     pub(super) arguments: EncodedValue,
     /// The state from which the actor continues after a restart of the process.
     pub(super) snapshot: Option<EncodedValue>,
+    /// The folder of the journal that has the snapshots of a durable actor.
+    pub(super) journal: Option<PathBuf>,
     pub(super) interval: SnapshotInterval,
     pub(super) mailbox: u64,
     pub(super) full: Full,
@@ -123,6 +126,7 @@ where
             policy: PhantomData,
         });
         let arguments = std::mem::take(&mut process.main.arguments);
+        let journal = process.main.journal.take();
         let factory = move || {
             let args =
                 arguments.decode().unwrap_or_else(|error: Error| panic!("its arguments: {error}"));
@@ -131,7 +135,7 @@ where
             if let Some(state) = &*snapshot.lock()
                 && let Err(error) = P::restore(&mut actor, state)
             {
-                panic!("its last snapshot: {error}");
+                panic!("its last snapshot: {}", error.recorded_at(journal.as_deref()));
             }
             actor
         };
