@@ -198,8 +198,8 @@ impl fmt::Display for SignalName {
             11 => "SIGSEGV",
             13 => "SIGPIPE",
             15 => "SIGTERM",
-            24 => "SIGXCPU",
-            25 => "SIGXFSZ",
+            24 => "SIGXCPU: its limit of CPU time is used up, see `ulimit -t`",
+            25 => "SIGXFSZ: it wrote beyond its limit of file sizes, see `ulimit -f`",
             31 => "SIGSYS",
             _ => return Ok(()),
         };

@@ -65,7 +65,7 @@ pub use patient::Patient;
 pub use rounded::rounded;
 pub use route::local_ip_towards;
 pub use short_file::short_file;
-pub use signals::{Ignored, Signals, keep_exits_of_children};
+pub use signals::{Ignored, Signals, adjust_inherited};
 pub use sorted_map::SortedMap;
 pub use spin::{Spin, set_spin};
 pub use stop_signals::StopSignals;

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::c_int;
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
@@ -74,24 +75,37 @@ impl Signals {
     }
 }
 
-/// Lets this process learn how its children end, also if it was started with SIGCHLD ignored: then
-/// the kernel would keep that from every process that waits for one.
-pub fn keep_exits_of_children() {
-    let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: the kernel writes the whole action, and the default one has no handler.
-    unsafe {
-        if libc::sigaction(libc::SIGCHLD, ptr::null(), action.as_mut_ptr()) != 0 {
-            return;
+/// Changes the actions of signals with which this process was started, where they would keep from
+/// it what it has to know.
+///
+/// With SIGCHLD ignored, the kernel says to no process how its children end. A write beyond the
+/// limit of file sizes is to fail, and not to end this process by SIGXFSZ: with a handler it does,
+/// and the programs that this process starts have the signal's default action.
+pub fn adjust_inherited() {
+    extern "C" fn handled(_: c_int) {}
+    change_action(libc::SIGCHLD, |action| {
+        action.sa_flags &= !libc::SA_NOCLDWAIT;
+        if action.sa_sigaction == libc::SIG_IGN {
+            action.sa_sigaction = libc::SIG_DFL;
         }
-        let mut action = action.assume_init();
-        let is_lost =
-            action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0;
-        if is_lost {
-            action.sa_flags &= !libc::SA_NOCLDWAIT;
-            if action.sa_sigaction == libc::SIG_IGN {
-                action.sa_sigaction = libc::SIG_DFL;
-            }
-            libc::sigaction(libc::SIGCHLD, &action, ptr::null_mut());
+    });
+    change_action(libc::SIGXFSZ, |action| {
+        if action.sa_sigaction == libc::SIG_DFL {
+            action.sa_sigaction = handled as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+        }
+    });
+}
+
+fn change_action(signal: c_int, change: impl FnOnce(&mut libc::sigaction)) {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: the kernel writes the whole action. What `change` sets is no handler, or one that does
+    // nothing.
+    unsafe {
+        if libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) == 0 {
+            let mut action = action.assume_init();
+            change(&mut action);
+            libc::sigaction(signal, &action, ptr::null_mut());
         }
     }
 }

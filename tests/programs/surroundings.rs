@@ -82,6 +82,38 @@ fn all_works_within_limits() {
     LIMITS.iter().for_each(|words| all_works(words, &own()));
 }
 
+/// Returns a program behind a limit in the syntax of `prlimit`.
+fn limited(limit: &str, scenario: &str) -> Setup {
+    let executable = own();
+    let setup = Setup::with_executable(scenario, Path::new("prlimit"));
+    setup.args(&[limit, executable.to_str().expect("it is text")])
+}
+
+#[trial]
+fn a_file_that_grows_beyond_its_limit_is_an_error_of_the_task_that_writes() {
+    let ended = limited("--fsize=1048576", "writes a large file").run().code(0);
+    ended.says(&[
+        "program: Err(\"File too large",
+        "worker: Err(\"File too large",
+        // As without fiber.
+        "command: Some(25)",
+    ]);
+}
+
+#[trial]
+fn the_end_of_cpu_time_is_named() {
+    let ended = limited("--cpu=2", "works without end").run().code(0);
+    ended.says(&["was killed by signal 24", "ulimit -t"]);
+}
+
+#[trial]
+fn all_threads_that_run_code_of_the_program_have_the_stack_of_a_main_thread() {
+    for (limit, used) in [("8388608", "7"), ("33554432", "31"), ("unlimited", "7")] {
+        let program = limited(&format!("--stack={limit}"), "uses its stack");
+        program.env("USED", used).run().code(0).says(&["all have room"]);
+    }
+}
+
 #[trial]
 fn all_works_in_any_folder_with_any_variables() {
     PLACES.iter().for_each(|words| all_works(words, &own()));

@@ -1,11 +1,16 @@
 //! Programs that look at what they have inherited.
 
 use std::fs::{self, File};
+use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::sync::Barrier;
 
-use fiber::Pool;
+use actix::prelude::*;
+use fiber::{AsyncManager, Pool, Process, Ring, RingNode};
 use fiber_test_support::scenario;
 use fiber_test_support::wait::wait_until;
+use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[scenario("reads the terminal")]
@@ -50,4 +55,77 @@ fn leaves_orphans() {
     };
     wait_until("no orphan is left", || !stats().any(|stat| stat.contains("(sh) ")));
     println!("all are reaped");
+}
+
+#[scenario("writes a large file")]
+fn writes_a_large_file() {
+    fn write(name: &str) -> std::io::Result<()> {
+        fs::write(name, vec![1; 2 << 20])
+    }
+    fiber::init();
+    println!("program: {:?}", write("program").map_err(|error| error.to_string()));
+    let task = || write("worker").map_err(|error| error.to_string());
+    let pool = Pool::new(1).unwrap();
+    println!("worker: {:?}", pool.apply(task, ()).wait().unwrap());
+    let command = || {
+        let dd = Command::new("dd").args(["if=/dev/zero", "of=command", "bs=1M", "count=2"]);
+        dd.status().unwrap().signal()
+    };
+    println!("command: {:?}", pool.apply(command, ()).wait().unwrap());
+}
+
+#[scenario("works without end")]
+fn works_without_end() {
+    fiber::init();
+    let pool = Pool::new(1).unwrap().max_deaths(1);
+    let error = pool.apply(|| (0_u64..).for_each(|x| drop(black_box(x))), ()).wait().unwrap_err();
+    println!("{error}");
+}
+
+/// Uses as many MiB of the stack as a variable says.
+fn use_the_stack() -> bool {
+    fn go_down(levels: usize) -> usize {
+        let frame = black_box([0_u8; 60 << 10]);
+        if levels == 0 { 0 } else { go_down(levels - 1) + usize::from(frame[0]) }
+    }
+    let used: usize = std::env::var("USED").unwrap().parse().unwrap();
+    go_down((used << 20) / (64 << 10)) == 0
+}
+
+struct Deep;
+
+impl Actor for Deep {
+    type Context = Context<Self>;
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "bool")]
+struct GoDown;
+
+impl Handler<GoDown> for Deep {
+    type Result = bool;
+
+    fn handle(&mut self, _: GoDown, _: &mut Context<Self>) -> bool {
+        use_the_stack()
+    }
+}
+
+#[scenario("uses its stack")]
+fn uses_its_stack() {
+    fiber::init();
+    assert!(use_the_stack(), "program");
+    let pool = Pool::builder().processes(1).threads_per_worker(2).build().unwrap();
+    let task = |_: u64| {
+        // Each thread has one of the tasks.
+        static BOTH: Barrier = Barrier::new(2);
+        BOTH.wait();
+        use_the_stack()
+    };
+    let items = (0..2).filter(|_| use_the_stack());
+    assert_eq!(pool.map(task, items).wait().unwrap(), [true, true]);
+    assert!(Process::spawn(use_the_stack, ()).wait().unwrap(), "process");
+    let deep = AsyncManager::start(|| Deep, ()).wait().unwrap();
+    assert!(deep.send(GoDown).wait().unwrap(), "actor");
+    assert_eq!(Ring::run(1, |_: RingNode| use_the_stack(), ()).wait().unwrap(), [true]);
+    println!("all have room");
 }

@@ -12,7 +12,7 @@ use fiber_core::{
 };
 use fiber_transport::{Connection, Pass, Role};
 use fiber_values::{entry, kept_memory};
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 
 use super::backtraces::Backtraces;
@@ -36,7 +36,7 @@ pub fn init() {
     if started.may_start.load(Ordering::Acquire) {
         return;
     }
-    fiber_core::keep_exits_of_children();
+    fiber_core::adjust_inherited();
     if !variables::are_own() {
         started.may_start.store(true, Ordering::Release);
         return telemetry::is_head();
@@ -74,6 +74,7 @@ fn run(info: ParentInfo, ticket: SessionKey) -> ! {
         die_with_parent(parent);
     }
     name_process();
+    be_told_of_the_end_of_time();
     fiber_core::leave_terminal();
     entry::prepare().unwrap_or_else(|error| fail(&error.to_string()));
     let parts = Parts::current();
@@ -262,6 +263,17 @@ fn die_with_parent(parent: i32) {
     let actual = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     if actual != parent {
         exit_with(0)
+    }
+}
+
+/// Has the limit of CPU time end this process by SIGXCPU, which is its own reason. The kernel sends
+/// that at the soft limit, and SIGKILL at the hard one, which most often is the same.
+fn be_told_of_the_end_of_time() {
+    let limit = getrlimit(Resource::Cpu);
+    if let Some(seconds @ 2..) = limit.maximum
+        && limit.current == limit.maximum
+    {
+        let _ = setrlimit(Resource::Cpu, Rlimit { current: Some(seconds - 1), ..limit });
     }
 }
 
