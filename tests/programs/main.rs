@@ -12,6 +12,7 @@ mod deaths;
 mod detached;
 mod draining;
 mod executable;
+mod forks;
 mod intruders;
 mod leftovers;
 mod limits;
@@ -30,6 +31,7 @@ mod shortages;
 mod sizes;
 mod starts;
 mod surroundings;
+mod thread_ends;
 mod timeline;
 mod traces;
 

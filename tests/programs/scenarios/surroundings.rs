@@ -84,12 +84,13 @@ fn works_without_end() {
 
 /// Uses as many MiB of the stack as a variable says.
 fn use_the_stack() -> bool {
-    fn go_down(levels: usize) -> usize {
-        let frame = black_box([0_u8; 60 << 10]);
-        if levels == 0 { 0 } else { go_down(levels - 1) + usize::from(frame[0]) }
+    fn go_down(top: usize, used: usize) -> bool {
+        let frame = [0_u8; 1024];
+        let here = black_box(&frame).as_ptr().addr();
+        top.abs_diff(here) >= used || (go_down(top, used) && black_box(&frame)[0] == 0)
     }
     let used: usize = std::env::var("USED").unwrap().parse().unwrap();
-    go_down((used << 20) / (64 << 10)) == 0
+    go_down(black_box(&used as *const usize).addr(), used << 20)
 }
 
 struct Deep;

@@ -143,6 +143,11 @@ impl MissingWorkers {
         }
     }
 
+    /// Notes that no start can succeed any more.
+    pub(super) fn starts_are_over(&mut self) {
+        self.history = History::NoneReady;
+    }
+
     pub(super) fn died_unused(&mut self, now: Instant) {
         self.died_unused.add(now);
     }

@@ -68,6 +68,9 @@ impl Controller {
             return self.stop_worker(number);
         }
         self.missing.start_failed(number, problem.clone(), self.ready(), Instant::now());
+        if self.runtime.starts_are_over().is_some() {
+            self.missing.starts_are_over();
+        }
         self.publish_wanted();
         self.schedule_warning(context);
         self.give_up_if_hopeless(&problem, context);

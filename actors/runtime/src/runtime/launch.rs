@@ -158,6 +158,9 @@ async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, 
         _ => runtime.directory().take_seat().await.map_err(not_started)?,
     };
     let address = runtime.listen().await.map_err(|error| not_started(error.to_string()))?;
+    if let Some(problem) = runtime.starts_are_over() {
+        return Err(not_started(problem));
+    }
     time_limit::watch(runtime);
     let plan = launch.placement.0.plan(runtime, launch.meta).await?;
     let mut child_config = plan.config;

@@ -14,6 +14,7 @@ use fiber_transport::{
     HandshakeError, ListenAt, Listener, Peer, PendingPeers, Role, accept_peer, listen,
     listen_near_and_far,
 };
+use rustix::process::{Uid, geteuid};
 use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::time::sleep;
 
@@ -48,6 +49,8 @@ pub(super) struct Address {
     pub(super) url: String,
     /// Where the children run.
     pub(super) locality: Locality,
+    /// The user of this process when it began to listen.
+    user: Uid,
 }
 
 /// The result of a child's handshake.
@@ -164,11 +167,28 @@ impl Runtime {
             let url = listener.address();
             let link =
                 url.parse().map_err(|error| Error::system("this process has no address", error))?;
-            let address = Address { link, url, locality };
+            let address = Address { link, url, locality, user: geteuid() };
             fiber_core::spawn_local(self.accept_peers(listener));
             Ok(address)
         };
         self.listening.address.get_or_try_init(open).await
+    }
+
+    /// Returns why this process can start no more processes, if that is so for good.
+    pub fn starts_are_over(&self) -> Option<String> {
+        let Address { link: fiber_core::Address::Unix(_), user, .. } =
+            self.listening.address.get()?
+        else {
+            return None;
+        };
+        let (before, now) = (user.as_raw(), geteuid().as_raw());
+        (before != now).then(|| {
+            format!(
+                "this process has changed its user from {before} to {now}, and processes of \
+                 another user refuse its socket: change the user before the first pool, process, \
+                 actor or ring is started"
+            )
+        })
     }
 
     /// Accepts connections of peers that hold the session's key and are expected.

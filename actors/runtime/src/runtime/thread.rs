@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use actix_rt::{Arbiter, ArbiterHandle, System};
-use fiber_core::{
-    Error, Relay, Result, block_on, forbid_waiting, forks, shortage, start_thread,
-};
+use fiber_core::{Error, Relay, Result, block_on, forbid_waiting, forks, shortage, start_thread};
 use tokio::sync::oneshot;
 
 use crate::parts::Parts;

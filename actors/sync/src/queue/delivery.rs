@@ -40,7 +40,9 @@ impl<T> Delivery<T> {
                 // No consumer can decode it: without this it would be delivered for ever.
                 drop(self.acknowledge_number());
                 Err(match self.queue.kind() {
-                    QueueKind::Durable => error.recorded(format!("the journal of {}", self.queue.name())),
+                    QueueKind::Durable => {
+                        error.recorded(format!("the journal of {}", self.queue.name()))
+                    }
                     QueueKind::Unbounded | QueueKind::Bounded => error,
                 })
             }

@@ -1,0 +1,136 @@
+//! Programs that fork, and that change their user.
+
+#![allow(unsafe_code)]
+
+use std::io::Write;
+
+use actix::prelude::*;
+use fiber::{Array, AsyncManager, Error, Pool, Process, Queue, Ring, RingNode};
+use fiber_test_support::scenario;
+use rustix::process::{WaitOptions, waitpid};
+use serde::{Deserialize, Serialize};
+
+struct Adder(u64);
+
+impl Actor for Adder {
+    type Context = Context<Self>;
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "u64")]
+struct Add(u64);
+
+impl Handler<Add> for Adder {
+    type Result = u64;
+
+    fn handle(&mut self, Add(x): Add, _: &mut Context<Self>) -> u64 {
+        self.0 += x;
+        self.0
+    }
+}
+
+/// Forks, and returns `true` in the fork. In the original it waits for the end of the fork.
+fn is_fork() -> bool {
+    std::io::stdout().flush().unwrap();
+    // SAFETY: what a fork may not do, as other threads of the original may hold locks, is what the
+    // tests are about.
+    let fork = unsafe { libc::fork() };
+    if fork == 0 {
+        return true;
+    }
+    let fork = rustix::process::Pid::from_raw(fork).expect("the system can fork");
+    let (_, status) = waitpid(Some(fork), WaitOptions::empty()).unwrap().unwrap();
+    println!("the fork ended with {:?}", status.exit_status());
+    false
+}
+
+fn sum(array: Array<u8>) -> u64 {
+    array.iter().map(|x| u64::from(*x)).sum()
+}
+
+fn is_forked<T>(what: &str, outcome: fiber::Result<T>) {
+    let is_forked = matches!(outcome, Err(Error::Forked));
+    println!("{what}: {}", outcome.err().map_or("no error".into(), |error| error.to_string()));
+    assert!(is_forked, "{what}");
+}
+
+#[scenario("forks")]
+fn forks() {
+    fiber::init();
+    let pool = Pool::builder().processes(1).build().unwrap();
+    let worker = pool.apply(std::process::id, ()).wait().unwrap();
+    let (queue, filled) = (Queue::<u64>::new().unwrap(), Queue::<u64>::new().unwrap());
+    filled.put(1).wait().unwrap();
+    let adder = AsyncManager::start(Adder, 10).wait().unwrap();
+    let ring = Ring::run(2, |mut node: RingNode| node.barrier(), ());
+    let call = pool.apply(|| std::process::id(), ());
+    let array = pool.apply(|| Array::from(vec![1_u8; 1 << 20]), ()).wait().unwrap();
+    let own = Array::from(vec![2_u8; 1 << 20]);
+    assert_eq!(pool.apply(sum, own.clone()).wait().unwrap(), 2 << 20);
+    if is_fork() {
+        is_forked("apply", pool.apply(sum, own.clone()).wait());
+        is_forked("map", pool.map(|x: u64| x, 0..9).wait());
+        is_forked("imap", pool.imap(|x: u64| x, 0..9).wait().next().unwrap());
+        is_forked("new pool", Pool::new(1));
+        is_forked("process", Process::spawn(|| (), ()).wait());
+        is_forked("put", queue.put(5).wait());
+        is_forked("get", filled.get().wait());
+        is_forked("actor", adder.send(Add(1)).wait());
+        is_forked("new ring", Ring::run(1, |_: RingNode| (), ()).wait());
+        is_forked("stop", pool.stop().wait());
+        pool.kill();
+        ring.kill_rank(1);
+        let more = Array::from(vec![3_u8; 1 << 20]);
+        assert_eq!((sum(array.clone()), sum(more)), (1 << 20, 3 << 20));
+        is_forked("earlier call", call.wait());
+        drop((pool, queue, filled, adder, ring, array, own));
+        std::process::exit(0);
+    }
+    assert_eq!(call.wait().unwrap(), worker);
+    assert_eq!(pool.apply(std::process::id, ()).wait().unwrap(), worker, "it lives");
+    ring.wait().unwrap();
+    assert_eq!(adder.send(Add(1)).wait().unwrap(), 11);
+    assert_eq!((queue.len().wait().unwrap(), filled.get().wait().unwrap()), (0, 1));
+    let values = pool.map(sum, [array, own]).wait().unwrap();
+    assert_eq!(values, [1 << 20, 2 << 20]);
+    println!("all is as before");
+}
+
+#[scenario("forks in a task")]
+fn forks_in_a_task() {
+    fiber::init();
+    let pool = Pool::new(1).unwrap();
+    let worker = pool.apply(std::process::id, ()).wait().unwrap();
+    let nested = || {
+        let inner = Pool::new(1).unwrap();
+        let before = inner.apply(std::process::id, ()).wait().unwrap();
+        if is_fork() {
+            std::process::exit(0);
+        }
+        assert_eq!(inner.apply(std::process::id, ()).wait().unwrap(), before);
+        std::process::id()
+    };
+    assert_eq!(pool.apply(nested, ()).wait().unwrap(), worker);
+    println!("the worker lives");
+}
+
+#[scenario("forks before it starts")]
+fn forks_before_it_starts() {
+    fiber::init();
+    // Both go on, and each has children of its own.
+    let _ = is_fork();
+    println!("sum {}", Pool::new(1).unwrap().apply(|x: u64| x + 1, 4).wait().unwrap());
+}
+
+#[scenario("gives up root")]
+fn gives_up_root() {
+    fiber::init();
+    let pool = Pool::builder().name("rooted").processes(1).build().unwrap();
+    pool.wait_until_ready().wait().unwrap();
+    // SAFETY: it changes numbers in the kernel.
+    assert_eq!(unsafe { libc::setuid(60_000) }, 0);
+    let died = pool.max_deaths(1).apply(std::process::abort, ()).wait().map(|()| ()).unwrap_err();
+    println!("died: {died}");
+    println!("then: {}", pool.apply(|| 1, ()).wait().unwrap_err());
+    println!("process: {}", Process::spawn(|| 1, ()).wait().unwrap_err());
+}
