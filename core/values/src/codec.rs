@@ -22,7 +22,11 @@
 //! **Pieces.** Where large arrays are kept apart, so are texts, byte strings and packed runs of
 //! 32 KiB or more, if shared memory has room: 0xc1, MessagePack's marker of a long one (0xdb, 0xc6,
 //! 0xdd), the kind of a run, and the number of the blob as a big-endian `u32`. They are copied once
-//! into the blob and once out of it. A reader sees no difference, but for the lifetime of what it borrows.
+//! into the blob and once out of it. A reader sees no difference, but for the lifetime of what it
+//! borrows.
+//!
+//! **Deep values.** A value of 64 or more levels begins with 0xc1 0xdf: its reader needs a large
+//! stack.
 //!
 //! **Values as blobs.** An encoding that is to stay where it was made is a blob itself, the last of
 //! the value's. The byte 0xc1 alone stands for it.
@@ -37,6 +41,7 @@
 //! reserves no more memory than the rest of the message can fill.
 
 mod decode;
+mod deep;
 mod encode;
 mod encoded_value;
 mod packed;
@@ -103,11 +108,14 @@ pub fn append_owned_apart<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<
 
 #[inline]
 fn append_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<()> {
-    value
-        .serialize(&mut encode::Serializer::new(out))
-        .map_err(|error| Error::Encode { type_name: type_name::<T>(), cause: Arc::new(error) })?;
+    let at = out.len();
+    let mut serializer = encode::Serializer::new(out);
+    let written = value.serialize(&mut serializer);
+    if serializer.is_deep() {
+        deep::mark(out, at);
+    }
     kept_memory::note(out.len());
-    Ok(())
+    written.map_err(|error| Error::Encode { type_name: type_name::<T>(), cause: Arc::new(error) })
 }
 
 /// Encodes `value` into a new buffer.
@@ -138,10 +146,26 @@ pub fn decode_with<T: DeserializeOwned>(bytes: &[u8], blobs: &Blobs) -> Result<T
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     kept_memory::note(bytes.len());
     let mut deserializer = decode::Deserializer::new(bytes);
-    match T::deserialize(&mut deserializer) {
+    // Types that nest without end own boxes or collections.
+    let read = if needs_drop::<T>() && bytes.starts_with(&deep::MARK) {
+        read_deep(&mut deserializer)
+    } else {
+        T::deserialize(&mut deserializer)
+    };
+    match read {
         Ok(value) if deserializer.is_at_end() => Ok(value),
         read => Err(failed(type_name::<T>(), read.err(), deserializer.left())),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn read_deep<T: DeserializeOwned>(
+    deserializer: &mut decode::Deserializer<'_>,
+) -> Result<T, rmp_serde::decode::Error> {
+    let mut read = None;
+    deep::on_a_large_stack(&mut || read = Some(T::deserialize(&mut *deserializer)));
+    read.expect("it was read on the other stack")
 }
 
 /// Explains why a value of a type can't be decoded: by an error, or because bytes are left.

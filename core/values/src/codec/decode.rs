@@ -22,7 +22,7 @@ use self::item::{Behind, Header, Integer, Item, Name, Scalar, Sign};
 use self::packed::{Packed, Run};
 use self::vector::vector;
 use super::packed::{BYTES_APART, Kind, RUN_APART, TEXT_APART, is_packed};
-use super::{NIL, SOME};
+use super::{NIL, SOME, deep};
 use crate::blob::{Blob, scope};
 
 /// The marker of an array without elements: a unit struct.
@@ -33,19 +33,18 @@ const ONE_ENTRY: u8 = Marker::FixMap(1).to_u8();
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// Limit of nesting, as in rmp-serde: a hostile value can't overflow the stack.
-const DEPTH: u16 = 1024;
-
 /// Reads values from a slice. Texts and bytes are borrowed from it.
 pub(super) struct Deserializer<'de> {
     rest: &'de [u8],
+    /// The levels that are left.
     depth: u16,
 }
 
 impl<'de> Deserializer<'de> {
     #[inline]
     pub(super) fn new(bytes: &'de [u8]) -> Self {
-        Deserializer { rest: bytes, depth: DEPTH }
+        let rest = bytes.strip_prefix(&deep::MARK).unwrap_or(bytes);
+        Deserializer { rest, depth: deep::MOST_LEVELS }
     }
 
     #[inline]
@@ -182,7 +181,7 @@ impl<'de> Deserializer<'de> {
     /// Goes one level deeper, which [`up`](Self::up) ends.
     #[inline]
     fn down(&mut self) -> Result<()> {
-        if self.depth == 1 {
+        if self.depth == 0 {
             return Err(Error::DepthLimitExceeded);
         }
         self.depth -= 1;

@@ -12,7 +12,7 @@ use serde::ser::{self, Error as _, Serialize};
 
 use self::bits::Bits;
 use super::packed::{BYTES_APART, Kind, MIN_LEN, TEXT_APART, is_packed};
-use super::{Extension, NIL, SOME};
+use super::{Extension, NIL, SOME, deep};
 use crate::blob::scope;
 
 type Result<T = ()> = std::result::Result<T, Error>;
@@ -21,12 +21,42 @@ type Result<T = ()> = std::result::Result<T, Error>;
 /// maps, except for options around nil and for packed runs.
 pub(super) struct Serializer<'out> {
     rmp: rmp_serde::Serializer<&'out mut Vec<u8>>,
+    /// The levels around what is written next.
+    depth: u16,
+    is_deep: bool,
 }
 
 impl<'out> Serializer<'out> {
     #[inline]
     pub(super) fn new(out: &'out mut Vec<u8>) -> Self {
-        Serializer { rmp: rmp_serde::Serializer::new(out) }
+        Serializer { rmp: rmp_serde::Serializer::new(out), depth: 0, is_deep: false }
+    }
+
+    /// Returns whether what was written is to be marked.
+    #[inline]
+    pub(super) fn is_deep(&self) -> bool {
+        self.is_deep
+    }
+
+    /// Goes one level deeper, which [`up`](Self::up) ends.
+    #[inline]
+    fn down(&mut self) -> Result {
+        if self.depth >= deep::UNMARKED_LEVELS {
+            self.note_depth()?;
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn up(&mut self) {
+        self.depth -= 1;
+    }
+
+    #[cold]
+    fn note_depth(&mut self) -> Result {
+        self.is_deep = true;
+        if self.depth < deep::MOST_LEVELS { Ok(()) } else { Err(Error::DepthLimitExceeded) }
     }
 
     #[inline]
@@ -58,6 +88,7 @@ impl<'out> Serializer<'out> {
         &mut self,
         len: Option<usize>,
     ) -> Result<Compound<'_, 'out, KIND>> {
+        self.down()?;
         let (at, declared) = (self.position(), len.unwrap_or(0));
         header::<KIND>(self.out(), declared)?;
         Ok(Compound { serializer: self, at, declared, count: 0 })
@@ -195,7 +226,10 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
         value: &T,
     ) -> Result {
         self.variant(variant)?;
-        value.serialize(self)
+        self.down()?;
+        value.serialize(&mut *self)?;
+        self.up();
+        Ok(())
     }
 
     #[inline]
@@ -227,7 +261,10 @@ impl<'s, 'out> ser::Serializer for &'s mut Serializer<'out> {
             if let Some((found, bits)) = first.as_ref().and_then(|it| it.serialize(Bits).ok())
                 && found == kind
             {
-                return packed::write(self.out(), kind, len, bits, elements);
+                self.down()?;
+                packed::write(self.out(), kind, len, bits, elements)?;
+                self.up();
+                return Ok(());
             }
         }
         let mut sequence = self.compound::<ARRAY>(known)?;
@@ -329,6 +366,7 @@ impl<const KIND: bool> Compound<'_, '_, KIND> {
 
     #[inline]
     fn finish(self) -> Result {
+        self.serializer.up();
         if self.count == self.declared { Ok(()) } else { self.correct() }
     }
 

@@ -1,3 +1,4 @@
+mod deep;
 mod enums;
 mod model;
 mod packed;
