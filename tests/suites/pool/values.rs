@@ -156,3 +156,40 @@ fn nested_options_and_units_stay_distinct() {
     };
     assert_eq!(pool.try_apply(read, shared.clone()).wait().unwrap(), (options, tricky()));
 }
+
+/// A list of as many levels as a value may have.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum List {
+    End,
+    More(u32, Box<List>),
+}
+
+/// As [`List`], in a form that serde reads twice.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+enum Tagged {
+    End,
+    More { next: Box<Tagged> },
+}
+
+const LEVELS: u32 = 1_000;
+
+fn list(_: Option<List>) -> List {
+    (0..LEVELS).fold(List::End, |list, number| List::More(number, Box::new(list)))
+}
+
+fn tagged(_: Option<Tagged>) -> Tagged {
+    (0..LEVELS).fold(Tagged::End, |next, _| Tagged::More { next: Box::new(next) })
+}
+
+#[test]
+fn deep_values_travel_between_all_threads() {
+    let pool = fiber::Pool::builder().processes(1).threads_per_worker(2).build().unwrap();
+    let use_it = move || {
+        let items = || (0..2).map(|_| Some(list(None)));
+        assert_eq!(pool.map(list, items()).wait().unwrap(), [list(None), list(None)]);
+        assert_eq!(pool.apply(tagged, Some(tagged(None))).wait().unwrap(), tagged(None));
+    };
+    // Of 2 MiB, as tests have.
+    std::thread::spawn(use_it).join().unwrap();
+}

@@ -66,8 +66,7 @@ fn values_of_all_levels_arrive_on_the_stack_of_any_thread() {
         // The end of an enum with `content` has a level of its own.
         let levels = usize::from(MOST_LEVELS);
         check(nested(levels, List::End, |list| List::More(5, Box::new(list))));
-        check(External::of(levels / 2));
-        check(External::of(levels / 2));
+        check(External::of(levels));
         check(Internal::of(levels - 1));
         check(Adjacent::of(levels / 2 - 1));
         check(nested(levels, Untagged::End, |list| Untagged::More((5, Box::new(list)))));
