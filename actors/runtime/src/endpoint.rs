@@ -7,14 +7,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_core::{BuildId, Config, ProcessId, SessionKey, shortage};
+use actix_rt::ArbiterHandle;
+use fiber_core::{BuildId, Config, ProcessId, Relay, SessionKey, shortage};
 use fiber_transport::{
     Connection, HandshakeError, Link, Message, Pass, PeerInfo, Role, connect, join_session,
 };
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::parts::Parts;
-use crate::runtime::RuntimeThread;
 
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -41,6 +41,14 @@ pub(crate) const SPANS: u8 = 3;
 pub const LARGE_STAY: u8 = 4;
 /// The channel of a child's main for messages whose blobs may all stay in the child's host.
 pub const ALL_STAY: u8 = 5;
+
+/// The background thread, as other threads reach it.
+#[derive(Clone, Debug)]
+pub(crate) struct RuntimeThread {
+    /// For actors. A thread that ends can't use it: see [`Relay`].
+    pub(crate) arbiter: ArbiterHandle,
+    pub(crate) relay: Arc<Relay>,
+}
 
 /// The data that the runtime and its mesh share.
 #[derive(Debug)]

@@ -69,7 +69,6 @@ use self::listen::Listening;
 pub use self::names::set_names;
 use self::parent_info::ChildPlace;
 pub use self::protocol::ControlMessage;
-pub(crate) use self::thread::RuntimeThread;
 use crate::directory::Directory;
 use crate::endpoint::Endpoint;
 use crate::events::Events;

@@ -9,16 +9,9 @@ use actix_rt::{Arbiter, ArbiterHandle, System};
 use fiber_core::{Error, Relay, Result, block_on, forbid_waiting, forks, shortage, start_thread};
 use tokio::sync::oneshot;
 
+use crate::endpoint::RuntimeThread;
 use crate::parts::Parts;
 use crate::tokio_runtime::new_runtime;
-
-/// The background thread, as other threads reach it.
-#[derive(Clone, Debug)]
-pub(crate) struct RuntimeThread {
-    /// For actors. A thread that ends can't use it: see [`Relay`].
-    pub(crate) arbiter: ArbiterHandle,
-    pub(crate) relay: Arc<Relay>,
-}
 
 /// Starts the background thread with an actix system, for the session of these parts. It runs as
 /// long as the process.

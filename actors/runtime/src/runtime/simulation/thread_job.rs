@@ -17,7 +17,7 @@ use futures_util::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, RuntimeThread};
 use crate::parts::Parts;
 use crate::random::Random;
 use crate::runtime::Runtime;
@@ -25,7 +25,7 @@ use crate::runtime::child::{join, receive};
 use crate::runtime::child_exit::ChildExit;
 use crate::runtime::child_main::ParentMessage;
 use crate::runtime::parent_info::ParentInfo;
-use crate::runtime::thread::{RuntimeThread, start_until};
+use crate::runtime::thread::start_until;
 
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
