@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use actix_rt::{Arbiter, ArbiterHandle, System};
+use actix_rt::{Arbiter, System};
 use fiber_core::{Error, Relay, Result, block_on, forbid_waiting, forks, shortage, start_thread};
 use tokio::sync::oneshot;
 
