@@ -33,6 +33,12 @@ pub fn is_forked() -> bool {
     IS_FORKED.load(Ordering::Relaxed)
 }
 
+/// Lets this fork use fiber: it runs a simulated session, which has threads of its own.
+#[cfg(feature = "simulation")]
+pub fn allow() {
+    IS_FORKED.store(false, Ordering::Relaxed);
+}
+
 /// Refuses an operation in a fork.
 ///
 /// # Errors

@@ -51,6 +51,7 @@ pub fn run_apart(limit: Duration, work: impl FnOnce()) -> io::Result<Apart> {
         ..0 => return Err(io::Error::last_os_error()),
         0 => {
             end_with_parent();
+            fiber_core::forks::allow();
             let result = catch_unwind(AssertUnwindSafe(work));
             end(if result.is_ok() { 0 } else { 101 });
         }
