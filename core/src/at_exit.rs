@@ -53,7 +53,7 @@ pub fn at_exit(hook: impl FnOnce(bool) + Send + 'static) {
     static HOOKS: Mutex<Vec<Hook>> = Mutex::new(Vec::new());
     extern "C" fn run() {
         // A fork's parent goes on with its children.
-        if crate::forks::is_forked() {
+        if crate::forks::is_any_fork() {
             return;
         }
         let waiting_allowed = crate::waiting_allowed();

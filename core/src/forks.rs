@@ -8,11 +8,13 @@
 #![allow(unsafe_code)]
 
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::error::{Error, Result};
 
 static IS_FORKED: AtomicBool = AtomicBool::new(false);
+/// The process with fiber's threads, once there are any.
+static ORIGINAL: AtomicU32 = AtomicU32::new(0);
 
 /// Notes that this process has fiber's threads from now on: a fork of it has lost them.
 pub fn begin() {
@@ -21,6 +23,7 @@ pub fn begin() {
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        ORIGINAL.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the function lives as long as the program, and only stores a number.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     });
@@ -33,10 +36,17 @@ pub fn is_forked() -> bool {
     IS_FORKED.load(Ordering::Relaxed)
 }
 
+/// As [`is_forked`], and also of a process that the C library knows nothing of (`clone`).
+pub fn is_any_fork() -> bool {
+    let original = ORIGINAL.load(Ordering::Relaxed);
+    is_forked() || (original != 0 && original != std::process::id())
+}
+
 /// Lets this fork use fiber: it runs a simulated session, which has threads of its own.
 #[cfg(feature = "simulation")]
 pub fn allow() {
     IS_FORKED.store(false, Ordering::Relaxed);
+    ORIGINAL.store(0, Ordering::Relaxed);
 }
 
 /// Refuses an operation in a fork.
