@@ -74,7 +74,7 @@ fn run(info: ParentInfo, ticket: SessionKey) -> ! {
         die_with_parent(parent);
     }
     name_process();
-    be_told_of_the_end_of_time();
+    lower_soft_cpu_limit();
     fiber_core::leave_terminal();
     entry::prepare().unwrap_or_else(|error| fail(&error.to_string()));
     let parts = Parts::current();
@@ -266,9 +266,9 @@ fn die_with_parent(parent: i32) {
     }
 }
 
-/// Has the limit of CPU time end this process by SIGXCPU, which is its own reason. The kernel sends
-/// that at the soft limit, and SIGKILL at the hard one, which most often is the same.
-fn be_told_of_the_end_of_time() {
+/// Sets the soft limit of CPU time below the hard one, which most often is the same. At the soft
+/// limit the kernel sends SIGXCPU, which names the reason, at the hard one SIGKILL.
+fn lower_soft_cpu_limit() {
     let limit = getrlimit(Resource::Cpu);
     if let Some(seconds @ 2..) = limit.maximum
         && limit.current == limit.maximum
