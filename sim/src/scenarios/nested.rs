@@ -54,7 +54,7 @@ pub(super) fn nested(ground: &mut Ground) -> Outcome {
         let items = (0..tasks).map(move |_| (processes, numbers));
         for result in pool.try_imap(sum, items).wait() {
             match result {
-                Ok(sum) => assert_eq!(sum, (0..numbers).map(|x| x * x).sum()),
+                Ok(sum) => assert_eq!(sum, (0..numbers).map(|x| x * x).sum::<u64>()),
                 Err(error) if error.to_string().contains(NAME) || !is_calm => {}
                 Err(other) => return Err(other.into()),
             }

@@ -26,7 +26,7 @@ fn in_a_static() {
 
 /// Starts a process below the one that runs it, which is another one each time.
 fn use_one() -> Result<u32, Error> {
-    Pool::new(1)?.apply(std::process::id, ()).wait()
+    Pool::new(1)?.apply(|| 7, ()).wait()
 }
 
 /// Keeps a process at each of `levels` levels below this one, and hangs at the last but one.
@@ -35,7 +35,7 @@ fn keep(levels: u32) -> Result<(), Error> {
     if levels > 1 {
         return pool.try_apply(keep, levels - 1).wait();
     }
-    pool.apply(std::process::id, ()).wait()?;
+    pool.apply(|| 7, ()).wait()?;
     println!("holder {}", std::process::id());
     hang();
     Ok(())
@@ -45,7 +45,8 @@ fn keep(levels: u32) -> Result<(), Error> {
 #[scenario("a holder of seats dies")]
 fn dies() {
     fiber::init();
-    let levels = std::env::args().nth(1).and_then(|levels| levels.parse().ok()).expect("a number");
+    let levels = std::env::args().nth(1).expect("an argument says it");
+    let levels: u32 = levels.parse().expect("it is a number");
     let pool = Pool::new(2).expect("a pool can be made").max_deaths(1);
     let kept = pool.try_apply(keep, levels);
     read_line();

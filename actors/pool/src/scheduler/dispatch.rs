@@ -191,9 +191,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             let blocked = worker.blocked && worker.pending_tasks >= worker.slots();
             let used_up = worker.quota == Some(0) && worker.waiting.is_empty();
             let takes_none = self.halted || worker.retiring.is_some() || used_up;
-            let has_suspects =
-                |(_, id)| self.calls.get(&id).is_some_and(|call| !call.suspects.is_empty());
-            let isolated = worker.is_isolated() && !first.is_some_and(has_suspects);
+            let call = first.and_then(|(_, call)| self.calls.get(&call));
+            let has_suspects = call.is_some_and(|call| !call.suspects.is_empty());
+            let isolated = worker.is_isolated() && !has_suspects;
             if takes_none || isolated || blocked {
                 return;
             }

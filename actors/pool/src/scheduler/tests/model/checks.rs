@@ -30,10 +30,10 @@ impl Model {
             assert!(!self.completed.contains(task), "{task:?} is complete and runs again");
         }
         for pending in self.workers.values() {
-            let parts = || pending.iter().map(|task| self.parts.get(task));
-            if let Some(least) = parts().flatten().min() {
-                assert!(parts().all(|part| part.is_some()), "a suspect runs beside others");
-                assert!(pending.len() as u64 <= *least, "more run together than a part has");
+            let parts: Vec<_> = pending.iter().map(|task| self.parts.get(task)).collect();
+            if let Some(least) = parts.iter().flatten().min() {
+                assert!(parts.iter().all(Option::is_some), "a suspect runs beside others");
+                assert!(pending.len() as u64 <= **least, "more run together than a part has");
             }
         }
     }
