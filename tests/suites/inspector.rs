@@ -148,7 +148,8 @@ fn memory_that_processes_share_counts_once_in_their_pss() {
     let array = pool.broadcast(Array::from(vec![1_u8; LEN as usize])).unwrap();
     let (all, end) = (Barrier::new(4).unwrap(), Event::new().unwrap());
     let read = |array: Broadcast<Array<u8>>, all: Barrier, end: Event| {
-        let sum = array.get().unwrap().iter().step_by(4096).map(|byte| u64::from(*byte)).sum();
+        let sum =
+            array.get().unwrap().iter().step_by(4096).map(|byte| u64::from(*byte)).sum::<u64>();
         all.wait_all().wait().unwrap();
         end.wait_set().wait().unwrap();
         sum

@@ -25,11 +25,11 @@ pub(super) fn bytes<I>(elements: &I, kind: Kind) -> Option<&[u8]> {
 /// `elements` points to a value of the type that `id` is of, which lives as long as the result.
 unsafe fn of<'a>(elements: *const (), id: TypeId, kind: Kind) -> Option<&'a [u8]> {
     macro_rules! try_each {
-        ($($number:ident $is_whole:expr;)*) => {
+        ($($number:ident $is_whole:expr;)*) => {{
             $(
                 let numbers = if id == TypeId::of::<&Vec<$number>>() {
                     // SAFETY: the ids are equal, so the types are, but for lifetimes.
-                    Some(unsafe { &**elements.cast::<&Vec<$number>>() }.as_slice())
+                    Some(unsafe { *elements.cast::<&Vec<$number>>() }.as_slice())
                 } else if id == TypeId::of::<&[$number]>() {
                     // SAFETY: as above.
                     Some(unsafe { *elements.cast::<&[$number]>() })
@@ -40,9 +40,9 @@ unsafe fn of<'a>(elements: *const (), id: TypeId, kind: Kind) -> Option<&'a [u8]
                     return plain(numbers, kind, $is_whole);
                 }
             )*
-        };
+        }};
     }
-    /// Whether the first half of an integer's bits is needed, or its sign in the second half.
+    // Whether the first half of an integer's bits is needed, or its sign in the second half.
     macro_rules! integer {
         ($number:ident) => {
             |numbers| {
