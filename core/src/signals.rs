@@ -99,8 +99,8 @@ pub fn adjust_inherited() {
 
 fn change_action(signal: c_int, change: impl FnOnce(&mut libc::sigaction)) {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: the kernel writes the whole action. What `change` sets is no handler, or one that does
-    // nothing.
+    // SAFETY: the kernel writes the whole action. What `change` sets is no handler, or one that
+    // does nothing.
     unsafe {
         if libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) == 0 {
             let mut action = action.assume_init();

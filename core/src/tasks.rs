@@ -42,8 +42,8 @@ fn spawn_boxed(future: LocalFuture) -> JoinHandle<()> {
 /// The way from other threads to the futures of one thread.
 ///
 /// tokio wakes a future of a `LocalSet` by means of a thread-local value. A thread that ends may
-/// have lost it when it drops what its other thread-local values hold, handles among them, and tokio
-/// panics then. So other threads leave here what is to be woken or run.
+/// have lost it when it drops what its other thread-local values hold, handles among them, and
+/// tokio panics then. So other threads leave here what is to be woken or run.
 #[derive(Default)]
 pub struct Relay(Mutex<Post>);
 

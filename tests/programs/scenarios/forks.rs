@@ -129,7 +129,7 @@ fn gives_up_root() {
     pool.wait_until_ready().wait().unwrap();
     // SAFETY: it changes numbers in the kernel.
     assert_eq!(unsafe { libc::setuid(60_000) }, 0);
-    let died = pool.max_deaths(1).apply(std::process::abort, ()).wait().map(|()| ()).unwrap_err();
+    let died = pool.max_deaths(1).apply(|| -> u8 { std::process::abort() }, ()).wait().unwrap_err();
     println!("died: {died}");
     println!("then: {}", pool.apply(|| 1, ()).wait().unwrap_err());
     println!("process: {}", Process::spawn(|| 1, ()).wait().unwrap_err());

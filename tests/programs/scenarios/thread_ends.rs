@@ -9,7 +9,7 @@ use fiber::supervisor::ChildSpec;
 use fiber::sync::{Barrier, Event, Lock, Semaphore, Value};
 use fiber::topic::Slow;
 use fiber::{
-    Array, AsyncManager, Pipe, Pool, Process, Queue, Ring, RingNode, Supervisor, Topic, pipe,
+    Array, AsyncManager, Pipe, Pool, Process, Queue, Ring, RingNode, Sender, Supervisor, Topic,
 };
 use fiber_test_support::scenario;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ type Kind = (&'static str, fn() -> Box<dyn Any>);
 
 macro_rules! kinds {
     ($($name:literal $make:expr;)*) => {
-        [$(($name, (|| Box::new($make)) as fn() -> Box<dyn Any>)),*]
+        [$(($name, (|| -> Box<dyn Any> { Box::new($make) }) as fn() -> Box<dyn Any>)),*]
     };
 }
 
@@ -57,7 +57,7 @@ fn kinds() -> impl IntoIterator<Item = Kind> {
     kinds! {
         "pool" pool();
         "unused pool" Pool::new(1).unwrap();
-        "apply" (pool(), pool().apply(sleep, 1));
+        "apply" { let pool = pool(); (pool.apply(sleep, 1), pool) };
         "map" { let pool = pool(); let map = pool.map(sleep, 0..9); (map, pool) };
         "imap" { let pool = pool(); let imap = pool.imap(|x: u64| x, 0..).wait(); (imap, pool) };
         "reply" { let pool = pool(); (pool.scale(2), pool) };
@@ -65,7 +65,7 @@ fn kinds() -> impl IntoIterator<Item = Kind> {
         "broadcast" { let pool = pool(); (pool.broadcast(vec![5; 9]).unwrap(), pool) };
         "stream" {
             let pool = pool();
-            let numbers = |mut out: fiber::Sender<u64>| (0..).try_for_each(|x| out.send(x).wait());
+            let numbers = |out: Sender<u64>| (0..).try_for_each(|x| out.send(x).wait());
             (pool.stream(numbers, ()), pool)
         };
         "process" Process::spawn(park, ());
@@ -73,7 +73,7 @@ fn kinds() -> impl IntoIterator<Item = Kind> {
         "actor" AsyncManager::start(|| Idle, ()).wait().unwrap();
         "call" {
             let idle = AsyncManager::start(|| Idle, ()).wait().unwrap();
-            (idle.send(Wait), idle.addr().clone(), idle)
+            (idle.send(Wait), idle.addr(), idle)
         };
         "supervisor" {
             let park = ChildSpec::process("park", || park(), ()).unwrap();
@@ -86,14 +86,17 @@ fn kinds() -> impl IntoIterator<Item = Kind> {
             (queue.get_acknowledged().wait().unwrap(), queue)
         };
         "pipe" Pipe::<u64, u64>::new().unwrap();
-        "sender" pipe::<u64>().unwrap();
-        "lock" { let lock = Lock::new().unwrap(); (lock.lock().wait().unwrap(), lock.lock(), lock) };
+        "sender" Pipe::<u64>::one_way().unwrap();
+        "lock" {
+            let lock = Lock::new().unwrap();
+            (lock.lock().wait().unwrap(), lock.lock(), lock)
+        };
         "permit" {
             let permits = Semaphore::new(1).unwrap();
             (permits.acquire().wait().unwrap(), permits.acquire(), permits)
         };
-        "event" { let event = Event::new().unwrap(); (event.wait(), event) };
-        "barrier" { let barrier = Barrier::new(2).unwrap(); (barrier.wait(), barrier) };
+        "event" { let event = Event::new().unwrap(); (event.wait_set(), event) };
+        "barrier" { let barrier = Barrier::new(2).unwrap(); (barrier.wait_all(), barrier) };
         "value" Value::new(5).unwrap();
         "topic" {
             let topic = Topic::<u64>::new().unwrap();

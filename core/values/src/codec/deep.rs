@@ -2,8 +2,8 @@
 //!
 //! A level takes up to some KB of the stack without optimization, and more with serde's
 //! representations of enums that read a value before they know its type: these go down once more
-//! after the value was read. So the writer marks a value of many levels, and the reader gets a stack
-//! for all levels that a value may have, before it begins.
+//! after the value was read. So the writer marks a value of many levels, and the reader gets a
+//! stack for all levels that a value may have, before it begins.
 
 use super::SOME;
 
