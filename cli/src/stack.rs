@@ -26,7 +26,7 @@ pub(crate) async fn stack(
     let observed = sessions.look().await?;
     let text = match sessions.locate(&observed, name).await? {
         Located::Known(target) => {
-            sessions.open(&target.head).await?.stack(target.process, all).await?
+            sessions.take(&target.head).await?.stack(target.process, all).await?
         }
         Located::Unreachable(process) => process.stack(all)?,
     };

@@ -133,10 +133,10 @@ fn a_backtrace_is_there_if_enabled_and_not_part_of_the_message() {
             ending.out
         );
         let (_, backtrace) = ending.out.split_once("backtrace of the panic:\n").unwrap_or_default();
-        let places = backtrace.lines().filter(|line| line.trim().starts_with("at "));
+        let mut places = backtrace.lines().filter(|line| line.trim().starts_with("at "));
         assert!(calls.contains(&places.clone().count()), "{}", ending.out);
         // The last call is the user's.
-        let last = places.last().filter(|_| asked_for == "1");
+        let last = places.next_back().filter(|_| asked_for == "1");
         assert!(last.is_none_or(|last| last.contains("scenarios.rs:")), "{}", ending.out);
         assert_eq!(ending.errors, "");
     }

@@ -154,7 +154,7 @@ fn memory_that_processes_share_counts_once_in_their_pss() {
         end.wait_set().wait().unwrap();
         sum
     };
-    let readers = pool.map(read, (0..4).map(|_| (array.clone(), all.clone(), end.clone())));
+    let readers = pool.map(read, vec![(array, all, end.clone()); 4]);
     wait_for(|session| {
         let usage = session.report.processes.iter().filter_map(|process| process.usage.as_ref());
         let readers: Vec<_> = usage.filter(|usage| usage.memory > LEN).collect();

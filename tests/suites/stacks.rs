@@ -18,7 +18,9 @@ static END: AtomicBool = AtomicBool::new(false);
 
 #[inline(never)]
 fn spin() {
-    while !END.load(Ordering::Relaxed) {}
+    while !END.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
 }
 
 fn plain(_: u64) {

@@ -28,7 +28,7 @@ pub(super) struct Live {
 impl Live {
     /// Finds the entities of a name.
     pub(super) async fn find(source: &EntitiesSource, name: &str) -> anyhow::Result<Live> {
-        let (sessions, observed) = look(source).await?;
+        let (mut sessions, observed) = look(source).await?;
         let all: Vec<_> = observed.iter().flat_map(entities).collect();
         let found: Vec<_> = all.iter().filter(|(.., entities)| entities.name == name).collect();
         let (head, stats, entities) = match found.as_slice() {
@@ -52,7 +52,7 @@ impl Live {
                 second.name()
             ),
         };
-        let inspector = sessions.open(head).await?;
+        let inspector = sessions.take(head).await?;
         Ok(Live { inspector, stats: Arc::clone(stats), entities: (*entities).clone() })
     }
 

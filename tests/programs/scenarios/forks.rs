@@ -63,7 +63,7 @@ fn forks() {
     filled.put(1).wait().unwrap();
     let adder = AsyncManager::start(Adder, 10).wait().unwrap();
     let ring = Ring::run(2, |mut node: RingNode| node.barrier().unwrap(), ());
-    let call = pool.apply(|| std::process::id(), ());
+    let call = pool.apply(std::process::id, ());
     let array = pool.apply(|| Array::from(vec![1_u8; 1 << 20]), ()).wait().unwrap();
     let own = Array::from(vec![2_u8; 1 << 20]);
     assert_eq!(pool.apply(sum, own.clone()).wait().unwrap(), 2 << 20);

@@ -68,18 +68,22 @@ fn writes_a_large_file() {
     let pool = Pool::new(1).unwrap();
     println!("worker: {:?}", pool.apply(task, ()).wait().unwrap());
     let command = || {
-        let dd = Command::new("dd").args(["if=/dev/zero", "of=command", "bs=1M", "count=2"]);
-        dd.status().unwrap().signal()
+        let args = ["if=/dev/zero", "of=command", "bs=1M", "count=2"];
+        Command::new("dd").args(args).status().unwrap().signal()
     };
     println!("command: {:?}", pool.apply(command, ()).wait().unwrap());
 }
 
 #[scenario("works without end")]
 fn works_without_end() {
+    fn spin() {
+        while black_box(true) {
+            std::hint::spin_loop();
+        }
+    }
     fiber::init();
     let pool = Pool::new(1).unwrap().max_deaths(1);
-    let error = pool.apply(|| (0_u64..).for_each(|x| drop(black_box(x))), ()).wait().unwrap_err();
-    println!("{error}");
+    println!("{}", pool.apply(spin, ()).wait().unwrap_err());
 }
 
 /// Uses as many MiB of the stack as a variable says.

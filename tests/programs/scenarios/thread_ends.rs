@@ -76,7 +76,7 @@ fn kinds() -> impl IntoIterator<Item = Kind> {
             (idle.send(Wait), idle.addr(), idle)
         };
         "supervisor" {
-            let park = ChildSpec::process("park", || park(), ()).unwrap();
+            let park = ChildSpec::process("park", park, ()).unwrap();
             Supervisor::builder("kept").child(park).start().wait().unwrap()
         };
         "queue" { let queue = Queue::<u64>::new().unwrap(); (queue.get(), queue.put(1), queue) };

@@ -9,7 +9,7 @@ use fiber_values::entry::EntryRef;
 use super::Scheduler;
 use super::call::Call;
 use super::worker::Worker;
-use crate::run::{CallId, Run};
+use crate::run::CallId;
 
 /// A task is a straggler when it has run this many times as long as the median of its function.
 const STRAGGLER_FACTOR: u32 = 10;

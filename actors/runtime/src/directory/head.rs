@@ -26,8 +26,7 @@ struct State {
 
 impl Head {
     pub(super) fn new(max_seats: u64) -> Head {
-        let table = Table { max_seats, ..Table::default() };
-        Head(Mutex::new(State { table, ..State::default() }))
+        Head(Mutex::new(State { table: Table::new(max_seats), ..State::default() }))
     }
 
     pub(super) fn enter(&self, key: Key, member: Member) -> Result<(), Refusal> {

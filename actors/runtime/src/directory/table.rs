@@ -11,7 +11,7 @@ use crate::mesh::PeerId;
 pub(super) struct Table {
     listings: BTreeMap<Key, Listing>,
     /// How many seats there are.
-    pub(super) max_seats: u64,
+    max_seats: u64,
     /// The members that each process has entered, and the keys that it watches.
     peers: HashMap<PeerId, OfPeer>,
 }
@@ -48,6 +48,10 @@ pub(super) enum Event {
 }
 
 impl Table {
+    pub(super) fn new(max_seats: u64) -> Table {
+        Table { max_seats, ..Table::default() }
+    }
+
     /// Enters a member for a process.
     pub(super) fn enter(
         &mut self,
@@ -274,7 +278,7 @@ mod tests {
     #[test]
     fn seats_are_limited_and_come_back_with_the_end_of_their_process() {
         let seat = || Key { kind: Kind::Seat, name: "".into() };
-        let mut table = Table { max_seats: 2, ..Table::default() };
+        let mut table = Table::new(2);
         table.enter(HERE, seat(), member(1, "")).unwrap();
         table.enter(THERE, seat(), member(2, "")).unwrap();
         assert_eq!(table.enter(HERE, seat(), member(3, "")).unwrap_err(), Refusal::Full(2));

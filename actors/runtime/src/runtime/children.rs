@@ -24,12 +24,15 @@ use crate::parts::Parts;
 /// The time limit for the end of a process that was killed.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
+/// Where the answer of a child goes, or why there is none.
+type Answer = oneshot::Sender<Result<String, String>>;
+
 /// The children of this process that have not ended.
 #[derive(Default)]
 pub(super) struct Children {
     records: DashMap<ProcessId, ChildRecord>,
     /// Requests that have not been answered, with the children that were asked.
-    asked: Mutex<HashMap<u64, (ProcessId, oneshot::Sender<Result<String, String>>)>>,
+    asked: Mutex<HashMap<u64, (ProcessId, Answer)>>,
     last: AtomicU64,
 }
 
