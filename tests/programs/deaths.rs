@@ -151,7 +151,7 @@ fn the_backtrace_of_a_handler_is_printed_although_its_session_ends() {
         let backtrace = "the backtrace of the panic `the cause 7 (at tests/programs/scenarios/";
         assert_eq!(ending.errors.matches(backtrace).count(), 1, "{}", ending.errors);
         assert!(ending.errors.contains("scenarios/managed.rs:"), "{}", ending.errors);
-        assert!(ending.errors.ends_with("for a verbose backtrace.\n"), "{}", ending.errors);
+        assert!(ending.errors.ends_with("for a verbose backtrace."), "{}", ending.errors);
     }
 }
 

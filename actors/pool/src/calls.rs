@@ -84,7 +84,10 @@ impl ActiveCall {
     /// Lets outcomes go into these outputs. Values stay where they are made.
     pub(super) fn pass_to(&self, outputs: Arc<CallOutputs>) {
         self.exchange.pass_to(outputs);
-        self.pool.with_scheduler(|scheduler, _| scheduler.has_outputs(self.exchange.id));
+        self.pool.with_scheduler(|scheduler, effects| {
+            scheduler.has_outputs(self.exchange.id);
+            scheduler.takes_at_once(self.exchange.id, effects);
+        });
     }
 
     /// Lets values stay where they are made, although the caller takes outcomes one by one.

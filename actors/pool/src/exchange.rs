@@ -243,7 +243,7 @@ impl Exchange {
     }
 
     fn pass(&self, sink: &dyn Sink, batch: ResultBatch) {
-        // A call whose outcomes are taken together has no room that this could free.
+        // The scheduler knows that they are taken at once.
         let _ = self.consumed(&batch);
         sink.take(self.function, batch);
     }

@@ -176,7 +176,7 @@ pub(super) fn together(deliver: impl FnOnce()) {
     });
     // A thread that ends may have lost it.
     let is_within = is_within.unwrap_or(true);
-    let _submit = (!is_within).then_some(Submit);
+    let _submit = (!is_within).then(|| Submit);
     deliver();
 }
 

@@ -91,6 +91,7 @@ impl PoolState {
         let run = tasks.run(id, arguments, blobs);
         self.with_scheduler(|scheduler, effects| {
             scheduler.begin(id, call);
+            scheduler.takes_at_once(id, effects);
             scheduler.submit(run, effects);
             scheduler.finish_feeding(id, Some(tasks.count));
         });

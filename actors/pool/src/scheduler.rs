@@ -294,9 +294,22 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Notes what a caller has done with outcomes. Queues its call again, if it is throttled.
     pub(crate) fn report(&mut self, id: CallId, report: Report, effects: &mut Effects<W, C>) {
-        let first = self.first_queued().map(|(served, _)| served);
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.room.note(report);
+        self.queue_if_throttled(id, effects);
+    }
+
+    /// Notes that a caller takes each outcome when it arrives, and has taken those that were there.
+    /// It does not report them.
+    pub(crate) fn takes_at_once(&mut self, id: CallId, effects: &mut Effects<W, C>) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        call.room.take_at_once();
+        self.queue_if_throttled(id, effects);
+    }
+
+    fn queue_if_throttled(&mut self, id: CallId, effects: &mut Effects<W, C>) {
+        let first = self.first_queued().map(|(served, _)| served);
+        let Some(call) = self.calls.get_mut(&id) else { return };
         if !std::mem::take(&mut call.room.throttled) {
             return;
         }

@@ -155,7 +155,7 @@ mod tests {
     fn a_look_lists_everything_that_the_screen_shows() {
         let text = session("pid 4001", &stats("simulate", 3));
         for shown in [
-            "simulate (pid 4001, local): up 3h05m, 4 processes, 12.3k tasks/s, 130.0M",
+            "simulate (pid 4001, local): up 3h05m, 4 processes, 12.3k tasks/s, 50.0M PSS",
             " squares  3/3 ",
             "simulate::step  124",
             "squares/worker-1",

@@ -233,7 +233,8 @@ fn a_phone_shows_all_of_it() {
     for view in ["overview", "workers", "timeline", "tree", "profile"] {
         page.run(&format!("document.getElementById('tab-{view}').click()"));
         assert_eq!(page.text(CUT), "", "{view}");
-        let beyond = "String(document.documentElement.scrollWidth - innerWidth)";
+        let beyond = "(({ scrollWidth, clientWidth }) => `${scrollWidth - clientWidth}`)\
+                      (document.documentElement)";
         assert_eq!(page.text(beyond), "0", "{view}");
     }
     page.run("document.getElementById('tab-overview').click()");

@@ -39,6 +39,8 @@ pub(super) struct Room {
     max: Option<u64>,
     /// Whether the caller takes outcomes in the order of the tasks.
     in_order: bool,
+    /// Whether the caller takes each outcome when it arrives, without a report.
+    takes_at_once: bool,
     /// Outcomes of the scheduler's own tasks.
     arrived: Amount,
     report: Report,
@@ -51,7 +53,13 @@ pub(super) struct Room {
 impl Room {
     pub(super) fn new(max: Option<u64>, in_order: bool) -> Room {
         let (arrived, report) = Default::default();
-        Room { max, in_order, arrived, report, expected: 0, throttled: false }
+        let (takes_at_once, expected, throttled) = (false, 0, false);
+        Room { max, in_order, takes_at_once, arrived, report, expected, throttled }
+    }
+
+    /// Notes that the caller takes each outcome when it arrives, and has taken those that were there.
+    pub(super) fn take_at_once(&mut self) {
+        self.takes_at_once = true;
     }
 
     /// Notes a report of the caller.
@@ -78,11 +86,17 @@ impl Room {
     }
 
     fn untaken(&self) -> u64 {
+        if self.takes_at_once {
+            return 0;
+        }
         (self.arrived.tasks + self.report.added.tasks).saturating_sub(self.report.taken.tasks)
     }
 
     /// Returns the bytes of the outcomes that the caller has not taken.
     fn stored(&self) -> u64 {
+        if self.takes_at_once {
+            return 0;
+        }
         (self.arrived.bytes + self.report.added.bytes).saturating_sub(self.report.taken.bytes)
     }
 
@@ -132,6 +146,17 @@ mod tests {
         assert_eq!(room.left(3, 4, u64::MAX), 1);
         room.arrive(1, 10);
         assert_eq!(room.left(3, 4, u64::MAX), 46, "49 of 10 bytes fit, 3 are pending");
+    }
+
+    #[test]
+    fn outcomes_that_are_taken_at_once_leave_room_without_a_report() {
+        let mut room = Room::new(None, false);
+        room.arrive(4, 400);
+        assert_eq!(room.left(0, 4, 0), 0);
+        room.take_at_once();
+        assert_eq!(room.left(1, 4, 0), 3);
+        room.arrive(4, 400);
+        assert_eq!(room.left(1, 4, 0), 3);
     }
 
     #[test]

@@ -388,6 +388,36 @@ fn no_task_is_handed_out_without_room_for_its_outcome() {
     assert_eq!(effects.throttled.len(), 1);
 }
 
+/// Completes all tasks that are assigned, one after the other, and returns how many there were.
+fn complete_all(
+    scheduler: &mut Scheduler<WorkerId, TestCaller>,
+    mut effects: Effects<WorkerId, TestCaller>,
+) -> usize {
+    let mut tasks = VecDeque::from(assigned(&effects));
+    let mut count = 0;
+    while let Some(task) = tasks.pop_front() {
+        effects = Effects::default();
+        scheduler.complete(1, results(1, task, 1, false), &mut effects);
+        tasks.extend(assigned(&effects));
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn a_call_goes_on_without_memory_when_its_caller_takes_outcomes_at_once() {
+    let (mut scheduler, mut effects) = (Scheduler::new(), Effects::default());
+    scheduler.set_memory(0, 1000);
+    scheduler.begin(1, new_call(caller(1), 1, options()));
+    scheduler.submit(Run::new(1, 0, 100, arguments(100)), &mut effects);
+    scheduler.join(1, 1, 1, None, None, &mut effects);
+    let before = complete_all(&mut scheduler, effects);
+    assert!(before < 100, "there is room for a few");
+    let mut effects = Effects::default();
+    scheduler.takes_at_once(1, &mut effects);
+    assert_eq!(before + complete_all(&mut scheduler, effects), 100);
+}
+
 #[test]
 fn the_task_that_the_caller_waits_for_ignores_a_full_buffer() {
     let (mut scheduler, caller, _) = full_buffer();
