@@ -40,6 +40,10 @@ pub(super) async fn print(stream: OutputStream, bytes: Vec<u8>) {
 
 /// Queues a message of fiber for standard error, where it clears a progress bar.
 pub async fn print_message(line: String) {
+    // The thread that writes would belong to the world that was the first to print.
+    if fiber_core::is_simulated() {
+        return;
+    }
     print(OutputStream::Stderr, line.into_bytes()).await;
 }
 

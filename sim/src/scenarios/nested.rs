@@ -1,9 +1,11 @@
 //! Pools in the tasks of other pools.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fiber::{Config, Error, Pool};
-use fiber_world::{count, counted, nap};
+use fiber_world::{count, counted, is_dead, nap};
 
 use super::Outcome;
 use crate::Ground;
@@ -20,17 +22,29 @@ fn square(x: u64) -> u64 {
     x * x
 }
 
+/// Waits in a task for its own pool. Nothing else ends the wait of a process that is dead.
+fn wait<T>(call: impl IntoFuture<Output = Result<T, Error>>) -> Result<T, Error> {
+    let mut call = pin!(call.into_future());
+    loop {
+        match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => return result,
+            Poll::Pending if is_dead() => return Err(Error::WouldDeadlock),
+            Poll::Pending => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
 /// Returns the sum of the squares of numbers, from a pool of so many processes.
 fn sum((processes, numbers): (usize, u64)) -> Result<u64, Error> {
     let pool = Pool::builder().processes(processes).build()?.max_deaths(NEVER);
-    Ok(pool.map(square, 0..numbers).wait()?.into_iter().sum())
+    Ok(wait(pool.map(square, 0..numbers))?.into_iter().sum())
 }
 
 /// Waits until a pool has so many workers, which takes that many seats.
 fn take_all(seats: usize) -> Result<(), Error> {
     let pool = Pool::builder().processes(seats).build()?;
-    pool.wait_until_ready().wait()?;
-    while pool.ready_workers() < seats {
+    wait(pool.wait_until_ready())?;
+    while pool.ready_workers() < seats && !is_dead() {
         std::thread::sleep(Duration::from_secs(1));
     }
     Ok(())

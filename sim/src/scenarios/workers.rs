@@ -90,10 +90,10 @@ pub(super) fn blame(ground: &mut Ground) -> Outcome {
         let pool = builder.threads_per_worker(threads as usize).build()?;
         let pool = pool.max_deaths(max_deaths).max_timeouts(max_timeouts);
         let limit = Duration::from_secs(5);
-        // Of a large chunk, suspects run in parts.
         let chunk = *ground.rng.choice(&[1, 1, 40, 150]).expect("there are some");
-        let parts = u64::from(chunk > 64);
-        let tasks = ground.items(if parts > 0 { 200 } else { 100 });
+        let tasks = ground.items(if chunk > 100 { 200 } else { 100 });
+        // More suspects than this run several in a part at first.
+        let parts = u64::from(tasks > 64);
         // A worker holds many quick ones.
         let pace = *ground.rng.choice(&[1000, 20, 1, 0]).expect("there are some");
         let items = (0..tasks).map(move |task| (task, pace));
