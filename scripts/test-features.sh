@@ -12,7 +12,7 @@ set -eu
 
 cd "$(dirname -- "$0")/.."
 # Beside those of fiber itself.
-most_crates=71
+most_crates=75
 most_bytes=10200000
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
