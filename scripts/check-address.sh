@@ -19,5 +19,5 @@ check "link relatively, in rustdoc by env!(\"CARGO_PKG_REPOSITORY\")" \
     "$(printf %s "$address" | sed 's/[.]/\\./g')"
 check "this is another crate: link to src/lib.rs#struct.Pool.html" 'docs\.rs/fiber'
 check "fiber is not published: \`cargo add fiber --path ../fiber\`, \`make install\`" \
-    'cargo add fiber *($|#|`)|cargo install fiber|^fiber = "'
+    'cargo add fiber *($|#|`)|cargo install fiber-cli|^fiber = "'
 exit $status

@@ -1,8 +1,8 @@
 //! The memory of large values, which stays with the process while they come.
 //!
 //! The system clears each page before it gives it out, which costs more than a copy. So blocks and
-//! free pages of the [arena](crate::blob::arena) are kept for the next value, and a thread gives
-//! them back once none has come for a second. Memory that is new all the same gets huge pages.
+//! free pages of the [arena] are kept for the next value, and a thread gives them back once none has
+//! come for a second. Memory that is new all the same gets huge pages.
 //!
 //! Blocks are glibc's, and so are those of users. Other allocators see an ordinary block.
 
