@@ -109,7 +109,7 @@ impl LineForwarder {
         }
     }
 
-    #[cfg(any(feature = "docker", feature = "slurm"))]
+    #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
     pub(crate) async fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
         self.forward_complete_lines().await;

@@ -148,6 +148,11 @@ impl Remote for Task {
         None
     }
 
+    /// `qrsh` says so now and then after the end of a program that has printed much.
+    fn is_about_its_end(line: &[u8]) -> bool {
+        line.starts_with(b"error: commlib error: got read error (closing ")
+    }
+
     fn lost(&self, words: &str) -> ExitReason {
         ExitReason::LinkLost(format!("the connection of `qrsh` to `{}` ended{words}", self.host))
     }

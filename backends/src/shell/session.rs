@@ -16,7 +16,7 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use super::script::MARK;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::local::guard::Group;
-use crate::output::{Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
+use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
 use crate::{BackendError, Job, JobPlace, JobSpec, JobState, WaitReason};
 
 /// Time limit for reading output after the end of a session.
@@ -29,6 +29,8 @@ const WORD: Duration = Duration::from_secs(1);
 const IN_USE: Duration = Duration::from_secs(600);
 /// The limit of what a login may print before the job starts, in bytes.
 const NOISE: usize = 256 << 10;
+/// A longer line of standard error is forwarded in parts, in bytes.
+const LINE: u64 = 64 << 10;
 /// The lines of the command's words that are kept.
 const WORDS: usize = 20;
 /// The exit code of shells for a program killed by a signal, minus the signal.
@@ -71,6 +73,12 @@ pub(crate) trait Remote: 'static {
     /// Returns the meaning of an exit code of the command that is not the program's, given the last
     /// line of output.
     fn own_reason(&self, code: i32, last: &str) -> Option<ExitReason>;
+
+    /// Returns whether a line of standard error is the command's own, about its connection that
+    /// ends, and none of the program's.
+    fn is_about_its_end(_line: &[u8]) -> bool {
+        false
+    }
 
     /// Returns the reason of a job whose command has ended without a code.
     fn lost(&self, words: &str) -> ExitReason;
@@ -146,7 +154,7 @@ impl<R: Remote> Session<R> {
         };
         let (words, said) = oneshot::channel();
         let errors =
-            fiber_core::spawn_local(forward_errors(stderr, words, errors, self.tail.clone()));
+            fiber_core::spawn_local(forward_errors::<R>(stderr, words, errors, self.tail.clone()));
         let mut stdin = Some(stdin);
         let mut stdout = BufReader::new(stdout);
         let started = self.start(&mut stdin, &mut stdout, states).await;
@@ -311,7 +319,7 @@ async fn next_line(reader: &mut (impl AsyncBufRead + Unpin), limit: &mut usize) 
 
 /// Forwards standard error once the program runs. `words` gets what was there before, if it does
 /// not run.
-async fn forward_errors(
+async fn forward_errors<R: Remote>(
     stderr: ChildStderr,
     words: oneshot::Sender<Vec<String>>,
     target: OutputTarget,
@@ -322,7 +330,7 @@ async fn forward_errors(
     let mut noise = NOISE;
     while let Some(line) = next_line(&mut stderr, &mut noise).await {
         if line.strip_prefix(MARK) == Some("run") {
-            return forward_lines(stderr, target, tail).await;
+            return forward_without_own::<R>(stderr, LineForwarder::new(target, tail)).await;
         }
         if said.len() == WORDS {
             said.remove(0);
@@ -330,6 +338,23 @@ async fn forward_errors(
         said.push(line);
     }
     let _ = words.send(said);
+}
+
+/// Forwards standard error without the command's own words about its end.
+async fn forward_without_own<R: Remote>(
+    mut stderr: BufReader<ChildStderr>,
+    mut forwarder: LineForwarder,
+) {
+    let mut line = Vec::new();
+    while (&mut stderr).take(LINE).read_until(b'\n', &mut line).await.unwrap_or(0) > 0 {
+        if R::is_about_its_end(&line) {
+            tracing::debug!("{}", String::from_utf8_lossy(&line).trim_end());
+        } else {
+            forwarder.push(&line).await;
+        }
+        line.clear();
+    }
+    forwarder.finish().await;
 }
 
 async fn say(stdin: &mut Option<ChildStdin>, word: &[u8]) {
