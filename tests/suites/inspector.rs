@@ -47,6 +47,13 @@ fn pool_called(name: &str, processes: usize) -> Pool {
     Pool::builder().name(name).processes(processes).build().unwrap()
 }
 
+/// Runs until its process is killed.
+fn run_on() {
+    loop {
+        std::thread::park();
+    }
+}
+
 fn succeed_or_fail(index: u64) -> Result<u64, String> {
     if index % 4 == 3 { Err("a fourth".into()) } else { Ok(index) }
 }
@@ -171,8 +178,8 @@ fn the_pools_of_workers_show_too() {
     let pool = pool_called("outer", 1);
     let nested = |_: u64| {
         let inner = pool_called("inner", 1);
-        let _call = inner.apply(std::thread::park, ());
-        std::thread::park();
+        let _call = inner.apply(run_on, ());
+        run_on();
     };
     let call = pool.apply(nested, 0);
     let (worker, inner) = wait_for(|session| {
@@ -313,7 +320,7 @@ fn a_process_of_any_depth_ends_on_request_and_has_a_successor() {
     let nested = |_: u64| {
         let inner = pool_called("below", 1);
         inner.wait_until_ready().wait().unwrap();
-        std::thread::park();
+        run_on();
     };
     let call = pool.apply(nested, 0);
     let named = |name: &'static str| {
