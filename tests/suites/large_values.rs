@@ -65,10 +65,17 @@ fn call() -> u64 {
     let faults = figures().0 + of_actor().0 - faults;
     drop(value);
     let is_back = |memory: u64, before: u64| memory < before + LEN as u64 / 2;
-    wait_until("the memory of values goes back", || {
-        is_back(figures().1, before.0) && is_back(of_actor().1, before.1)
-    });
+    // Over nng, the runtime's thread receives values, and glibc keeps the free end of its heap.
+    if !is_nng() {
+        wait_until("the memory of values goes back", || {
+            is_back(figures().1, before.0) && is_back(of_actor().1, before.1)
+        });
+    }
     faults / CALLS
+}
+
+fn is_nng() -> bool {
+    std::env::var("FIBER_LINK").is_ok_and(|link| link == "nng")
 }
 
 #[test]
@@ -76,7 +83,6 @@ fn calls_with_large_values_use_their_memory_again_and_give_it_back() {
     // In a process of its own, in which no other test takes memory.
     let faults = Process::spawn(call, ()).wait().unwrap();
     // Over nng, the library has buffers of its own.
-    let is_nng = std::env::var("FIBER_LINK").is_ok_and(|link| link == "nng");
     let few = LEN as u64 / PAGE / 4;
-    assert!(is_nng || faults < few, "{faults} page faults for a value there and back");
+    assert!(is_nng() || faults < few, "{faults} page faults for a value there and back");
 }
