@@ -392,7 +392,8 @@ impl Tasks for Executor<'_> {
         }
         let mut state = self.state.lock();
         let index = state.current.expect("a task that ends has started").index;
-        if std::mem::take(&mut state.blocked) {
+        let was_blocked = std::mem::take(&mut state.blocked);
+        if was_blocked {
             self.queue.unblocked.notify_one();
         }
         if value.len() >= LARGE || !blobs.is_empty() {
@@ -402,7 +403,9 @@ impl Tasks for Executor<'_> {
             state.outcomes.add(index, outcome, value);
         }
         let queued = self.queue.queued.load(Ordering::Relaxed) / self.queue.threads as u64;
-        let results = state.take_due_outcomes(queued);
+        // The pool may know that this task runs: the death of the next one would count against it.
+        let results =
+            if was_blocked { state.take_outcomes() } else { state.take_due_outcomes(queued) };
         let flushed = self.flush_after_task;
         self.flush_after_task = self.is_only_executor() && state.run_is_short();
         self.claimed = claim(&mut state, &self.arguments);
