@@ -161,9 +161,11 @@ def read_libtest(result, lines):
 def reason_of(lines):
     """Returns the first errors of a check, or else the end of its output."""
     lines = [line for line in lines if line.strip()]
-    error = re.compile(r"error|Diff in|[\w-]+: ")
-    errors = [place for place, line in enumerate(lines) if error.match(line)]
-    shown = lines[errors[0] : errors[0] + 3] if errors else lines[-3:]
+    for error in (r"error|Diff in", r"(?!info|note|warning)[\w-]+: "):
+        errors = [place for place, line in enumerate(lines) if re.match(error, line)]
+        if errors:
+            break
+    shown = lines[errors[0] : errors[0] + 4] if errors else lines[-3:]
     return "\n         ".join(shown)
 
 

@@ -236,9 +236,7 @@ fn a_handle_is_valid_after_its_link_to_the_owner_was_lost() {
     let (made, go, used) = (Queue::new().unwrap(), Queue::new().unwrap(), Queue::new().unwrap());
     let own = |made: Queue<Value<u32>>| {
         made.put(Value::new(0).unwrap()).wait().unwrap();
-        loop {
-            std::thread::park();
-        }
+        fiber_test_support::hang()
     };
     // An argument would be held by the parent, too.
     let hold = |made: Queue<Value<u32>>, go: Queue<()>, used: Queue<u32>| {
@@ -283,9 +281,7 @@ fn a_queues_handle_whose_link_to_the_owner_was_lost_says_that_another_one_works(
         for _ in 0..2 {
             made.put(queue.clone()).wait().unwrap();
         }
-        loop {
-            std::thread::park();
-        }
+        fiber_test_support::hang()
     };
     let hold = |made: Queue<Queue<u32>>, go: Queue<()>, said: Queue<String>| {
         let put = |queue: &Queue<u32>, element| {

@@ -61,9 +61,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, frozen: impl Fn() -> bool) {
     while let Ok(length) = from.read(&mut buffer) {
         if frozen() {
             // Neither side learns of the other's end, or gets an answer.
-            loop {
-                std::thread::park();
-            }
+            fiber_test_support::hang()
         }
         if length == 0 || to.write_all(&buffer[..length]).is_err() {
             break;

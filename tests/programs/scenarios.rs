@@ -68,9 +68,7 @@ fn progress_beside_lines() {
 }
 
 fn hang() {
-    loop {
-        std::thread::park();
-    }
+    fiber_test_support::hang()
 }
 
 /// Reads a line of standard input, by which a test controls the program.

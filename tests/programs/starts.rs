@@ -69,9 +69,9 @@ fn children_without_init_do_not_multiply() {
 
 #[trial]
 fn children_that_never_reach_init_are_killed() {
-    let setup = Setup::new("init after work").env("FIBER_START_TIMEOUT", "500ms");
+    let setup = Setup::new("init after work").env("FIBER_START_TIMEOUT", "3s");
     let ending = setup.run().code(0).says(&[
-        "did not connect and get ready within 500ms: is `fiber::init()` the first thing that \
+        "did not connect and get ready within 3s: is `fiber::init()` the first thing that \
          `main` does?",
         "start_timeout",
     ]);

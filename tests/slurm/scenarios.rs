@@ -36,9 +36,7 @@ fn work_after_deaths() {
 /// Kills a process, and starts another one.
 #[scenario("kills")]
 fn kills() {
-    let nothing = |()| loop {
-        std::thread::park();
-    };
+    let nothing = |()| fiber_test_support::hang();
     let process = Process::spawn(nothing, ());
     process.started().wait().unwrap();
     process.kill();

@@ -8,7 +8,7 @@ use actix::prelude::*;
 use fiber::stats::{EventKind, PoolPhase, ProcessRole, QueueStats, SessionStats, Slice};
 use fiber::sync::{Barrier, Event};
 use fiber::{Array, AsyncManager, Broadcast, Pool, Queue};
-use fiber_test_support::wait;
+use fiber_test_support::{hang, wait};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -45,13 +45,6 @@ fn wait_for<T>(found: impl Fn(&SessionStats) -> Option<T>) -> T {
 
 fn pool_called(name: &str, processes: usize) -> Pool {
     Pool::builder().name(name).processes(processes).build().unwrap()
-}
-
-/// Runs until its process is killed.
-fn run_on() {
-    loop {
-        std::thread::park();
-    }
 }
 
 fn succeed_or_fail(index: u64) -> Result<u64, String> {
@@ -178,8 +171,8 @@ fn the_pools_of_workers_show_too() {
     let pool = pool_called("outer", 1);
     let nested = |_: u64| {
         let inner = pool_called("inner", 1);
-        let _call = inner.apply(run_on, ());
-        run_on();
+        let _call = inner.apply(hang, ());
+        hang();
     };
     let call = pool.apply(nested, 0);
     let (worker, inner) = wait_for(|session| {
@@ -276,7 +269,7 @@ fn deaths_in_the_pools_of_workers_are_events_too() {
     let nested = |_: u64| {
         let inner = pool_called("below", 1);
         inner.apply(|| std::process::abort(), ()).wait().unwrap_err();
-        std::thread::park();
+        hang();
     };
     let call = pool.apply(nested, 0);
     let pool = events.find_map(|event| match event.kind {
@@ -320,7 +313,7 @@ fn a_process_of_any_depth_ends_on_request_and_has_a_successor() {
     let nested = |_: u64| {
         let inner = pool_called("below", 1);
         inner.wait_until_ready().wait().unwrap();
-        run_on();
+        hang();
     };
     let call = pool.apply(nested, 0);
     let named = |name: &'static str| {

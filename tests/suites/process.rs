@@ -24,9 +24,7 @@ fn add(a: i32, b: i32) -> i32 {
 }
 
 fn hang() {
-    loop {
-        std::thread::park();
-    }
+    fiber_test_support::hang()
 }
 
 fn exists(pid: u32) -> bool {

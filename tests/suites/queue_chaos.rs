@@ -105,10 +105,7 @@ fn a_lock_survives_all_its_holders() {
     let park = |lock: Lock, holders: Queue<u32>| {
         let _held = lock.lock().wait().unwrap();
         holders.put(0).wait().unwrap();
-        // It may return for a wake-up that came late.
-        loop {
-            std::thread::park();
-        }
+        fiber_test_support::hang()
     };
     holder.kill();
     let last = Process::spawn(park, (lock.clone(), holders.clone()));

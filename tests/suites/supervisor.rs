@@ -1,6 +1,8 @@
 //! The promises of supervisors, with real processes and actix actors.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use actix::{Actor, Context, Handler, Message};
@@ -18,9 +20,7 @@ const LONG: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(1);
 
 fn hang() {
-    loop {
-        std::thread::park();
-    }
+    fiber_test_support::hang()
 }
 
 fn process(name: &str) -> ChildSpec {
@@ -66,6 +66,47 @@ fn last_exit(path: &str) -> Option<ExitReason> {
 
 fn end(supervisor: &SupervisorRef) {
     supervisor.stop().wait().unwrap();
+}
+
+/// Counts the messages that it handles.
+struct Counts(Arc<AtomicU64>);
+
+impl Actor for Counts {
+    type Context = Context<Self>;
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Count;
+
+impl Handler<Count> for Counts {
+    type Result = ();
+
+    fn handle(&mut self, _: Count, _: &mut Context<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn requests_are_carried_out_although_their_replies_are_dropped() {
+    let handled = Arc::new(AtomicU64::new(0));
+    let spec = |name: &str| {
+        let handled = Arc::clone(&handled);
+        ChildSpec::actor(name, move || Counts(Arc::clone(&handled)))
+    };
+    let app = eager("dropped").child(spec("counts")).start().wait().unwrap();
+    let counts = app.child::<Counts>("counts").unwrap();
+    for _ in 0..500 {
+        drop(counts.send(Count));
+        counts.do_send(Count);
+    }
+    drop(counts.send(Count).timeout(LONG));
+    wait_until("the last message", || handled.load(Ordering::Relaxed) == 1001);
+    drop(app.add_child(spec("second")));
+    wait_until("the start of the second", || app.child::<Counts>("second").is_ok());
+    drop(app.stop_child("counts"));
+    counts.join().wait().unwrap();
+    end(&app);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use fiber_core::{Error, Result, block_on};
@@ -40,12 +40,14 @@ use crate::runtime::Runtime;
 #[must_use = "a reply says whether the request succeeded: use `.await` or `.wait()`"]
 pub struct Reply<T>(Source<T>);
 
+type Answer<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+
 /// The source of an answer.
 enum Source<T> {
     Future {
         /// The name of the answer in [`Error::TimedOut`].
         what: Cow<'static, str>,
-        answer: Pin<Box<dyn Future<Output = Result<T>> + Send>>,
+        answer: Answer<T>,
     },
     /// The answer of an actor. It is not boxed: calls are many.
     Call(PendingCall<T>),
@@ -74,11 +76,29 @@ impl<T> Reply<T> {
     where
         T: Send + 'static,
     {
-        let mut answer = Box::pin(answer);
+        Reply::begun_in_box(Box::pin(answer), |answer| answer)
+    }
+
+    /// Works as [`begun`](Reply::begun), for a request that is carried out to its end although its
+    /// reply is dropped.
+    #[doc(hidden)]
+    pub fn carried(answer: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T>
+    where
+        T: Send + 'static,
+    {
+        Reply::begun_in_box(Box::pin(answer), |answer| Box::pin(Carried(Some(answer))))
+    }
+
+    fn begun_in_box(mut answer: Answer<T>, pending: fn(Answer<T>) -> Answer<T>) -> Reply<T>
+    where
+        T: Send + 'static,
+    {
         // The caller polls it again, with a waker of its own.
         match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Reply::new(ready(answer)),
-            Poll::Pending => Reply(Source::Future { what: "the answer".into(), answer }),
+            Poll::Pending => {
+                Reply(Source::Future { what: "the answer".into(), answer: pending(answer) })
+            }
         }
     }
 
@@ -154,6 +174,28 @@ impl<T> Reply<T> {
             Source::Future { what, .. } => Cow::Borrowed(&**what),
             Source::Call(call) => Cow::Owned(call.what()),
             Source::Failed(_) => Cow::Borrowed("the answer"),
+        }
+    }
+}
+
+/// A future that goes on at the runtime's thread when nobody waits for it any more.
+struct Carried<T: 'static>(Option<Answer<T>>);
+
+impl<T> Future for Carried<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let answer = self.0.as_mut().expect("a future is not polled after its end");
+        let answered = ready!(answer.as_mut().poll(context));
+        self.0 = None;
+        Poll::Ready(answered)
+    }
+}
+
+impl<T> Drop for Carried<T> {
+    fn drop(&mut self) {
+        if let (Some(answer), Some(runtime)) = (self.0.take(), Runtime::current()) {
+            runtime.spawn(move || async move { drop(answer.await) });
         }
     }
 }

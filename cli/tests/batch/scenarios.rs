@@ -75,7 +75,5 @@ fn ready() -> ! {
     pool.wait_until_ready().wait().unwrap();
     let done = pool.map(|_: u32| println!("a worker speaks"), 0..2).wait().unwrap();
     println!("ready: {}", done.len());
-    loop {
-        std::thread::park();
-    }
+    fiber_test_support::hang()
 }

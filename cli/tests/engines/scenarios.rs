@@ -67,9 +67,7 @@ fn ready() {
     pool.wait_until_ready().wait().unwrap();
     let hosts = pool.map(|_: u32| println!("a worker speaks"), 0..2).wait().unwrap();
     println!("ready: {}", hosts.len());
-    loop {
-        std::thread::park();
-    }
+    fiber_test_support::hang()
 }
 
 /// Runs one pool of two workers after the other.
@@ -88,9 +86,7 @@ fn pools() {
 /// Does nothing.
 #[scenario("waits")]
 fn waits() {
-    loop {
-        std::thread::park();
-    }
+    fiber_test_support::hang()
 }
 
 /// Runs a durable map of six tasks in `losses + 1` starts, which do as many each. Each start but
@@ -118,9 +114,7 @@ fn resumes(losses: u64) -> ExitCode {
         println!("done: {task}");
         if start <= losses && task + 1 == end {
             println!("waits after {end} tasks");
-            loop {
-                std::thread::park();
-            }
+            fiber_test_support::hang()
         }
     }
     println!("left: {}", 6 - pool.stats().tasks.recorded);
@@ -149,9 +143,7 @@ fn durable() {
         x
     };
     pool.durable(Journal::at("/tmp/journal")).apply(task, 1).wait().unwrap();
-    loop {
-        std::thread::park();
-    }
+    fiber_test_support::hang()
 }
 
 /// Prints the environment and arguments of the program and its workers.

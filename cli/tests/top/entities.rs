@@ -80,9 +80,7 @@ fn bank() -> ! {
     let day = Duration::from_secs(86_400);
     accounts.of("anna").remind_every("interest", day).wait().expect("it is recorded");
     println!("ready");
-    loop {
-        std::thread::park();
-    }
+    fiber_test_support::hang()
 }
 
 /// Starts the program, with its journal in a folder that has to be kept.

@@ -53,9 +53,7 @@ fn spilling() -> ! {
         queue.put(vec![7_u8; 1 << 20]).wait().expect("an unbounded queue takes it");
     }
     println!("ready");
-    loop {
-        std::thread::park();
-    }
+    fiber_test_support::hang()
 }
 
 fn spin(burns: bool) {

@@ -1,5 +1,7 @@
 //! Tasks that fail, and tasks that kill their workers.
 
+use std::time::Duration;
+
 use fiber::{Error, Journal, Pool, Result};
 use fiber_test_support::scenario;
 
@@ -59,11 +61,12 @@ fn abandoned() -> Result<()> {
     let sleep = |x: u64| {
         note(format!("sleep {x}"));
         if variable("MENDED").is_empty() {
-            std::thread::sleep(std::time::Duration::from_secs(600));
+            std::thread::sleep(Duration::from_secs(600));
         }
     };
-    let limited = pool.timeout(std::time::Duration::from_millis(50));
-    match limited.apply(sleep, 5).wait() {
+    let is_mended = !variable("MENDED").is_empty();
+    let limit = if is_mended { Duration::from_secs(60) } else { Duration::from_millis(50) };
+    match pool.timeout(limit).apply(sleep, 5).wait() {
         Ok(()) => println!("5 returns"),
         Err(Error::TaskTimedOut { exit, .. }) => println!("5 times out: {:?}", exit.reason),
         Err(error) => println!("another error: {error}"),

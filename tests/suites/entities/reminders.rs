@@ -1,6 +1,6 @@
 //! Reminders of entities.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fiber::{Entities, Journal};
 
@@ -23,8 +23,11 @@ fn a_reminder_wakes_a_sleeping_entity_once_or_again_and_again() {
     let accounts = accounts.events().reminders().start(Account::new, ()).wait().unwrap();
     accounts.of("once").remind("pay", Duration::from_millis(20)).wait().unwrap();
     accounts.of("often").remind_every("pay", Duration::from_millis(10)).wait().unwrap();
+    let begun = Instant::now();
     accounts.of("never").remind("pay", Duration::from_millis(100)).wait().unwrap();
     accounts.of("never").forget_reminder("pay").wait().unwrap();
+    // On a busy host it may be due before it is forgotten.
+    let in_time = begun.elapsed() < Duration::from_millis(100);
     accounts.of("later").remind("pay", Duration::from_secs(3600)).wait().unwrap();
     accounts.of("later").remind("pay", Duration::from_millis(1)).wait().unwrap();
     assert_eq!(balance(&accounts, "later", 100), 100);
@@ -36,7 +39,7 @@ fn a_reminder_wakes_a_sleeping_entity_once_or_again_and_again() {
     accounts.of("last").remind("pay", Duration::from_millis(120)).wait().unwrap();
     balance(&accounts, "last", 100);
     assert_eq!(balance(&accounts, "once", 0), 100);
-    assert_eq!(balance(&accounts, "never", 0), 0);
+    assert!(!in_time || balance(&accounts, "never", 0) == 0);
 }
 
 #[test]

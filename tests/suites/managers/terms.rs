@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::counter::{Add, Counter, Meet, counter};
 
-const SOON: Duration = Duration::from_millis(500);
 /// Longer than a message takes to the handler, also on a busy host.
 const ENOUGH: Duration = Duration::from_secs(2);
 const LONG: Duration = Duration::from_secs(120);
@@ -52,12 +51,12 @@ fn a_call_whose_caller_has_given_up_is_not_handled() {
     let folder = tempfile::tempdir().unwrap();
     let manager = AsyncManager::builder().mailbox(2).start(Counter::new, 0).wait().unwrap();
     let met = block(&manager, folder.path());
-    let given_up = manager.addr().timeout(SOON).send(Add(1));
-    manager.addr().timeout(SOON).do_send(Add(10));
+    let given_up = manager.addr().timeout(ENOUGH).send(Add(1));
+    manager.addr().timeout(ENOUGH).do_send(Add(10));
     // Its refusal says that the others have arrived.
     let error = manager.send(Add(7)).wait().unwrap_err();
     assert!(matches!(error, Error::MailboxFull { .. }), "{error}");
-    std::thread::sleep(SOON);
+    std::thread::sleep(ENOUGH);
     let error = given_up.wait().unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     release(folder.path());

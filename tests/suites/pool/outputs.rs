@@ -1,6 +1,7 @@
 //! Outputs: tasks that take the values of others.
 
 use fiber::config::value_memory;
+use fiber::sync::Event;
 use fiber::{Array, Error, Output, Process, Queue, as_completed, first};
 use fiber_test_support::wait::wait_until;
 
@@ -210,12 +211,18 @@ fn the_last_handle_cancels_what_nothing_else_needs() {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let touch = |path: String, _: u32| std::fs::write(path, "").is_ok();
     let pool = pool(1);
-    let busy = pool.apply(pid_after, 300).output();
+    let gate = Event::new().unwrap();
+    let wait = |gate: Event| {
+        gate.wait_set().wait().unwrap();
+        0_u32
+    };
+    let busy = pool.apply(wait, gate.clone()).output();
     let needless = pool.apply(touch, (path("needless"), 0)).output();
     let behind = pool.apply(touch, (path("behind"), busy.clone())).output();
     let needed = pool.apply(touch, (path("needed"), 0)).output();
     let last = pool.apply(|_: bool| (), needed);
     drop((needless, behind));
+    gate.set().wait().unwrap();
     last.wait().unwrap();
     busy.get().wait().unwrap();
     pool.stop().wait().unwrap();

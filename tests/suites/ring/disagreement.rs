@@ -70,9 +70,7 @@ fn after_the_timeout_the_error_names_the_rank_that_did_not_join() {
         |mut node: RingNode| {
             if node.rank() == 2 {
                 // The ring kills it.
-                loop {
-                    std::thread::park();
-                }
+                fiber_test_support::hang()
             }
             node.all_reduce(&mut [1.0f32; 8], Reduction::Sum)
         },

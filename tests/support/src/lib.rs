@@ -26,3 +26,4 @@ pub use inventory;
 
 pub use self::scenario::{Scenario, exit_code, run_scenario};
 pub use self::suite::{Test, is_asked, run_tests, runs, soak, tests, topic};
+pub use self::wait::hang;

@@ -13,7 +13,7 @@ use fiber::{
 use serde::{Deserialize, Serialize};
 
 use crate::wait::wait_until;
-use crate::{scenario, tasks};
+use crate::{hang, scenario, tasks};
 
 /// Initializes fiber with fast heartbeats, which keep the tests short.
 pub(crate) fn init() {
@@ -25,7 +25,7 @@ pub(crate) fn init() {
 
 #[scenario("nothing")]
 fn nothing() {
-    wait_for_end();
+    hang();
 }
 
 #[scenario("pi")]
@@ -157,13 +157,7 @@ fn together() {
 fn wait_for_word() {
     let mut line = String::new();
     if std::io::stdin().lock().read_line(&mut line).unwrap() == 0 {
-        wait_for_end();
-    }
-}
-
-fn wait_for_end() -> ! {
-    loop {
-        std::thread::park();
+        hang();
     }
 }
 
@@ -411,9 +405,7 @@ fn doomed() {
     fiber::init();
     let wait = || -> () {
         println!("at work");
-        loop {
-            std::thread::park();
-        }
+        hang()
     };
     let process = Process::builder().meta(Meta::new().gpu(1)).spawn(wait, ());
     println!("error: {}", process.wait().unwrap_err());

@@ -38,3 +38,11 @@ pub fn wait_for<T, S: Debug>(what: &str, mut look: impl FnMut() -> Result<T, S>)
 pub fn wait_for_end(process: &mut Child) -> ExitStatus {
     wait_for("the end of a process", || process.try_wait().expect("it is a child").ok_or(()))
 }
+
+/// Waits until this process is killed.
+pub fn hang() -> ! {
+    loop {
+        // It may return for a wake-up that came late.
+        std::thread::park();
+    }
+}

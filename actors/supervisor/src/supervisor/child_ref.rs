@@ -75,8 +75,8 @@ impl<A: Actor> ChildRef<A> {
 
     /// Sends a message. The reply is the handler's result. [`ChildRef`] has an example.
     ///
-    /// The message is sent at once. During a restart, the reply keeps it for the next incarnation,
-    /// and has to be awaited: dropping it drops the message.
+    /// The message is sent at once, during a restart to the next incarnation. It is handled although
+    /// the reply is dropped.
     ///
     /// The thread, not the actor, runs the answer of a handler that returns a
     /// [`ResponseFuture`](actix::ResponseFuture): the reply waits for it even if the actor ends
@@ -95,7 +95,18 @@ impl<A: Actor> ChildRef<A> {
         A::Context: ToEnvelope<A, M>,
     {
         let this = self.clone();
-        Reply::begun(async move { this.current.send(this.path(), message).await })
+        Reply::carried(async move { this.current.send(this.path(), message).await })
+    }
+
+    /// Sends a message as [`send`](ChildRef::send) does, and drops the reply.
+    pub fn do_send<M>(&self, message: M)
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+    {
+        drop(self.send(message));
     }
 
     /// Sends `recipient` one [`Down`] for the end of each incarnation, from now on. If the actor

@@ -85,7 +85,7 @@ impl SupervisorRef {
     /// ```
     pub fn add_child(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
-        Reply::begun(async move {
+        Reply::carried(async move {
             let path = format!("{}/{}", this.path(), spec.name());
             let (answer, started) = oneshot::channel();
             this.command(Command::Add(spec, answer)).await?;
@@ -101,7 +101,7 @@ impl SupervisorRef {
     #[doc(hidden)]
     pub fn add_child_in_background(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
-        Reply::begun(async move {
+        Reply::carried(async move {
             let (answer, added) = oneshot::channel();
             this.command(Command::AddInBackground(spec, answer)).await?;
             let stopped =
@@ -256,7 +256,7 @@ impl SupervisorRef {
 
     fn end_child(&self, name: &str, method: StopMethod) -> Reply<()> {
         let (this, name) = (self.clone(), name.to_string());
-        Reply::begun(async move {
+        Reply::carried(async move {
             let (answer, ended) = oneshot::channel();
             this.command(Command::StopChild { name, method, answer }).await?;
             // If the supervisor ended before it could answer, its children ended before it.
