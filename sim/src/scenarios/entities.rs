@@ -80,10 +80,7 @@ fn write((notes, user, keys, is_calm): (EntitiesAddr<Notes>, u64, u64, bool)) ->
                 Err(error) => assert!(!is_calm, "user {user}, key {key}: {error}"),
             }
         }
-        // While keys move, the next messages follow at once.
-        if counted("begun moves", 0) == counted("ended moves", 0) {
-            nap(Duration::from_millis(30));
-        }
+        nap(Duration::from_millis(30));
     }
     for (key, answered) in (0..keys).zip(answered) {
         // The last process may be starting again.
@@ -128,9 +125,7 @@ fn play(
         let storm = (!is_calm).then(|| ground.storm());
         for _ in 0..ground.items(6) {
             nap(Duration::from_millis(500));
-            count("begun moves", 0);
             let _ = notes.scale(ground.processes()).wait();
-            count("ended moves", 0);
         }
         if let Some(storm) = storm {
             ground.wait_for_calm(storm);
