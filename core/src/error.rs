@@ -193,7 +193,8 @@ pub enum Error {
         /// This process's build.
         build: BuildId,
     },
-    /// `.wait()` was called on a thread that has to run for the wait to end.
+    /// `.wait()` was called on a thread that has to run for the wait to end: fiber's own thread, or
+    /// that of the actor that is to answer. A message to an actor is handled all the same.
     WouldDeadlock,
     /// This process is a fork of the one that made the pool, actor, queue or other object. Fiber
     /// works in the original only.

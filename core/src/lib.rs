@@ -73,7 +73,9 @@ pub use tasks::{Relay, spawn_local};
 pub use terminal::leave_terminal;
 pub use threads::{on_a_thread, start_thread, start_user_thread};
 pub use value_memory::{ValueMemory, value_memory};
-pub use wait::{block_on, deadline_after, forbid_waiting, wait_for_kill, waiting_allowed};
+pub use wait::{
+    block_on, deadline_after, forbid_waiting, is_blocked, wait_for_kill, waiting_allowed,
+};
 
 /// Returns whether this thread belongs to a simulated world.
 pub fn is_simulated() -> bool {

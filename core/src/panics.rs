@@ -16,6 +16,8 @@ use crate::stacks::{inside_border, user_code};
 thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
     static CAUGHT: RefCell<Option<Panic>> = const { RefCell::new(None) };
+    /// The message of the last panic that this module did not catch.
+    static OTHER: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// A caught panic.
@@ -36,14 +38,9 @@ impl fmt::Display for Panic {
 
 impl Panic {
     fn of(info: &PanicHookInfo<'_>) -> Panic {
-        let message = message(info.payload());
-        let message = match info.location() {
-            Some(place) => format!("{message} (at {place})"),
-            None => message,
-        };
         let backtrace = Backtrace::capture();
         let captured = backtrace.status() == BacktraceStatus::Captured;
-        Panic { message, backtrace: captured.then_some(backtrace) }
+        Panic { message: located(info), backtrace: captured.then_some(backtrace) }
     }
 
     /// Returns whether there is a backtrace.
@@ -58,6 +55,15 @@ impl Panic {
         let whole = self.backtrace.as_ref()?.to_string();
         let is_full = std::env::var_os("RUST_BACKTRACE").is_some_and(|style| style == "full");
         Some(excerpt(if is_full { whole } else { short(&whole) }))
+    }
+}
+
+/// Returns the message and the location of a panic.
+fn located(info: &PanicHookInfo<'_>) -> String {
+    let message = message(info.payload());
+    match info.location() {
+        Some(place) => format!("{message} (at {place})"),
+        None => message,
     }
 }
 
@@ -97,13 +103,28 @@ const NO_MESSAGE: &str = "a panic without a message";
 /// # Errors
 /// The panic.
 pub fn catch<T>(code: impl FnOnce() -> T) -> Result<T, Panic> {
-    // A process has one panic hook.
-    static HOOK: Once = Once::new();
-    HOOK.call_once(install);
+    watch();
     let outer = CATCHING.replace(true);
     let result = catch_unwind(AssertUnwindSafe(|| user_code(code))).map_err(caught);
     CATCHING.set(outer);
     result
+}
+
+/// Has later panics seen by [`unwinding`].
+pub fn watch() {
+    // A process has one panic hook.
+    static HOOK: Once = Once::new();
+    HOOK.call_once(install);
+}
+
+/// Returns the message and the location of the panic that this thread unwinds from, if it does.
+pub fn unwinding() -> Option<String> {
+    if !std::thread::panicking() {
+        return None;
+    }
+    let caught = CAUGHT.try_with(|caught| Some(caught.borrow().as_ref()?.message.clone()));
+    let other = || OTHER.try_with(|other| other.borrow().clone()).ok().flatten();
+    caught.ok().flatten().filter(|_| CATCHING.get()).or_else(other)
 }
 
 /// Returns the panic of a payload, which this drops.
@@ -131,6 +152,8 @@ fn install() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         if !CATCHING.get() {
+            // A thread that ends may have lost it.
+            let _ = OTHER.try_with(|other| other.replace(Some(located(info))));
             return previous(info);
         }
         if !aborts(info) {

@@ -17,6 +17,8 @@ use crate::spin::Spin;
 
 thread_local! {
     static FORBIDDEN: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread is within [`block_on`].
+    static BLOCKED: Cell<bool> = const { Cell::new(false) };
     /// The sleeper of this thread's next wait. A wait for a result that is there takes less time
     /// than to make one.
     static SLEEPER: Cell<Option<(Arc<Sleeper>, Waker)>> = const { Cell::new(None) };
@@ -32,6 +34,11 @@ pub fn waiting_allowed() -> bool {
     !FORBIDDEN.get()
 }
 
+/// Returns whether [`block_on`] polls on this thread. What it waits for must not need the thread.
+pub fn is_blocked() -> bool {
+    BLOCKED.get()
+}
+
 /// Returns the time after `limit`. A limit of centuries, such as `Duration::MAX`, is a century.
 pub fn deadline_after(limit: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -41,7 +48,8 @@ pub fn deadline_after(limit: Duration) -> Instant {
 /// Blocks this thread until `future` is ready.
 ///
 /// # Errors
-/// [`Error::WouldDeadlock`] on fiber's own threads; [`Error::Forked`]; else the future's error.
+/// [`Error::WouldDeadlock`] on fiber's own threads; [`Error::Forked`]; else the future's error. A
+/// future can tell by [`is_blocked`] whether it waits for what this thread has to do.
 pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     if !waiting_allowed() {
         return Err(Error::WouldDeadlock);
@@ -55,15 +63,26 @@ pub fn block_on<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     #[cfg(feature = "simulation")]
     let future = crate::simulation::until_death(future);
     let mut future = pin!(unconstrained(future));
+    let blocked = Blocked(BLOCKED.replace(true));
     let result = loop {
         if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
             break result;
         }
         sleeper.sleep();
     };
+    drop(blocked);
     // A late wake-up of this wait makes the next one poll once more.
     let _ = SLEEPER.try_with(|kept| kept.set(Some((sleeper, waker))));
     result
+}
+
+/// A thread within [`block_on`], which ends also by a panic of the future.
+struct Blocked(bool);
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        BLOCKED.set(self.0);
+    }
 }
 
 /// A waiting thread, and whether it was woken.

@@ -11,6 +11,7 @@ mod names;
 mod pools;
 mod restarts;
 mod terms;
+mod told;
 mod values;
 
 use actix::prelude::*;

@@ -14,6 +14,7 @@ mod recipient;
 mod send_error;
 mod terms;
 mod untyped;
+mod watch;
 
 pub use addr::RemoteAddr;
 pub(crate) use inbox_pump::Host;

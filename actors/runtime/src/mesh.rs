@@ -59,8 +59,7 @@ pub use self::route::Route;
 pub use self::unsent::Unsent;
 pub use self::waits::{Wait, Waiting};
 pub use self::wire::{
-    ActorId, AnswerFrame, CallFailure, IncarnationEnd, Payload, PortId, ProcessRef, Query, Terms,
-    answer_head,
+    ActorId, AnswerFrame, CallFailure, Ends, Payload, PortId, ProcessRef, Query, Terms, answer_head,
 };
 pub(crate) use self::wire::{
     ActorLocation, PORT_HEAD, begin_port, port_head, unknown as unknown_object,

@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fiber_core::{Error, Result, block_on};
+use fiber_core::{Error, Result, block_on, is_blocked};
 use futures_util::future::{Either, select};
 use tokio::task::unconstrained;
 
@@ -80,16 +80,20 @@ impl<T> Reply<T> {
     }
 
     /// Works as [`begun`](Reply::begun), for a request that is carried out to its end although its
-    /// reply is dropped.
+    /// reply is dropped. `needs_this_thread`: whether the thread that calls it would wait for itself.
     #[doc(hidden)]
-    pub fn carried(answer: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T>
+    pub fn carried(
+        answer: impl Future<Output = Result<T>> + Send + 'static,
+        needs_this_thread: impl Fn() -> bool + Send + 'static,
+    ) -> Reply<T>
     where
         T: Send + 'static,
     {
-        Reply::begun_in_box(Box::pin(answer), |answer| Box::pin(Carried(Some(answer))))
+        let carried = |answer| Box::pin(Carried { answer: Some(answer), needs_this_thread }) as _;
+        Reply::begun_in_box(Box::pin(answer), carried)
     }
 
-    fn begun_in_box(mut answer: Answer<T>, pending: fn(Answer<T>) -> Answer<T>) -> Reply<T>
+    fn begun_in_box(mut answer: Answer<T>, pending: impl FnOnce(Answer<T>) -> Answer<T>) -> Reply<T>
     where
         T: Send + 'static,
     {
@@ -119,7 +123,8 @@ impl<T> Reply<T> {
     /// async code, `.await` leaves the thread to other tasks.
     ///
     /// # Errors
-    /// The request's own errors, and [`Error::WouldDeadlock`] on fiber's own threads.
+    /// The request's own errors, and [`Error::WouldDeadlock`] on fiber's own threads and on that of
+    /// the actor that is to answer.
     ///
     /// # Examples
     /// ```
@@ -179,22 +184,35 @@ impl<T> Reply<T> {
 }
 
 /// A future that goes on at the runtime's thread when nobody waits for it any more.
-struct Carried<T: 'static>(Option<Answer<T>>);
+struct Carried<T: 'static, F> {
+    answer: Option<Answer<T>>,
+    needs_this_thread: F,
+}
 
-impl<T> Future for Carried<T> {
+/// The answer is boxed, and the function is never pinned.
+impl<T, F> Unpin for Carried<T, F> {}
+
+impl<T, F: Fn() -> bool> Future for Carried<T, F> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        let answer = self.0.as_mut().expect("a future is not polled after its end");
-        let answered = ready!(answer.as_mut().poll(context));
-        self.0 = None;
-        Poll::Ready(answered)
+        let answer = self.answer.as_mut().expect("a future is not polled after its end");
+        let Poll::Ready(answer) = answer.as_mut().poll(context) else {
+            let is_deadlock = is_blocked() && (self.needs_this_thread)();
+            return if is_deadlock {
+                Poll::Ready(Err(Error::WouldDeadlock))
+            } else {
+                Poll::Pending
+            };
+        };
+        self.answer = None;
+        Poll::Ready(answer)
     }
 }
 
-impl<T> Drop for Carried<T> {
+impl<T, F> Drop for Carried<T, F> {
     fn drop(&mut self) {
-        if let (Some(answer), Some(runtime)) = (self.0.take(), Runtime::current()) {
+        if let (Some(answer), Some(runtime)) = (self.answer.take(), Runtime::current()) {
             runtime.spawn(move || async move { drop(answer.await) });
         }
     }

@@ -58,6 +58,8 @@ pub use fiber_core::stats::Strategy;
 pub use identity::Down;
 pub(crate) use spec::check_name;
 pub use spec::{ChildSpec, Counts, Restart, Shutdown};
+#[doc(hidden)]
+pub use start::Within;
 pub use start::{ChildContext, Control, Running, Start};
 pub use supervisor_ref::SupervisorRef;
 pub use tree::{Branch, ChildKind, ChildState, Tree, tree};

@@ -100,8 +100,9 @@ impl fmt::Display for Error {
                  another build?"
             ),
             Error::WouldDeadlock => f.write_str(
-                "`.wait()` was called on fiber's own thread, which would then wait for itself for \
-                 ever: use `.await` here, or call it from another thread",
+                "`.wait()` was called on a thread that would then wait for itself for ever: fiber's \
+                 own, or that of the actor that is to answer. Use `.await` here, or call it from \
+                 another thread",
             ),
             Error::Forked => f.write_str(
                 "this process is a fork of one that uses fiber, and has none of its threads: fork \

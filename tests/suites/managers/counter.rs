@@ -62,11 +62,13 @@ impl Handler<WhichProcess> for Counter {
     }
 }
 
-#[derive(Message, Serialize, Deserialize)]
+#[derive(Clone, Message, Serialize, Deserialize)]
 #[rtype(result = "()")]
 pub(crate) enum Fail {
     Panic,
     PanicLater,
+    /// Never answers, as long as the actor lives.
+    Never,
     Abort,
     /// Aborts the first time only. The file marks it.
     AbortOnce(std::path::PathBuf),
@@ -83,6 +85,7 @@ impl Handler<Fail> for Counter {
                     async {}.into_actor(self).map(|(), _, _| panic!("later it was too much")),
                 );
             }
+            Fail::Never => return Box::pin(std::future::pending().into_actor(self)),
             Fail::Abort => std::process::abort(),
             Fail::AbortOnce(memory) => {
                 if std::fs::File::create_new(memory).is_ok() {

@@ -112,17 +112,3 @@ fn an_actor_whose_process_needs_too_many_restarts_ends_and_later_calls_say_why()
     assert!(error.contains("unsteady") && error.contains("no second time"), "{error}");
     assert!(!manager.connected());
 }
-
-#[test]
-fn an_actor_that_panics_too_often_ends() {
-    let builder = AsyncManager::builder().intensity(1, Duration::from_secs(60));
-    let manager = builder
-        .restart(fiber::supervisor::Restart::Temporary)
-        .start(Counter::new, 0)
-        .wait()
-        .unwrap();
-    manager.send(Fail::Panic).wait().unwrap_err();
-    manager.send(Fail::Panic).wait().unwrap_err();
-    let reason = manager.join().wait().unwrap();
-    assert!(matches!(reason, ExitReason::IntensityReached { restarts: 1, .. }), "{reason:?}");
-}

@@ -19,7 +19,7 @@ use super::start::ManagerSpec;
 use crate::names::Registered;
 use crate::remote::RemoteAddr;
 use fiber_runtime::durable::{DurableState, ObjectKind};
-use fiber_runtime::mesh::{Full, ProcessRef};
+use fiber_runtime::mesh::{ActorId, Full, ProcessRef};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::{HostRule, Runtime};
 use fiber_supervisor::options::{ProcessOptions, builder_options};
@@ -192,10 +192,11 @@ impl<P> ManagerBuilder<P> {
         /// The default is [`Restart::Transient`]: after any end but that of an actor that stopped
         /// itself.
         restart => restart;
-        /// It counts the restarts of the actor in its process, and separately those of the process.
-        /// When another one is needed, the actor ends for good with
+        /// It counts the restarts of the actor in its process, after panics, and separately those of
+        /// the process. When another one is needed, the actor ends for good with
         /// [`ExitReason::IntensityReached`](fiber_core::ExitReason::IntensityReached).
         intensity => intensity;
+        /// It applies to restarts of the actor in its process and to those of the process.
         backoff => backoff;
     }
 
@@ -410,13 +411,17 @@ impl<P> ManagerBuilder<P> {
         let main = ActorMain {
             entry: entry.reference(),
             name: name.clone(),
+            // Set when the process has an owner.
+            owned: (runtime.id(), ActorId::HOSTED),
             arguments,
             snapshot: None,
             journal,
             interval: self.interval,
             mailbox: self.mailbox as u64,
             full: self.full,
+            restarts: self.restart != Restart::Temporary,
             intensity: self.intensity,
+            backoff: self.backoff.clone(),
         };
         let spec = ManagerSpec {
             name,

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix::{Actor, AsyncContext, Context};
 use fiber_core::ExitReason;
@@ -22,8 +23,13 @@ pub(super) struct ManagedLifecycle<P> {
     /// The last snapshot.
     pub(super) snapshot: Arc<Mutex<Option<EncodedValue>>>,
     pub(super) interval: SnapshotInterval,
-    /// Set when the actor stops itself.
-    pub(super) stopped: watch::Sender<bool>,
+    /// Whether the actor is restarted in its process after a failure.
+    pub(super) restarts: bool,
+    pub(super) has_failed: AtomicBool,
+    /// Whether the owner knows that the actor has started.
+    pub(super) is_ready: Arc<AtomicBool>,
+    /// Set when the actor has ended for good by itself.
+    pub(super) ended: watch::Sender<Option<ExitReason>>,
     pub(super) policy: PhantomData<fn() -> P>,
 }
 
@@ -33,6 +39,9 @@ where
     P: SnapshotPolicy<A>,
 {
     fn starting(&self, context: &mut Context<A>) {
+        if self.has_failed.swap(false, Ordering::Relaxed) {
+            let _ = self.link.send(ActorMessage::Restarted.encode());
+        }
         let (link, snapshot) = (Arc::clone(&self.link), Arc::clone(&self.snapshot));
         let take_snapshot = move |actor: &A| match P::take(actor) {
             Ok(Some(state)) => {
@@ -58,8 +67,17 @@ where
 
     fn ended(&self, reason: &ExitReason) {
         self.host.ended(reason);
-        if *reason == ExitReason::Normal {
-            self.stopped.send_replace(true);
+        match reason {
+            // Its supervisor has stopped it.
+            ExitReason::Shutdown => {}
+            reason if self.restarts && !reason.is_normal() => {
+                // A failure of the start is told by the process.
+                if self.is_ready.load(Ordering::Relaxed) {
+                    self.has_failed.store(true, Ordering::Relaxed);
+                    let _ = self.link.send(ActorMessage::Failed(reason.clone()).encode());
+                }
+            }
+            reason => drop(self.ended.send_replace(Some(reason.clone()))),
         }
     }
 }

@@ -7,10 +7,11 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context};
-use fiber_core::{Error, ExitReason, shortage, wait_for_kill};
+use fiber_core::{Error, ExitReason, ProcessId, shortage, wait_for_kill};
 use fiber_transport::Link;
 use fiber_values::codec::EncodedValue;
 use fiber_values::entry::{Entry, EntryRef, MethodFn};
@@ -24,10 +25,12 @@ use super::lifecycle::ManagedLifecycle;
 use super::snapshot::{SnapshotInterval, SnapshotPolicy};
 use super::wire::ActorMessage;
 use crate::remote::Host;
-use fiber_runtime::mesh::{Full, Inbox};
+use fiber_runtime::mesh::{ActorId, Full, Inbox};
 use fiber_runtime::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 use fiber_runtime::tokio_runtime::new_runtime;
-use fiber_supervisor::supervisor::{ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef};
+use fiber_supervisor::supervisor::{
+    Backoff, ChildSpec, Restart, Shutdown, Supervisor, SupervisorRef,
+};
 
 /// The exit code of a process whose actor needed more restarts than are allowed.
 const EXIT_GIVEN_UP: i32 = 1;
@@ -39,6 +42,8 @@ const ACTOR: &str = "actor";
 pub(super) struct ActorMain {
     pub(super) entry: EntryRef,
     pub(super) name: String,
+    /// The process that owns the actor, and its number there.
+    pub(super) owned: (ProcessId, ActorId),
     pub(super) arguments: EncodedValue,
     /// The state from which the actor continues after a restart of the process.
     pub(super) snapshot: Option<EncodedValue>,
@@ -47,7 +52,10 @@ pub(super) struct ActorMain {
     pub(super) interval: SnapshotInterval,
     pub(super) mailbox: u64,
     pub(super) full: Full,
+    /// Whether the actor is restarted in its process after a failure.
+    pub(super) restarts: bool,
     pub(super) intensity: (u32, Duration),
+    pub(super) backoff: Backoff,
 }
 
 impl ActorMain {
@@ -64,15 +72,22 @@ impl ChildMain for ActorMain {
         let (request_stop, stop_request) = watch::channel(false);
         let capacity = usize::try_from(self.mailbox).unwrap_or(usize::MAX);
         let inbox = Arc::new(Inbox::new(capacity, self.full));
-        runtime.registry().host(Arc::clone(&inbox));
+        runtime.registry().host(Arc::clone(&inbox), self.owned);
         let receive = move |message| {
             if let ParentMessage::Shutdown = message {
                 request_stop.send_replace(true);
             }
         };
         let run = move || {
-            let mut process =
-                ActorProcess { runtime, link, main: self, inbox, stop_request, exit_code: 0 };
+            let mut process = ActorProcess {
+                runtime,
+                link,
+                main: self,
+                inbox,
+                stop_request,
+                is_ready: Arc::default(),
+                exit_code: 0,
+            };
             match process.main.entry.resolve::<MethodFn>() {
                 Ok(entry) => entry.call()(&mut process, &mut (), &mut ()),
                 Err(error) => {
@@ -116,13 +131,16 @@ where
             .downcast_mut::<ActorProcess>()
             .expect("a managed actor's entry gets its process");
         let snapshot = Arc::new(Mutex::new(process.main.snapshot.take()));
-        let (set_stopped, stopped) = watch::channel(false);
+        let (set_ended, ended) = watch::channel(None);
         let lifecycle = Arc::new(ManagedLifecycle::<P> {
             host: Host::new(process.runtime, Arc::clone(&process.inbox)),
             link: Arc::clone(&process.link),
             snapshot: Arc::clone(&snapshot),
             interval: process.main.interval,
-            stopped: set_stopped,
+            restarts: process.main.restarts,
+            has_failed: AtomicBool::new(false),
+            is_ready: Arc::clone(&process.is_ready),
+            ended: set_ended,
             policy: PhantomData,
         });
         let arguments = std::mem::take(&mut process.main.arguments);
@@ -139,14 +157,15 @@ where
             }
             actor
         };
+        let restart = if process.main.restarts { Restart::Transient } else { Restart::Temporary };
         let child = |arbiter| {
             // The owner kills this process at the deadline that its builder sets.
             ChildSpec::actor_with(ACTOR, factory, lifecycle)
-                .restart(Restart::Transient)
+                .restart(restart)
                 .shutdown(Shutdown::Wait)
                 .on(arbiter)
         };
-        process.run(child, stopped);
+        process.run(child, ended);
     }
 }
 
@@ -158,16 +177,18 @@ struct ActorProcess {
     inbox: Arc<Inbox>,
     /// Set when the parent asks the process to stop.
     stop_request: watch::Receiver<bool>,
+    /// Whether the parent knows that the actor has started.
+    is_ready: Arc<AtomicBool>,
     exit_code: i32,
 }
 
 impl ActorProcess {
     /// Runs the actor, which `child` specifies, until it has ended and the parent has received the
-    /// reason. `stopped` is set when the actor stops itself.
+    /// reason. `ended` is set when the actor has ended for good by itself.
     fn run(
         &mut self,
         child: impl FnOnce(ArbiterHandle) -> ChildSpec,
-        stopped: watch::Receiver<bool>,
+        ended: watch::Receiver<Option<ExitReason>>,
     ) {
         let tokio = match new_runtime() {
             Ok(tokio) => tokio,
@@ -192,7 +213,8 @@ impl ActorProcess {
                 }
             };
             let _ = self.link.send(ControlMessage::Ready { address: Some(address) }.message());
-            let reason = self.until_ended(&supervisor, stopped).await;
+            self.is_ready.store(true, Ordering::Relaxed);
+            let reason = self.until_ended(&supervisor, ended).await;
             self.inbox.close(&reason);
             self.exit_code = match reason {
                 ExitReason::Normal | ExitReason::Shutdown => 0,
@@ -213,6 +235,9 @@ impl ActorProcess {
         let arbiter = Arbiter::current();
         let supervisor = Supervisor::builder(&*self.main.name)
             .intensity(restarts, period)
+            .backoff(self.main.backoff.clone())
+            // The owner announces restarts.
+            .quiet()
             .child(child(arbiter.clone()))
             .start_on(&arbiter)
             .await?;
@@ -222,12 +247,14 @@ impl ActorProcess {
     async fn until_ended(
         &mut self,
         supervisor: &SupervisorRef,
-        mut stopped: watch::Receiver<bool>,
+        mut ended: watch::Receiver<Option<ExitReason>>,
     ) -> ExitReason {
         tokio::select! {
             reason = supervisor.join() => reason.unwrap_or(ExitReason::Shutdown),
             // A supervisor does not end with its last child.
-            Ok(_) = stopped.wait_for(|stopped| *stopped) => ExitReason::Normal,
+            Ok(reason) = ended.wait_for(Option::is_some) => {
+                reason.clone().unwrap_or(ExitReason::Normal)
+            }
             _ = self.stop_request.wait_for(|requested| *requested) => {
                 let _ = supervisor.stop().await;
                 ExitReason::Shutdown

@@ -24,7 +24,7 @@ use fiber_runtime::runtime::{
 };
 use fiber_supervisor::process::{ProcessControl, running};
 use fiber_supervisor::supervisor::{
-    Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor,
+    Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor, Within,
 };
 
 /// The running process of a managed actor.
@@ -61,7 +61,9 @@ impl ManagerSpec {
         let supervisor =
             Supervisor::builder(&*name).intensity(restarts, period).backoff(self.backoff.clone());
         let (child, owned, process) = self.child(runtime, "process".into());
-        let supervisor = supervisor.child(child).start_on(runtime.arbiter()).await?;
+        // It gives up with that in the process.
+        let supervisor =
+            supervisor.child(child.gives_up_itself()).start_on(runtime.arbiter()).await?;
         Ok((owner, Arc::new(ManagerInner { runtime, name, owned, supervisor, process })))
     }
 
@@ -73,13 +75,14 @@ impl ManagerSpec {
         name: String,
     ) -> (ChildSpec, Arc<OwnedActor>, watch::Receiver<Option<CurrentProcess>>) {
         let owned = runtime.registry().own(self.main.places());
+        let main = ActorMain { owned: (runtime.id(), owned.id()), ..self.main };
         let (process, current) = watch::channel(None);
         let start = ManagerStart {
             runtime,
             name: self.name,
             meta: self.meta,
             output: self.output,
-            main: self.main,
+            main,
             host: self.host,
             registered: self.registered,
             _keep_alive: self.keep_alive,
@@ -149,10 +152,11 @@ impl Start for ManagerStart {
                 placement: Placement::by_rule(runtime.common_hosts(), host),
             };
             let (commands, inbox) = mpsc::unbounded_channel();
+            let (within, changes) = mpsc::unbounded_channel();
             let control = ProcessControl::new(commands.clone());
-            let owner = ManagerOwner { incarnations, commands, started: None, ended: None };
+            let owner = ManagerOwner { incarnations, commands, within, started: None, ended: None };
             let process = ChildProcess { runtime, launch, commands: inbox, owner };
-            running(process.start(), control).await
+            Ok(running(process.start(), control).await?.within(changes))
         })
     }
 
@@ -165,6 +169,8 @@ impl Start for ManagerStart {
 struct ManagerOwner {
     incarnations: Arc<Incarnations>,
     commands: mpsc::UnboundedSender<ProcessCommand>,
+    /// Tells the supervisor of failures and restarts of the actor in its process.
+    within: mpsc::UnboundedSender<Within>,
     /// Once it is ready.
     started: Option<StartedActor>,
     /// Why the actor has ended, if its process has said so.
@@ -200,6 +206,17 @@ impl Owner for ManagerOwner {
     fn message(&mut self, message: Received) {
         match ActorMessage::decode(message.into()) {
             Some(ActorMessage::Snapshot(state)) => self.incarnations.snapshot.set(state),
+            Some(ActorMessage::Failed(reason)) => {
+                // Before that, it fails to start.
+                if self.started.is_some() {
+                    self.incarnations.owned.failed(reason.clone());
+                    let _ = self.within.send(Within::Failed(reason));
+                }
+            }
+            Some(ActorMessage::Restarted) => {
+                self.incarnations.owned.restarted();
+                let _ = self.within.send(Within::Restarted);
+            }
             Some(ActorMessage::Ended(reason)) => {
                 self.ended = Some(reason);
                 // The process stays until then, so that its reason is not lost.

@@ -11,6 +11,10 @@ use fiber_runtime::endpoint::MAIN;
 pub(super) enum ActorMessage {
     /// The encoded state of the actor.
     Snapshot(EncodedValue),
+    /// The actor has failed. It is restarted in its process, or too many restarts end that.
+    Failed(ExitReason),
+    /// The actor is restarted in its process.
+    Restarted,
     /// The actor has ended for good.
     Ended(ExitReason),
 }
@@ -19,11 +23,9 @@ impl ActorMessage {
     pub(super) fn encode(self) -> Message {
         match self {
             ActorMessage::Snapshot(state) => Message::with_value(vec![MAIN, 0], state),
-            ActorMessage::Ended(reason) => {
-                let mut head = vec![MAIN, 1];
-                codec::append(&mut head, &reason).expect("an exit reason serializes");
-                Message::new(head)
-            }
+            ActorMessage::Ended(reason) => with_reason(1, &reason),
+            ActorMessage::Failed(reason) => with_reason(2, &reason),
+            ActorMessage::Restarted => Message::new(vec![MAIN, 3]),
         }
     }
 
@@ -32,7 +34,15 @@ impl ActorMessage {
         match message.bytes.try_get_u8().ok()? {
             0 => Some(ActorMessage::Snapshot(message)),
             1 => codec::decode(&message.bytes).ok().map(ActorMessage::Ended),
+            2 => codec::decode(&message.bytes).ok().map(ActorMessage::Failed),
+            3 => Some(ActorMessage::Restarted),
             _ => None,
         }
     }
+}
+
+fn with_reason(kind: u8, reason: &ExitReason) -> Message {
+    let mut head = vec![MAIN, kind];
+    codec::append(&mut head, reason).expect("an exit reason serializes");
+    Message::new(head)
 }

@@ -17,7 +17,7 @@ use super::method::method;
 use super::recipient::RemoteRecipient;
 use super::send_error::SendError;
 use super::untyped::{Target, UntypedAddr};
-use fiber_runtime::mesh::{IncarnationEnd, Load, OwnedActor, ProcessRef, Query};
+use fiber_runtime::mesh::{Load, OwnedActor, ProcessRef, Query};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
 use fiber_supervisor::supervisor::Down;
@@ -359,21 +359,7 @@ impl<A: Actor> RemoteAddr<A> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
-        let addr = self.untyped.clone();
-        let (sender, watching) = oneshot::channel();
-        let runtime = addr.runtime();
-        if let Ok(runtime) = &runtime {
-            let runtime = *runtime;
-            runtime.spawn(
-                move || async move { watch(runtime, &addr.target, &recipient, sender).await },
-            );
-        }
-        Reply::named(format!("the watch of actor `{}`", self.name()), async move {
-            runtime?;
-            // The sender is dropped if the recipient has been sent the actor's end already.
-            let _ = watching.await;
-            Ok(())
-        })
+        self.untyped.watch(recipient)
     }
 }
 
@@ -385,41 +371,6 @@ async fn on_runtime<T: Send + 'static, F: Future<Output = Result<T, ExitReason>>
     let (sender, value) = oneshot::channel();
     runtime.spawn(move || async move { drop(sender.send(future().await)) });
     value.await.unwrap_or_else(|_| Err(ExitReason::LinkLost("this process ends".into())))
-}
-
-async fn watch(
-    runtime: &'static Runtime,
-    target: &Target,
-    recipient: &Recipient<Down>,
-    watching: oneshot::Sender<()>,
-) {
-    let (mesh, actor) = (runtime.mesh(), target.actor);
-    let down = |reason| recipient.do_send(Down::new(target.name.to_string(), reason));
-    let mut incarnation =
-        match mesh.query::<u64>(&target.home, Query::CurrentIncarnation { actor }).await {
-            Ok(current) => current,
-            Err(reason) => return down(reason),
-        };
-    let _ = watching.send(());
-    loop {
-        let end = if target.owned {
-            let query = Query::IncarnationEnd { actor, incarnation };
-            mesh.query::<IncarnationEnd>(&target.home, query).await
-        } else {
-            let reason = mesh.query(&target.home, Query::ActorEnd { actor }).await;
-            reason.map(|reason| IncarnationEnd { reason, incarnation, gone: true })
-        };
-        match end {
-            Ok(end) => {
-                down(end.reason);
-                incarnation = end.incarnation + 1;
-                if end.gone || !recipient.connected() {
-                    return;
-                }
-            }
-            Err(reason) => return down(reason),
-        }
-    }
 }
 
 impl<A> Clone for RemoteAddr<A> {

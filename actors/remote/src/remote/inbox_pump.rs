@@ -136,6 +136,11 @@ impl Dispatch {
         }));
     }
 
+    /// Returns whether no call waits for its answer.
+    pub(super) fn is_idle(&self) -> bool {
+        self.later.is_empty()
+    }
+
     /// Sends the answers that have become ready.
     pub(super) fn poll_answers(&mut self, task: &mut TaskContext<'_>) {
         while let Poll::Ready(Some((number, answer))) = self.later.poll_next_unpin(task) {

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler};
 use fiber_core::stacks::user_code;
-use fiber_core::{Error, ExitReason, Failure, FailureKind};
+use fiber_core::{Error, Failure, FailureKind};
 use fiber_transport::Received;
 use fiber_values::entry::{Entry, MethodFn};
 use fiber_values::{codec, transfer};
@@ -15,6 +15,7 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
+use super::export::{CallEnd, PanicSlot};
 use super::message::RemoteMessage;
 use fiber_runtime::mesh::{AnswerFrame, CallFailure, answer_head};
 
@@ -58,7 +59,8 @@ where
 {
     const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<M>, Self::handle);
 
-    /// Handles a message. `actor` is the actor, with its context, or the address of the actor.
+    /// Handles a message. `actor` is the actor, with its context, or the address of the actor, with
+    /// its [`PanicSlot`].
     fn handle(actor: &mut dyn Any, context: &mut dyn Any, call: &mut dyn Any) {
         let call =
             call.downcast_mut::<MethodCall>().expect("methods are called with a `MethodCall`");
@@ -74,11 +76,15 @@ where
             // A new clone of an address may add one message to a full mailbox, so messages keep
             // their order.
             let request = addr.clone().send(message);
+            let panic = context.downcast_mut::<PanicSlot>().cloned().unwrap_or_default();
             call.outcome = CallOutcome::Later(Box::pin(async move {
-                request
-                    .await
-                    .map_err(|_| CallFailure::Stopped(ended()))
-                    .and_then(|value| encode(limit, &value))
+                let answer = panic.witness(request).await.map_err(|end| match end {
+                    CallEnd::Panicked(panic) => {
+                        CallFailure::Failed(Failure::new(FailureKind::Panicked, panic))
+                    }
+                    CallEnd::Stopped(reason) => CallFailure::Stopped(reason),
+                });
+                answer.and_then(|value| encode(limit, &value))
             }));
             return;
         }
@@ -121,11 +127,6 @@ impl MethodCall {
     pub(crate) fn fail(&mut self, kind: FailureKind, problem: &dyn std::fmt::Display) {
         self.outcome = CallOutcome::Now(Err(CallFailure::Failed(Failure::new(kind, problem))));
     }
-}
-
-/// Returns the exit reason of an actor that is known by its [`Addr`] alone: actix has none.
-pub(super) fn ended() -> ExitReason {
-    ExitReason::Normal
 }
 
 fn no_answer() -> CallFailure {

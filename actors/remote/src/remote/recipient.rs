@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use actix::Recipient;
 use fiber_values::entry::EntryRef;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +11,7 @@ use super::message::RemoteMessage;
 use super::send_error::SendError;
 use super::untyped::UntypedAddr;
 use fiber_runtime::reply::Reply;
+use fiber_supervisor::supervisor::Down;
 
 /// The address of an actor of any type that handles messages of type `M`. It is to
 /// [`RemoteAddr`](super::RemoteAddr) what [`actix::Recipient`] is to [`actix::Addr`].
@@ -65,6 +67,12 @@ impl<M: RemoteMessage> RemoteRecipient<M> {
     pub fn try_send(&self, message: M) -> Result<(), SendError<M>> {
         let sent = self.addr.try_send(self.method, &message);
         sent.map_err(|error| SendError::new(message, error))
+    }
+
+    /// Sends `recipient` one [`Down`] for each end of the actor, as
+    /// [`RemoteAddr::watch`](super::RemoteAddr::watch), which has an example.
+    pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
+        self.addr.watch(recipient)
     }
 
     /// Returns whether the actor may be there, as

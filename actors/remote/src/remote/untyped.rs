@@ -93,6 +93,11 @@ impl UntypedAddr {
         })
     }
 
+    /// Returns whether this process owns or has exported the actor.
+    fn is_of_this_process(&self) -> bool {
+        self.runtime().is_ok_and(|runtime| runtime.id() == self.target.home.id)
+    }
+
     pub(crate) fn connected(&self) -> bool {
         let Ok(runtime) = self.runtime() else { return false };
         let target = &*self.target;
@@ -121,7 +126,8 @@ impl UntypedAddr {
             Ok(()) => {
                 let (target, message) = (&*self.target, std::any::type_name::<M>());
                 let call = PendingCall::new(answer, &target.name, message, current_actor());
-                Reply::call(if target.owned { call.by(&target.home, target.actor) } else { call })
+                let is_here = !target.owned && self.is_of_this_process();
+                Reply::call(call.by(&target.home, target.actor, is_here))
             }
             Err(error) => Reply::failed(error),
         }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use fiber_core::stats::{ActorStats, Distribution, Report};
@@ -58,6 +59,8 @@ struct InboxState {
     urgent: VecDeque<IncomingMessage>,
     waiting: VecDeque<IncomingMessage>,
     reader: Option<Waker>,
+    /// The thread on which the messages are read.
+    thread: Option<ThreadId>,
     closed: Option<ExitReason>,
     /// When the first of the messages arrived that the actor is about to handle.
     since: Option<Instant>,
@@ -178,6 +181,7 @@ impl Inbox {
             None => {
                 if !state.reader.as_ref().is_some_and(|reader| reader.will_wake(task.waker())) {
                     state.reader = Some(task.waker().clone());
+                    state.thread = Some(thread::current().id());
                 }
                 Poll::Pending
             }
@@ -203,9 +207,19 @@ impl Inbox {
         }
     }
 
+    /// Returns whether this thread reads the messages.
+    pub(crate) fn is_read_here(&self) -> bool {
+        self.state.lock().thread == Some(thread::current().id())
+    }
+
     /// Returns whether the inbox is not closed. One that is full refuses messages for now.
     pub fn is_open(&self) -> bool {
-        self.state.lock().closed.is_none()
+        self.closed().is_none()
+    }
+
+    /// Returns why the inbox is closed, if it is.
+    pub(crate) fn closed(&self) -> Option<ExitReason> {
+        self.state.lock().closed.clone()
     }
 
     /// Closes the inbox: fails the messages in it, and all later ones.

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
-use fiber_core::{ExitReason, Failure, FailureKind, Result, deadline_after};
+use fiber_core::{ExitReason, Failure, FailureKind, ProcessId, Result, deadline_after};
 use fiber_values::codec;
 use parking_lot::Mutex;
 
@@ -18,7 +18,7 @@ use super::owned::{ActorStatus, OwnedActor};
 use super::port::{PeerId, Ports, Request, Requester};
 use super::recent::Recent;
 use super::waits::Waits;
-use super::wire::{self, ActorId, ActorLocation, CallFailure, Frame, IncarnationEnd, Query};
+use super::wire::{self, ActorId, ActorLocation, CallFailure, Ends, Frame, Query};
 use crate::endpoint::Endpoint;
 
 /// The interval between two checks whether an exported actor has ended, while a caller waits for
@@ -46,6 +46,8 @@ pub fn set_transit_time(time: Duration) {
 pub struct Registry {
     endpoint: &'static Endpoint,
     inboxes: DashMap<ActorId, Arc<Inbox>>,
+    /// The actor that this process was started for, as its owner knows it.
+    hosted: OnceLock<(ProcessId, ActorId)>,
     owned: DashMap<ActorId, Arc<OwnedActor>>,
     /// Exported actors that have not ended.
     exported: Mutex<BTreeMap<ActorId, Exported>>,
@@ -57,10 +59,10 @@ pub struct Registry {
     last: AtomicU64,
 }
 
-/// An exported actor, and whether it is alive.
+/// An exported actor, and why it has ended, if it has.
 struct Exported {
     inbox: Arc<Inbox>,
-    is_alive: Box<dyn Fn() -> bool + Send + Sync>,
+    end: Box<dyn Fn() -> Option<ExitReason> + Send + Sync>,
 }
 
 impl Registry {
@@ -68,6 +70,7 @@ impl Registry {
         Registry {
             endpoint,
             inboxes: DashMap::new(),
+            hosted: OnceLock::new(),
             owned: DashMap::new(),
             exported: Mutex::default(),
             ended: Mutex::new(Recent::new(ENDED_ACTORS)),
@@ -108,17 +111,17 @@ impl Registry {
         ActorId(self.last.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Makes the reader of an inbox reachable, for as long as `is_alive` returns `true`.
+    /// Makes the reader of an inbox reachable, until `end` returns why it has ended.
     pub fn export(
         &'static self,
         inbox: Arc<Inbox>,
-        is_alive: impl Fn() -> bool + Send + Sync + 'static,
+        end: impl Fn() -> Option<ExitReason> + Send + Sync + 'static,
     ) -> ActorId {
         let id = self.next_id();
         inbox.set_dead_letters(&self.dead_letters);
         self.inboxes.insert(id, Arc::clone(&inbox));
         let mut exported = self.exported.lock();
-        exported.insert(id, Exported { inbox, is_alive: Box::new(is_alive) });
+        exported.insert(id, Exported { inbox, end: Box::new(end) });
         if exported.len() == 1 {
             self.endpoint.spawn(move || self.sweep());
         }
@@ -130,14 +133,13 @@ impl Registry {
         loop {
             tokio::time::sleep(SWEEP_INTERVAL).await;
             let mut exported = self.exported.lock();
-            let ended = exported.iter().filter(|(_, exported)| !(exported.is_alive)());
-            let ended: Vec<_> = ended.map(|(id, _)| *id).collect();
-            let ended: Vec<_> =
-                ended.into_iter().filter_map(|id| exported.remove_entry(&id)).collect();
+            let ended = exported.iter().filter_map(|(id, actor)| Some((*id, (actor.end)()?)));
+            let ended: Vec<_> = ended.collect();
+            let removed: Vec<_> = ended.iter().filter_map(|(id, _)| exported.remove(id)).collect();
             let is_last = exported.is_empty();
             drop(exported);
-            for (id, Exported { inbox, .. }) in ended {
-                inbox.close(&ExitReason::Normal);
+            for ((id, reason), Exported { inbox, .. }) in ended.into_iter().zip(removed) {
+                inbox.close(&reason);
                 self.retire(id);
             }
             if is_last {
@@ -155,10 +157,21 @@ impl Registry {
         }
     }
 
-    /// Makes the actor reachable that this process was started for.
-    pub fn host(&self, inbox: Arc<Inbox>) {
+    /// Makes the actor reachable that this process was started for: the one with this number in its
+    /// owner.
+    pub fn host(&self, inbox: Arc<Inbox>, owned: (ProcessId, ActorId)) {
+        let _ = self.hosted.set(owned);
         inbox.set_dead_letters(&self.dead_letters);
         self.inboxes.insert(ActorId::HOSTED, inbox);
+    }
+
+    /// Returns the messages for an actor of `owner`, if it runs in this process.
+    pub(crate) fn inbox_here(&self, owner: ProcessId, actor: ActorId) -> Option<Arc<Inbox>> {
+        if self.hosted.get() == Some(&(owner, actor)) {
+            self.inbox(ActorId::HOSTED)
+        } else {
+            self.inbox(actor).filter(|_| owner == self.endpoint.id)
+        }
     }
 
     pub fn inbox(&self, actor: ActorId) -> Option<Arc<Inbox>> {
@@ -226,9 +239,10 @@ impl Registry {
     async fn answer(&self, query: Query) -> Result<Vec<u8>> {
         match query {
             Query::Locate { actor, after } => codec::encode(&self.locate(actor, after).await),
-            Query::CurrentIncarnation { actor } => {
-                codec::encode(&self.owned(actor).map_or(1, |owned| owned.current()))
+            Query::EndCount { actor } => {
+                codec::encode(&self.owned(actor).map_or(0, |owned| owned.end_count()))
             }
+            Query::Ends { actor, after } => codec::encode(&self.ends(actor, after).await),
             Query::IncarnationEnd { actor, incarnation } => {
                 codec::encode(&self.incarnation_end(actor, incarnation).await)
             }
@@ -252,25 +266,23 @@ impl Registry {
         }
     }
 
-    async fn incarnation_end(&self, actor: ActorId, incarnation: u64) -> IncarnationEnd {
-        let Some(owned) = self.owned(actor) else {
-            return IncarnationEnd { reason: wire::unknown(), incarnation, gone: true };
-        };
+    async fn ends(&self, actor: ActorId, after: u64) -> Ends {
+        match self.owned(actor) {
+            Some(owned) => owned.ends(after).await,
+            None => Ends { count: after, reasons: Vec::new(), gone: Some(wire::unknown()) },
+        }
+    }
+
+    async fn incarnation_end(&self, actor: ActorId, incarnation: u64) -> ExitReason {
+        let Some(owned) = self.owned(actor) else { return wire::unknown() };
         let has_ended = |status: &ActorStatus| {
             status.gone.is_some()
                 || status.ended.as_ref().is_some_and(|(ended, _)| *ended >= incarnation)
         };
         let status = owned.when(has_ended).await;
-        let gone = status.gone.is_some();
         match status.ended {
-            Some((ended, reason)) if ended >= incarnation => {
-                IncarnationEnd { reason, incarnation: ended, gone }
-            }
-            _ => IncarnationEnd {
-                reason: status.gone.unwrap_or_else(wire::unknown),
-                incarnation,
-                gone,
-            },
+            Some((ended, reason)) if ended >= incarnation => reason,
+            _ => status.gone.unwrap_or_else(wire::unknown),
         }
     }
 
@@ -280,23 +292,26 @@ impl Registry {
             let status = owned.when(|status| status.gone.is_some()).await;
             return status.gone.unwrap_or_else(wire::unknown);
         }
-        if self.inbox(actor).is_none() {
-            return wire::unknown();
-        }
-        while self.is_there(actor) {
+        loop {
+            if let Some(reason) = self.end_of(actor) {
+                return reason;
+            }
             tokio::time::sleep(END_CHECK).await;
         }
-        ExitReason::Normal
     }
 
     /// Returns whether an actor that this process owns or has exported has not ended for good.
     pub(crate) fn is_there(&self, actor: ActorId) -> bool {
-        if let Some(owned) = self.owned(actor) {
-            return !owned.is_gone();
+        match self.owned(actor) {
+            Some(owned) => !owned.is_gone(),
+            None => self.end_of(actor).is_none(),
         }
-        let is_alive = |exported: &Exported| (exported.is_alive)();
+    }
+
+    /// Returns why an actor of this process has ended, if it has.
+    fn end_of(&self, actor: ActorId) -> Option<ExitReason> {
+        let Some(inbox) = self.inbox(actor) else { return Some(wire::unknown()) };
         // The actor that this process was started for is not exported.
-        self.inbox(actor).is_some_and(|inbox| inbox.is_open())
-            && self.exported.lock().get(&actor).is_none_or(is_alive)
+        inbox.closed().or_else(|| (self.exported.lock().get(&actor)?.end)())
     }
 }

@@ -13,7 +13,7 @@ use super::deadlines::{Unanswered, Waiter};
 use super::pending::Pending;
 use super::registry::transit_time;
 use super::route::{Lookup, LostCalls, Route};
-use super::wire::{ActorLocation, IncarnationEnd, Payload, ProcessRef, Query};
+use super::wire::{ActorLocation, Payload, ProcessRef, Query};
 
 /// The pause between two attempts to connect to a process again whose owner takes it for alive.
 const RETRY: Duration = Duration::from_millis(250);
@@ -170,8 +170,7 @@ impl Mesh {
                 Ok(Some(_)) | Err(_) => reason,
                 Ok(None) => {
                     let query = Query::IncarnationEnd { actor: route.actor(), incarnation };
-                    let end = self.query::<IncarnationEnd>(route.owner(), query).await;
-                    end.map_or(reason, |end| end.reason)
+                    self.query::<ExitReason>(route.owner(), query).await.unwrap_or(reason)
                 }
             };
             failed

@@ -64,7 +64,7 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
 
         // A message that its receiver can't handle.
         let inbox = Arc::new(Inbox::new(1, Full::Fail));
-        let actor = runtime.registry().export(Arc::clone(&inbox), || true);
+        let actor = runtime.registry().export(Arc::clone(&inbox), || None);
         let unknown = fiber_values::entry::EntryRef { offset: 8, name: 7 };
         link.send(Payload::call(actor, unknown, Terms::default(), &()).unwrap().into_message(6))
             .unwrap();

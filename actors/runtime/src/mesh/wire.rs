@@ -107,16 +107,23 @@ pub enum Query {
         /// The last incarnation that the caller knows, or 0.
         after: u64,
     },
-    /// The incarnation that runs, or else the next one. Answered with a number.
-    CurrentIncarnation {
+    /// How often an owned actor has ended. Answered with a number.
+    EndCount {
         /// The actor, which the queried process owns.
         actor: ActorId,
     },
-    /// The end of this incarnation. Answered with an [`IncarnationEnd`], when it has ended.
+    /// The ends of an owned actor after the first ones. Answered with [`Ends`], when there is one.
+    Ends {
+        /// The actor, which the queried process owns.
+        actor: ActorId,
+        /// The number of ends that the caller knows.
+        after: u64,
+    },
+    /// The end of the process with this number. Answered with an [`ExitReason`], when it has ended.
     IncarnationEnd {
         /// The actor, which the queried process owns.
         actor: ActorId,
-        /// The number of the incarnation. The first is 1.
+        /// The number of the process. The first is 1.
         incarnation: u64,
     },
     /// The end of an actor that will not be restarted. Answered with an [`ExitReason`].
@@ -144,15 +151,15 @@ pub(crate) enum ActorLocation {
     Gone(ExitReason),
 }
 
-/// The end of an incarnation.
+/// The ends of an actor that a watcher asks for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct IncarnationEnd {
-    /// The reason for which it ended.
-    pub reason: ExitReason,
-    /// The incarnation that ended last.
-    pub incarnation: u64,
-    /// Whether the actor will not be restarted.
-    pub gone: bool,
+pub struct Ends {
+    /// How often the actor has ended in all.
+    pub count: u64,
+    /// The reasons of the ends that the caller did not know, in order.
+    pub reasons: Vec<ExitReason>,
+    /// Why the actor will not be restarted, if so.
+    pub gone: Option<ExitReason>,
 }
 
 /// A message that is to be sent: a complete frame but for its call id, and the message's blobs.

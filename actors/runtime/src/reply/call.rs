@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use fiber_core::{Error, ExitReason, Result};
+use fiber_core::{Error, ExitReason, Result, is_blocked};
 use fiber_transport::Received;
 use fiber_values::codec;
 use serde::de::DeserializeOwned;
@@ -21,7 +21,8 @@ pub struct PendingCall<R> {
     actor: Arc<str>,
     message: &'static str,
     caller: Option<Arc<str>>,
-    /// The owner of the managed actor that is to answer an actor, and its number there.
+    /// The process that owns or has exported the actor that is to answer, and its number there, if
+    /// that may need this thread.
     target: Option<(ProcessRef, ActorId)>,
 }
 
@@ -40,11 +41,19 @@ impl<R> PendingCall<R> {
         PendingCall { answer, decode, actor: Arc::clone(actor), message, caller, target: None }
     }
 
-    /// Says which managed actor is to answer.
-    pub fn by(mut self, owner: &ProcessRef, actor: ActorId) -> PendingCall<R> {
+    /// Says which actor is to answer. `is_here`: this process has exported it.
+    pub fn by(mut self, owner: &ProcessRef, actor: ActorId, is_here: bool) -> PendingCall<R> {
         // Only actors wait in circles.
-        self.target = self.caller.is_some().then(|| (owner.clone(), actor));
+        let may_wait_for_itself = is_here || self.caller.is_some();
+        self.target = may_wait_for_itself.then(|| (owner.clone(), actor));
         self
+    }
+
+    /// Returns whether the actor that is to answer needs this thread.
+    fn needs_this_thread(&self) -> bool {
+        let Some((owner, actor)) = &self.target else { return false };
+        let inbox = Runtime::get().map(|runtime| runtime.registry().inbox_here(owner.id, *actor));
+        inbox.ok().flatten().is_some_and(|inbox| inbox.is_read_here())
     }
 
     /// Notes that the actor of this thread blocks until the answer is there.
@@ -54,7 +63,11 @@ impl<R> PendingCall<R> {
     }
 
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
-        let answer = ready!(Pin::new(&mut self.answer).poll(context));
+        let answer = Pin::new(&mut self.answer).poll(context);
+        if answer.is_pending() && is_blocked() && self.needs_this_thread() {
+            return Poll::Ready(Err(Error::WouldDeadlock));
+        }
+        let answer = ready!(answer);
         let gone =
             |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
         Poll::Ready(self.conclude(answer.unwrap_or_else(gone)))

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The pauses before a child's restarts.
 ///
 /// The first restart comes at once. The second waits for the [first](Backoff::new) pause, and each
@@ -27,7 +29,7 @@ use std::time::Duration;
 /// let patient = Supervisor::builder("patient").backoff(backoff);
 /// let eager = Supervisor::builder("eager").backoff(Backoff::none());
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Backoff {
     first: Duration,
     factor: f64,

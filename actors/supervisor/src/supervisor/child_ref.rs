@@ -94,8 +94,9 @@ impl<A: Actor> ChildRef<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M>,
     {
-        let this = self.clone();
-        Reply::carried(async move { this.current.send(this.path(), message).await })
+        let (this, current) = (self.clone(), Arc::clone(&self.current));
+        let answer = async move { this.current.send(this.path(), message).await };
+        Reply::carried(answer, move || current.needs_this_thread())
     }
 
     /// Sends a message as [`send`](ChildRef::send) does, and drops the reply.

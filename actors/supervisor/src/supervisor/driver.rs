@@ -22,7 +22,7 @@ use super::directory::Directory;
 use super::identity::Identity;
 use super::machine::{Event, Key, Options, Origin, Request, StopMethod, Supervision, Turn};
 use super::spec::ChildSpec;
-use super::start::{ChildContext, Control};
+use super::start::{ChildContext, Control, Within};
 use super::tree::EntryId;
 use child::HeldChild;
 
@@ -73,8 +73,24 @@ pub(super) type ExitCell = Rc<OnceCell<ExitReason>>;
 
 /// A report of one of the supervisor's own tasks.
 enum Input {
-    Started { key: Key, incarnation: u64, place: Option<String>, control: Box<dyn Control> },
-    Exited { key: Key, incarnation: u64, reason: ExitReason, has_worked: bool },
+    Started {
+        key: Key,
+        incarnation: u64,
+        place: Option<String>,
+        control: Box<dyn Control>,
+    },
+    Exited {
+        key: Key,
+        incarnation: u64,
+        reason: ExitReason,
+        has_worked: bool,
+    },
+    /// Something has happened in a child that restarts itself.
+    Within {
+        key: Key,
+        incarnation: u64,
+        event: Within,
+    },
     Alarm,
 }
 
@@ -217,6 +233,7 @@ impl Supervisor {
             Input::Exited { key, incarnation, reason, has_worked } => {
                 self.feed(Event::Exited { key, incarnation, reason, has_worked });
             }
+            Input::Within { key, incarnation, event } => self.note_within(key, incarnation, event),
             Input::Alarm => {
                 self.alarm = None;
                 self.feed(Event::Deadline);

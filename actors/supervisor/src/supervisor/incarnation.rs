@@ -1,14 +1,20 @@
 //! The current incarnation of an actor, for the references that send to it.
 
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, ArbiterHandle, Handler, MailboxError, Message};
 use fiber_core::{Error, ExitReason, Result};
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 /// The current incarnation of an actor, if there is one.
-pub(super) struct Current<A: Actor>(watch::Sender<Status<A>>);
+pub(super) struct Current<A: Actor> {
+    status: watch::Sender<Status<A>>,
+    /// The thread on which the last incarnation was started.
+    thread: Mutex<Option<ThreadId>>,
+}
 
 enum Status<A: Actor> {
     /// It is not started yet, or is being restarted.
@@ -59,7 +65,7 @@ impl ExitWatch {
 
 impl<A: Actor> Current<A> {
     pub(super) fn new() -> Current<A> {
-        Current(watch::Sender::new(Status::Down))
+        Current { status: watch::Sender::new(Status::Down), thread: Mutex::default() }
     }
 
     /// Expects a next incarnation, perhaps under another supervisor than the one that removed it.
@@ -69,12 +75,12 @@ impl<A: Actor> Current<A> {
 
     /// Ends the wait of all callers: there is no next incarnation.
     pub(super) fn remove(&self, reason: &ExitReason) {
-        self.0.send_replace(Status::Removed(reason.clone()));
+        self.status.send_replace(Status::Removed(reason.clone()));
     }
 
     fn replace(&self, new: Status<A>, applies: impl FnOnce(&Status<A>) -> bool) {
         let mut status = Some(new);
-        self.0.send_if_modified(|current| {
+        self.status.send_if_modified(|current| {
             let applies = applies(current);
             if applies && let Some(new) = status.take() {
                 status = Some(std::mem::replace(current, new));
@@ -87,7 +93,7 @@ impl<A: Actor> Current<A> {
 
     /// Returns the current incarnation, unless there is none at this moment.
     pub(super) fn get(&self) -> Option<Incarnation<A>> {
-        match &*self.0.borrow() {
+        match &*self.status.borrow() {
             Status::Up(incarnation) if incarnation.addr.connected() => Some(incarnation.clone()),
             _ => None,
         }
@@ -98,7 +104,7 @@ impl<A: Actor> Current<A> {
     /// # Errors
     /// The last exit reason, if there is no next one.
     pub(super) async fn wait(&self) -> Result<Incarnation<A>, ExitReason> {
-        let mut status = self.0.subscribe();
+        let mut status = self.status.subscribe();
         let ready = status.wait_for(|status| match status {
             Status::Up(incarnation) => incarnation.addr.connected(),
             Status::Removed(_) => true,
@@ -113,7 +119,7 @@ impl<A: Actor> Current<A> {
 
     /// Waits until the actor is removed, and returns the last exit reason.
     pub(super) async fn removed(&self) -> ExitReason {
-        let mut status = self.0.subscribe();
+        let mut status = self.status.subscribe();
         match status.wait_for(|status| matches!(status, Status::Removed(_))).await.as_deref() {
             Ok(Status::Removed(reason)) => reason.clone(),
             _ => ExitReason::Shutdown,
@@ -138,6 +144,11 @@ impl<A: Actor> Current<A> {
                 Err(incarnation.no_answer(name).await)
             }
         }
+    }
+
+    /// Returns whether the actor needs this thread.
+    pub(super) fn needs_this_thread(&self) -> bool {
+        *self.thread.lock() == Some(thread::current().id())
     }
 }
 
@@ -184,6 +195,7 @@ impl<A: Actor> IncarnationGuard<A> {
         exit: watch::Sender<Option<ExitReason>>,
     ) -> IncarnationGuard<A> {
         let incarnation = Incarnation { addr, arbiter, exit: ExitWatch(exit.subscribe()) };
+        *current.thread.lock() = Some(thread::current().id());
         // If it is only dropped, its thread has ended.
         IncarnationGuard { current, incarnation, exit, reason: ExitReason::Shutdown }
     }

@@ -124,6 +124,8 @@ pub struct ChildSpec {
     pub(super) restart: Restart,
     pub(super) shutdown: Shutdown,
     pub(super) counts: Counts,
+    /// Whether the supervisor ends when the child has given up restarting what is in it.
+    pub(super) gives_up_itself: bool,
     pub(super) arbiter: Option<ArbiterHandle>,
 }
 
@@ -139,6 +141,7 @@ impl ChildSpec {
             restart: Restart::default(),
             shutdown: Shutdown::default(),
             counts: Counts::default(),
+            gives_up_itself: false,
             arbiter: None,
         }
     }
@@ -186,6 +189,14 @@ impl ChildSpec {
         self
     }
 
+    /// Ends the supervisor, as after too many failures, when the child gives up restarting what is in
+    /// it.
+    #[doc(hidden)]
+    pub fn gives_up_itself(mut self) -> ChildSpec {
+        self.gives_up_itself = true;
+        self
+    }
+
     /// Returns the child's name. [`ChildSpec`] has an example.
     pub fn name(&self) -> &str {
         self.identity.name()
@@ -199,13 +210,19 @@ impl ChildSpec {
             restart: self.restart,
             shutdown: self.shutdown,
             counts: self.counts,
+            gives_up_itself: self.gives_up_itself,
             arbiter: self.arbiter.clone(),
         }
     }
 
     /// Returns the part that the supervisor's decisions depend on.
     pub(super) fn rules(&self) -> Rules {
-        Rules { restart: self.restart, shutdown: self.shutdown, counts: self.counts }
+        Rules {
+            restart: self.restart,
+            shutdown: self.shutdown,
+            counts: self.counts,
+            gives_up_itself: self.gives_up_itself,
+        }
     }
 
     /// Informs handles and watchers that the child is not started again.

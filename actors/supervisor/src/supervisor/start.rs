@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use actix::ArbiterHandle;
 use fiber_core::ExitReason;
 use futures_core::future::LocalBoxFuture;
+use tokio::sync::mpsc;
 
 use super::identity::Identity;
 use super::tree::{ChildKind, EntryId};
@@ -111,6 +112,16 @@ pub struct Running {
     pub control: Box<dyn Control>,
     /// Is ready when the incarnation has ended.
     pub exited: LocalBoxFuture<'static, ExitReason>,
+    /// What happens in a child that restarts itself.
+    pub(super) within: Option<mpsc::UnboundedReceiver<Within>>,
+}
+
+/// An event in a child that restarts what is in it by itself, as a managed actor's process does.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub enum Within {
+    Failed(ExitReason),
+    Restarted,
 }
 
 impl Running {
@@ -119,7 +130,17 @@ impl Running {
         control: impl Control + 'static,
         exited: impl Future<Output = ExitReason> + 'static,
     ) -> Running {
-        Running { place: None, control: Box::new(control), exited: Box::pin(exited) }
+        let (control, exited) = (Box::new(control), Box::pin(exited));
+        Running { place: None, control, exited, within: None }
+    }
+
+    /// Tells the supervisor what happens in the child, which restarts itself. Watchers, the tree and
+    /// events then show it as they show a restart by the supervisor.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn within(mut self, events: mpsc::UnboundedReceiver<Within>) -> Running {
+        self.within = Some(events);
+        self
     }
 
     /// Sets where it runs, for the tree: `pid 4711`. [`Start`] has an example.

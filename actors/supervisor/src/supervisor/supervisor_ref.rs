@@ -85,7 +85,7 @@ impl SupervisorRef {
     /// ```
     pub fn add_child(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
-        Reply::carried(async move {
+        let done = async move {
             let path = format!("{}/{}", this.path(), spec.name());
             let (answer, started) = oneshot::channel();
             this.command(Command::Add(spec, answer)).await?;
@@ -93,7 +93,8 @@ impl SupervisorRef {
                 Ok(result) => result,
                 Err(_) => Err(Error::ActorStopped { name: path, reason: ExitReason::Shutdown }),
             }
-        })
+        };
+        Reply::carried(done, || false)
     }
 
     /// Adds a child. The reply comes before its start, and a first start that fails is retried as
@@ -101,13 +102,14 @@ impl SupervisorRef {
     #[doc(hidden)]
     pub fn add_child_in_background(&self, spec: ChildSpec) -> Reply<()> {
         let this = self.clone();
-        Reply::carried(async move {
+        let done = async move {
             let (answer, added) = oneshot::channel();
             this.command(Command::AddInBackground(spec, answer)).await?;
             let stopped =
                 || Error::ActorStopped { name: this.path().into(), reason: ExitReason::Shutdown };
             added.await.unwrap_or_else(|_| Err(stopped()))
-        })
+        };
+        Reply::carried(done, || false)
     }
 
     /// Stops a child as its specification says, and removes it. The reply comes at its end.
@@ -256,12 +258,13 @@ impl SupervisorRef {
 
     fn end_child(&self, name: &str, method: StopMethod) -> Reply<()> {
         let (this, name) = (self.clone(), name.to_string());
-        Reply::carried(async move {
+        let done = async move {
             let (answer, ended) = oneshot::channel();
             this.command(Command::StopChild { name, method, answer }).await?;
             // If the supervisor ended before it could answer, its children ended before it.
             ended.await.unwrap_or(Ok(()))
-        })
+        };
+        Reply::carried(done, || false)
     }
 
     async fn command(&self, command: Command) -> Result<()> {

@@ -24,6 +24,8 @@ pub(super) struct EntryData {
     state: ChildState,
     pub(super) place: Option<String>,
     pub(super) incarnation: u64,
+    /// How often what is in the child was restarted without the child.
+    pub(super) restarts_within: u64,
     pub(super) last_exit: Option<ExitReason>,
     pub(super) names: Option<Names>,
     since: SystemTime,
@@ -104,6 +106,7 @@ impl Entry {
             state: ChildState::Starting,
             place: None,
             incarnation: 0,
+            restarts_within: 0,
             last_exit: None,
             names: None,
             since: SystemTime::now(),
@@ -205,7 +208,7 @@ impl EntryData {
         let mut branch = Branch::new(self.name.clone(), self.kind.clone(), self.state, self.since);
         branch.place.clone_from(&self.place);
         branch.names = self.names.as_ref().map(|names| names()).unwrap_or_default();
-        branch.restarts = self.incarnation.saturating_sub(1);
+        branch.restarts = self.incarnation.saturating_sub(1) + self.restarts_within;
         branch.last_exit.clone_from(&self.last_exit);
         branch
     }

@@ -9,9 +9,13 @@ use super::super::actor_loop::{catch_panic, catch_panic_async};
 use super::super::identity::DownGuard;
 use super::super::machine::Key;
 use super::super::spec::ChildSpec;
-use super::super::start::{ChildContext, Control};
+use super::super::start::{ChildContext, Control, Within};
 use super::super::tree::{Entry, EntryId};
 use super::{Input, Task};
+
+async fn next(within: &mut Option<mpsc::UnboundedReceiver<Within>>) -> Option<Within> {
+    within.as_mut()?.recv().await
+}
 
 pub(super) struct HeldChild {
     pub(super) spec: ChildSpec,
@@ -22,8 +26,18 @@ pub(super) struct HeldChild {
 /// The current incarnation of a child.
 pub(super) enum Incarnation {
     None,
-    Starting { task: Task, down_guard: DownGuard },
-    Started { control: Box<dyn Control>, _task: Task, down_guard: DownGuard },
+    Starting {
+        number: u64,
+        task: Task,
+        down_guard: DownGuard,
+    },
+    /// Without a guard, what is in it has failed, and is about to restart.
+    Started {
+        number: u64,
+        control: Box<dyn Control>,
+        _task: Task,
+        down_guard: Option<DownGuard>,
+    },
 }
 
 impl HeldChild {
@@ -59,7 +73,22 @@ impl HeldChild {
                     let (place, control) = (running.place, running.control);
                     // The supervisor may be gone.
                     let _ = inputs.send(Input::Started { key, incarnation, place, control });
-                    let exit = catch_panic_async(running.exited).await;
+                    let note = |event| drop(inputs.send(Input::Within { key, incarnation, event }));
+                    let mut exited = Box::pin(catch_panic_async(running.exited));
+                    let mut within = running.within;
+                    let exit = loop {
+                        tokio::select! {
+                            biased;
+                            Some(event) = next(&mut within) => note(event),
+                            exit = &mut exited => break exit,
+                        }
+                    };
+                    // Events from before the end.
+                    while let Some(event) =
+                        within.as_mut().and_then(|within| within.try_recv().ok())
+                    {
+                        note(event);
+                    }
                     exit.unwrap_or_else(|reason| reason)
                 }
                 Err(reason) => reason,
@@ -68,14 +97,14 @@ impl HeldChild {
             let _ = inputs.send(Input::Exited { key, incarnation, reason, has_worked });
         });
         let down_guard = DownGuard::new(self.spec.identity.clone());
-        self.incarnation = Incarnation::Starting { task, down_guard };
+        self.incarnation = Incarnation::Starting { number: incarnation, task, down_guard };
     }
 
     /// Keeps the control of the incarnation that has started.
     pub(super) fn started(&mut self, control: Box<dyn Control>) {
         self.incarnation = match std::mem::replace(&mut self.incarnation, Incarnation::None) {
-            Incarnation::Starting { task, down_guard } => {
-                Incarnation::Started { control, _task: task, down_guard }
+            Incarnation::Starting { number, task, down_guard } => {
+                Incarnation::Started { number, control, _task: task, down_guard: Some(down_guard) }
             }
             other => other,
         };
@@ -88,12 +117,30 @@ impl HeldChild {
         }
     }
 
+    /// Returns whether this is the incarnation that runs.
+    pub(super) fn runs(&self, incarnation: u64) -> bool {
+        matches!(self.incarnation, Incarnation::Started { number, .. } if number == incarnation)
+    }
+
+    /// Tells watchers of an event in the incarnation.
+    pub(super) fn note_within(&mut self, event: &Within) {
+        let Incarnation::Started { down_guard, .. } = &mut self.incarnation else { return };
+        match event {
+            Within::Failed(reason) => {
+                if let Some(down_guard) = down_guard.take() {
+                    down_guard.finish(reason);
+                }
+            }
+            Within::Restarted => *down_guard = Some(DownGuard::new(self.spec.identity.clone())),
+        }
+    }
+
     /// Lets go of the incarnation, which ends it, and returns its watch.
     pub(super) fn end(&mut self) -> Option<DownGuard> {
         match std::mem::replace(&mut self.incarnation, Incarnation::None) {
             Incarnation::None => None,
             Incarnation::Starting { down_guard, .. } => Some(down_guard),
-            Incarnation::Started { down_guard, .. } => Some(down_guard),
+            Incarnation::Started { down_guard, .. } => down_guard,
         }
     }
 

@@ -4,6 +4,7 @@ use fiber_core::stats::EventKind;
 use fiber_core::{ExitReason, rounded};
 
 use super::super::machine::{Effect, Event, Key};
+use super::super::start::Within;
 use super::super::tree::{ChildKind, ChildState};
 use super::Supervisor;
 use super::child::HeldChild;
@@ -70,17 +71,46 @@ impl Supervisor {
             data.place = None;
             data.enter(if is_first { ChildState::Starting } else { ChildState::Restarting });
         });
-        if !is_first {
-            if !self.options.is_quiet {
-                announce_restart(child);
-            }
-            self.entry.update(|data| {
-                if let ChildKind::Supervisor { restarts, .. } = &mut data.kind {
-                    *restarts += 1;
-                }
-            });
-        }
         child.start(key, incarnation, self.inputs.clone());
+        if !is_first {
+            self.note_restart(key);
+        }
+    }
+
+    /// Counts and announces a restart.
+    fn note_restart(&self, key: Key) {
+        let Some(child) = self.children.get(&key) else { return };
+        if !self.options.is_quiet {
+            announce_restart(child);
+        }
+        self.entry.update(|data| {
+            if let ChildKind::Supervisor { restarts, .. } = &mut data.kind {
+                *restarts += 1;
+            }
+        });
+    }
+
+    /// Shows what has happened in a child that restarts itself.
+    pub(super) fn note_within(&mut self, key: Key, incarnation: u64, event: Within) {
+        let child = self.children.get_mut(&key).filter(|child| child.runs(incarnation));
+        let Some(child) = child else { return };
+        child.note_within(&event);
+        match event {
+            Within::Failed(reason) => {
+                tracing::warn!("`{}` {reason}", child.spec.identity.path());
+                child.entry.update(|data| {
+                    data.last_exit = Some(reason);
+                    data.enter(ChildState::Restarting);
+                });
+            }
+            Within::Restarted => {
+                child.entry.update(|data| {
+                    data.restarts_within += 1;
+                    data.enter(ChildState::Running);
+                });
+                self.note_restart(key);
+            }
+        }
     }
 
     fn keep_started(&mut self, key: Key) {

@@ -13,6 +13,8 @@ pub(in crate::supervisor) struct Rules {
     pub(in crate::supervisor) restart: Restart,
     pub(in crate::supervisor) shutdown: Shutdown,
     pub(in crate::supervisor) counts: Counts,
+    /// Whether the supervisor ends when the child has given up restarting what is in it.
+    pub(in crate::supervisor) gives_up_itself: bool,
 }
 
 #[derive(Debug)]

@@ -337,7 +337,7 @@ impl Story {
 fn rules(choice: Choice) -> Rules {
     let Choice { restart, shutdown, counts } = choice;
     let counts = if counts { Counts::Always } else { Counts::BeforeReady };
-    Rules { restart, shutdown, counts }
+    Rules { restart, shutdown, counts, gives_up_itself: false }
 }
 
 /// Lives a life to its end. Returns the effects.

@@ -194,13 +194,14 @@ impl Supervision {
             child.phase = ChildPhase::Finished;
             return turn.push(Effect::Finished(key));
         }
+        if child.rules.gives_up_itself && matches!(reason, ExitReason::IntensityReached { .. }) {
+            return self.give_up(key, reason, turn);
+        }
         let mut pause = Duration::ZERO;
         if child.rules.counts.apply(&reason, uptime.ran()) {
             if self.failures.add(turn.now, &self.options.intensity) {
                 let reached = self.options.intensity.reached(&child.name, reason);
-                child.phase = ChildPhase::Finished;
-                turn.push(Effect::GaveUp(reached.clone()));
-                return self.stop_all(reached, StopMode::InOrder, turn);
+                return self.give_up(key, reached, turn);
             }
             let backoff = &self.options.backoff;
             let ran_long = uptime.ran().is_some_and(|ran| ran >= backoff.resets_after());
@@ -215,6 +216,15 @@ impl Supervision {
         let is_repeated = is_repeated && start_failed;
         turn.push(Effect::Failed { key, reason, pause, is_repeated });
         self.restart(key, pause, turn);
+    }
+
+    /// Ends the supervisor after too many failures of a child.
+    fn give_up(&mut self, key: Key, reached: ExitReason, turn: &mut Turn<'_>) {
+        if let Some(child) = self.children.get_mut(&key) {
+            child.phase = ChildPhase::Finished;
+        }
+        turn.push(Effect::GaveUp(reached.clone()));
+        self.stop_all(reached, StopMode::InOrder, turn);
     }
 
     /// Restarts a failed child, and the siblings that the strategy restarts with it.
