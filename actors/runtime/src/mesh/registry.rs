@@ -1,14 +1,14 @@
 //! The actors and ports of this process that others can reach, and answers to queries about the
 //! actors that it owns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
-use fiber_core::{ExitReason, Failure, FailureKind, Result, deadline_after};
+use fiber_core::{ExitReason, Failure, FailureKind, ProcessId, Result, deadline_after};
 use fiber_values::codec;
 use parking_lot::Mutex;
 
@@ -115,7 +115,7 @@ impl Registry {
         is_alive: impl Fn() -> bool + Send + Sync + 'static,
     ) -> ActorId {
         let id = self.next_id();
-        inbox.set_dead_letters(&self.dead_letters);
+        inbox.set_reachable(id, &self.dead_letters);
         self.inboxes.insert(id, Arc::clone(&inbox));
         let mut exported = self.exported.lock();
         exported.insert(id, Exported { inbox, is_alive: Box::new(is_alive) });
@@ -157,7 +157,7 @@ impl Registry {
 
     /// Makes the actor reachable that this process was started for.
     pub fn host(&self, inbox: Arc<Inbox>) {
-        inbox.set_dead_letters(&self.dead_letters);
+        inbox.set_reachable(ActorId::HOSTED, &self.dead_letters);
         self.inboxes.insert(ActorId::HOSTED, inbox);
     }
 
@@ -170,6 +170,11 @@ impl Registry {
         let owned = OwnedActor::new(self.next_id(), places);
         self.owned.insert(owned.id(), Arc::clone(&owned));
         owned
+    }
+
+    /// Returns the actors that this process owns and that run, by their processes.
+    pub(crate) fn running(&self) -> HashMap<ProcessId, ActorId> {
+        self.owned.iter().filter_map(|owned| Some((owned.process()?, owned.id()))).collect()
     }
 
     pub fn owned(&self, actor: ActorId) -> Option<Arc<OwnedActor>> {
