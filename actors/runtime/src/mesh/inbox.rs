@@ -211,7 +211,9 @@ impl Inbox {
     pub fn read_by(self: &Arc<Inbox>, reader: &'static str, sources: &'static Sources) {
         match self.reader.set(reader) {
             Ok(()) => sources.register(self),
-            Err(_) => drop(self.restarts.fetch_add(1, Ordering::Relaxed)),
+            Err(_) => {
+                self.restarts.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

@@ -70,7 +70,7 @@ impl Samples {
         let named = labelled
             .actors
             .iter()
-            .flat_map(|(actor, label)| actor.names.iter().map(|name| (name.as_str(), *label)));
+            .flat_map(|(actor, label)| actor.names.iter().map(move |name| (name.as_str(), *label)));
         let named: Vec<(&str, &str)> = named.collect();
         for ((_, actor), name) in known.label(&named, |(name, _)| name) {
             if name != OTHERS {
