@@ -264,6 +264,9 @@ fn a_phone_shows_all_of_it() {
     let heads = "[...document.querySelectorAll('[aria-label=Functions] tbody td')] \
                  .map((one) => getComputedStyle(one, '::before').content).join()";
     assert!(page.text(heads).contains("median"), "{}", page.text(heads));
+    // A table that can be sorted keeps its heads.
+    page.run("document.querySelector('[data-key=\"sort-messages/s\"]').click()");
+    page.wait_for("document.querySelector('#actors tbody td').innerText === 'teller-3'");
     page.run("document.querySelector('button.link').click()");
     page.wait_for("!document.getElementById('detail').hidden");
     assert_eq!(page.text(CUT), "", "with a process");

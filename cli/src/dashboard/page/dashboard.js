@@ -337,7 +337,7 @@ function actors(now) {
     const [text, isNumber] = columns[column];
     if (actorOrder?.column === column)
       head.setAttribute("aria-sort", actorOrder.down ? "descending" : "ascending");
-    head.replaceChildren(h("button", { class: "link", type: "button", "data-key": "sort-" + text,
+    head.replaceChildren(h("button", { class: "sort", type: "button", "data-key": "sort-" + text,
       title: "Sort by this column", onclick: () => sort(column, Boolean(isNumber)) }, text));
   });
   const more = rows.length - shown.length;
