@@ -206,8 +206,23 @@ impl QueueStats {
 pub struct ActorStats {
     /// The process in which it runs.
     pub process: ProcessId,
-    /// Its type, or the name that it was given.
+    /// A number that identifies it in that process. That of a managed actor is 0.
+    #[serde(default)]
+    pub number: u64,
+    /// The name of a managed actor, else the type.
     pub name: String,
+    /// Its type: `shop::Basket`.
+    #[serde(default)]
+    pub actor_type: String,
+    /// Its registered names, by which other processes find it.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// How often it was restarted, by itself or with its process.
+    #[serde(default)]
+    pub restarts: u64,
+    /// Handled messages in a second: the mean of the last 5 to 10 seconds.
+    #[serde(default)]
+    pub rate: f64,
     /// Messages that wait in its inbox.
     pub waiting: u64,
     /// Messages that it has handled.
@@ -220,10 +235,15 @@ pub struct ActorStats {
 
 impl ActorStats {
     #[doc(hidden)]
-    pub fn new(process: ProcessId, name: String) -> ActorStats {
+    pub fn new(process: ProcessId, number: u64, actor_type: &str) -> ActorStats {
         ActorStats {
             process,
-            name,
+            number,
+            name: actor_type.into(),
+            actor_type: actor_type.into(),
+            names: Vec::new(),
+            restarts: 0,
+            rate: 0.0,
             waiting: 0,
             handled: 0,
             failed: 0,

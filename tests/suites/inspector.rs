@@ -1,15 +1,16 @@
 //! The inspector, and the statistics that a program reads itself.
 
+mod actors;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use actix::prelude::*;
 use fiber::stats::{EventKind, PoolPhase, ProcessRole, QueueStats, SessionStats, Slice};
 use fiber::sync::{Barrier, Event};
-use fiber::{Array, AsyncManager, Broadcast, Pool, Queue};
+use fiber::{Array, Broadcast, Pool, Queue};
 use fiber_test_support::{hang, wait};
-use serde::{Deserialize, Serialize};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) fn connect(session: &str) -> BufReader<UnixStream> {
@@ -41,6 +42,10 @@ fn wait_for<T>(found: impl Fn(&SessionStats) -> Option<T>) -> T {
         let session = Box::new(inspect(&mut connection));
         found(&session).ok_or(session)
     })
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }
 
 fn pool_called(name: &str, processes: usize) -> Pool {
@@ -188,27 +193,8 @@ fn the_pools_of_workers_show_too() {
     drop(call);
 }
 
-struct Adder(u64);
-
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
-struct Add(u64);
-
-impl Actor for Adder {
-    type Context = Context<Adder>;
-}
-
-impl Handler<Add> for Adder {
-    type Result = u64;
-
-    fn handle(&mut self, add: Add, _: &mut Context<Adder>) -> u64 {
-        self.0 += add.0;
-        self.0
-    }
-}
-
 #[test]
-fn queues_and_actors_show() {
+fn queues_show() {
     let queue = Queue::<u64>::new().unwrap();
     let place = format!("{}:{}", file!(), line!() - 1);
     (0..7).for_each(|number| queue.put(number).wait().unwrap());
@@ -221,17 +207,6 @@ fn queues_and_actors_show() {
     let report = fiber::stats().unwrap().report;
     assert!(report.queues.iter().any(|queue| queue.name == "jobs"), "{report:?}");
     drop(named);
-
-    let adder = AsyncManager::start(Adder, 1).wait().unwrap();
-    for number in 0..10 {
-        adder.send(Add(number)).wait().unwrap();
-    }
-    let actor = wait_for(|session| {
-        let mut actors = session.report.actors.iter();
-        actors.find(|actor| actor.name == adder.name() && actor.handled == 10).cloned()
-    });
-    assert!(actor.latency.max() > Duration::ZERO);
-    assert_eq!((actor.waiting, actor.failed), (0, 0));
 }
 
 #[test]
@@ -491,8 +466,7 @@ fn a_stopped_worker_does_not_answer_and_nobody_hangs() {
     let pool = pool_called("stopped", 1);
     let call = pool.apply(std::thread::park, ());
     let worker = worker_of("stopped");
-    let pid = rustix::process::Pid::from_raw(worker.pid.unwrap() as i32).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    signal(worker.pid.unwrap(), Signal::STOP);
     let mut connection = connect(&fiber::stats().unwrap().session);
     let request = serde_json::json!({ "profile": {
         "process": worker.id, "seconds": 0.1, "hertz": 50, "idle": false
@@ -510,12 +484,11 @@ fn a_stopped_process_is_seen_from_outside() {
     let worker = wait_for(|session| {
         session.report.processes.iter().find(|process| process.pid == Some(pid)).map(|one| one.id)
     });
-    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    signal(pid, Signal::STOP);
     let mut connection = connect(&fiber::stats().unwrap().session);
     let request = serde_json::json!({ "stack": { "process": worker } });
     let answer = ask(&mut connection, &request.to_string());
-    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    signal(pid, Signal::CONT);
     let stack = answer["ok"].as_str().unwrap_or_else(|| panic!("{answer}"));
     let problem = "no stack: `stopped/worker-1` (pid ";
     assert!(stack.contains("is stopped") && stack.contains(problem), "{stack}");

@@ -17,6 +17,7 @@ mod flush;
 mod holders;
 mod inbox;
 mod owned;
+mod pace;
 mod peer;
 mod pending;
 mod port;

@@ -3,12 +3,12 @@
 //!
 //! - `table`: all metrics, with their types and meanings.
 //! - `samples`: the values of the metrics in a [`SessionStats`].
-//! - `queues`: which queues have series of their own.
+//! - `named`: which queues and actors have series of their own.
 //! - `totals`: keeps counters from going down when a worker dies or a pool ends.
 //! - `text`: the formats of Prometheus and OpenMetrics.
 //! - `server`: the HTTP server.
 
-mod queues;
+mod named;
 mod samples;
 mod server;
 mod table;
@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use fiber_core::ProcessId;
 use fiber_core::stats::{PoolStats, SessionStats};
 
-use self::queues::QueueNames;
-use self::samples::{EventCounts, Samples, Source};
+use self::named::Named;
+use self::samples::{EventCounts, Labelled, Samples, Source};
 pub(crate) use self::server::bind;
 pub use self::table::page;
 use self::text::Format;
@@ -33,7 +33,9 @@ use self::totals::Totals;
 #[derive(Debug, Default)]
 struct Renderer {
     totals: Totals,
-    queues: QueueNames,
+    queues: Named,
+    actors: Named,
+    names: Named,
     /// The last counters of pools that have ended since the last rendering.
     ended: BTreeMap<Source, Samples>,
 }
@@ -46,10 +48,14 @@ impl Renderer {
 
     fn render(&mut self, stats: &SessionStats, events: &EventCounts, format: Format) -> String {
         let head = stats.report.processes.first().map_or(ProcessId(0), |head| head.id);
-        let labels = self.queues.labels(&stats.report.queues);
-        let queues: Vec<_> = stats.report.queues.iter().zip(labels).collect();
-        let mut samples = samples::gauges(stats, &queues);
-        let counters = samples::counters(stats, &queues);
+        let report = &stats.report;
+        let labelled = Labelled {
+            queues: self.queues.label(&report.queues, |queue| &queue.name),
+            actors: self.actors.label(&report.actors, |actor| &actor.name),
+        };
+        let mut samples = samples::gauges(stats, &labelled);
+        samples.add_names(&labelled, &mut self.names);
+        let counters = samples::counters(stats, &labelled);
         self.totals.update(head, std::mem::take(&mut self.ended), counters);
         self.totals.add_to(&mut samples);
         events.add_to(&mut samples);

@@ -37,6 +37,7 @@ fn statistics(stats: &SessionStats, open: Option<ProcessId>) -> Value {
         }
     }
     for (shown, actor) in list(&mut session, "actors").iter_mut().zip(&report.actors) {
+        shown["process"] = id(actor.process);
         shown["latency"] = times(&actor.latency);
     }
     for (shown, event) in list(&mut session, "events").iter_mut().zip(&stats.events) {
@@ -70,6 +71,7 @@ fn times(times: &Distribution) -> Value {
 fn is_bad(event: &Event) -> bool {
     match &event.kind {
         EventKind::WorkerEnded { expected, .. } => !expected,
+        EventKind::ChildRestarted { reason, .. } => !reason.is_normal() && !reason.is_disruption(),
         EventKind::TaskAbandoned { .. } => true,
         _ => false,
     }
@@ -79,9 +81,11 @@ fn is_bad(event: &Event) -> bool {
 mod tests {
     use std::sync::Arc;
 
+    use fiber_core::ExitReason;
+
     use super::*;
     use crate::inspect::sessions::Head;
-    use crate::inspect::testing::stats;
+    use crate::inspect::testing::{service, stats};
 
     #[test]
     fn ids_are_exact_and_times_are_quantiles() {
@@ -99,5 +103,27 @@ mod tests {
         let p99 = shown["pools"][0]["functions"][0]["times"]["p99"].as_f64().unwrap();
         assert!((0.004..0.005).contains(&p99), "{p99}");
         assert_eq!(shown["events"][0]["bad"], true);
+    }
+
+    #[test]
+    fn an_actor_that_was_killed_is_as_bad_as_a_worker() {
+        let mut stats = stats("bank", 0);
+        service(&mut stats, 2);
+        stats.events = [ExitReason::Signal(9), ExitReason::Normal, ExitReason::Terminated]
+            .into_iter()
+            .map(|reason| {
+                let (child, names) = ("teller-1".into(), Vec::new());
+                Event::now(EventKind::ChildRestarted { child, names, reason })
+            })
+            .collect();
+        let observed = Observed { head: Head::elsewhere("fiber-1"), stats: Ok(Arc::new(stats)) };
+        let shown = session(&observed, None);
+        let bad = [0, 1, 2].map(|event: usize| shown["events"][event]["bad"] == true);
+        assert_eq!(bad, [true, false, false]);
+        let actor = &shown["actors"][1];
+        assert_eq!(
+            (&actor["process"], &actor["restarts"]),
+            (&json!("00000000000003ea"), &json!(1))
+        );
     }
 }

@@ -10,8 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fiber_core::ProcessId;
 use fiber_core::inspect::{self, Answer, ProfileText, Request};
 use fiber_core::stats::{
-    CallStats, Event, EventKind, FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessRole,
-    ProcessStats, ProcessUsage, Report, RunningTask, SessionStats, TaskName, WorkerStats,
+    ActorStats, CallStats, Event, EventKind, FunctionStats, JobPlace, PoolPhase, PoolStats,
+    ProcessRole, ProcessStats, ProcessUsage, Report, RunningTask, SessionStats, TaskName,
+    WorkerStats,
 };
 use fiber_core::{Exit, ExitReason};
 
@@ -96,6 +97,28 @@ pub(crate) fn stats(program: &str, workers: u64) -> SessionStats {
     event.at = now() - Duration::from_secs(90);
     stats.events.push(event);
     stats
+}
+
+/// Adds managed actors to the statistics of a session. The first has a registered name, the second
+/// has failed once and was restarted.
+pub(crate) fn service(stats: &mut SessionStats, actors: u64) {
+    let report = &mut stats.report;
+    for number in 1..=actors {
+        let mut process = report.processes[0].clone();
+        process.id = ProcessId(1_000 + number);
+        (process.parent, process.role) = (Some(ProcessId(1)), ProcessRole::Actor);
+        process.name = format!("teller-{number}");
+        process.usage.as_mut().expect("a process has usage").pss = Some((13 + number) << 20);
+        let mut actor = ActorStats::new(process.id, 0, "bank::teller::Teller");
+        actor.name.clone_from(&process.name);
+        actor.names = (number == 1).then(|| "till-1".into()).into_iter().collect();
+        (actor.rate, actor.handled, actor.waiting) = (100.0 * number as f64, 5_000, 12);
+        let failed = u64::from(number == 2);
+        (actor.failed, actor.restarts) = (failed, failed);
+        actor.latency.record(2_000_000 * number, 5_000);
+        report.processes.push(process);
+        report.actors.push(actor);
+    }
 }
 
 /// A head that answers from this process.

@@ -19,17 +19,28 @@ pub(crate) enum Pane {
     Workers,
     Tasks,
     Functions,
+    Actors,
     Processes,
     Events,
 }
 
 impl Pane {
-    pub(crate) const ALL: [Pane; 6] =
-        [Pane::Pools, Pane::Workers, Pane::Tasks, Pane::Functions, Pane::Processes, Pane::Events];
+    pub(crate) const ALL: [Pane; 7] = [
+        Pane::Pools,
+        Pane::Workers,
+        Pane::Tasks,
+        Pane::Functions,
+        Pane::Actors,
+        Pane::Processes,
+        Pane::Events,
+    ];
+    /// Those that share a place on a small screen.
+    pub(crate) const DETAILS: [Pane; 4] =
+        [Pane::Tasks, Pane::Functions, Pane::Actors, Pane::Processes];
 
     /// Returns whether it shares its place with others on a small screen.
     pub(crate) fn is_detail(self) -> bool {
-        matches!(self, Pane::Tasks | Pane::Functions | Pane::Processes)
+        Pane::DETAILS.contains(&self)
     }
 }
 
@@ -77,9 +88,9 @@ pub(crate) struct App {
     pub(crate) text_filter: Filter,
     /// Whether keys go to the filter.
     pub(crate) typing: bool,
-    pub(crate) orders: [Order; 6],
+    pub(crate) orders: [Order; Pane::ALL.len()],
     /// The selected row of each pane, and of the list of sessions.
-    pub(crate) cursors: [usize; 6],
+    pub(crate) cursors: [usize; Pane::ALL.len()],
     pub(crate) session_cursor: usize,
     /// The workers of the cell of the grid that was opened: the first one and their number.
     pub(crate) zoom: Option<(usize, usize)>,
@@ -109,8 +120,8 @@ impl App {
             sessions_filter: Filter::default(),
             text_filter: Filter::default(),
             typing: false,
-            orders: [Order::Natural; 6],
-            cursors: [0; 6],
+            orders: [Order::Natural; Pane::ALL.len()],
+            cursors: [0; Pane::ALL.len()],
             session_cursor: 0,
             zoom: None,
             grid: None,
@@ -244,6 +255,7 @@ impl App {
             }
             Pane::Tasks => rows::tasks(stats, &self.filter).len(),
             Pane::Functions => rows::functions(stats, &self.filter, Order::Natural).len(),
+            Pane::Actors => rows::actors(stats, &self.filter, Order::Natural).len(),
             Pane::Processes => rows::processes(stats, &self.filter, self.order(pane)).len(),
             Pane::Events => rows::events(stats, &self.filter).len(),
         }
@@ -337,7 +349,8 @@ impl App {
                 let chosen = listed.get(self.session_cursor);
                 if let Some(session) = chosen.map(|(_, stats)| stats.session.clone()) {
                     (self.session, self.screen) = (Some(session), Screen::Session);
-                    (self.cursors, self.zoom, self.pane) = ([0; 6], None, Pane::Pools);
+                    self.cursors = [0; Pane::ALL.len()];
+                    (self.zoom, self.pane) = (None, Pane::Pools);
                 }
             }
             Screen::Session => {
@@ -369,6 +382,10 @@ impl App {
             }
             Pane::Tasks => {
                 rows::tasks(stats, &self.filter).get(cursor).map(|row| row.worker.process)
+            }
+            Pane::Actors => {
+                let actors = rows::actors(stats, &self.filter, self.order(self.pane));
+                actors.get(cursor).map(|row| row.actor.process)
             }
             Pane::Processes => {
                 let processes = rows::processes(stats, &self.filter, self.order(self.pane));

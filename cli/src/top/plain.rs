@@ -11,7 +11,7 @@ use super::rows::{self, Filter, Order, activity};
 use super::theme::Activity;
 use super::{names, values, waits};
 
-/// The number of tasks and of events that are listed.
+/// The number of tasks, actors and events that are listed.
 const MOST: usize = 20;
 
 /// Describes a session. `name` is that of its head.
@@ -19,13 +19,16 @@ pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
     let report = &stats.report;
     let up = report.processes.first().map(|head| span(age(head.since, stats.taken_at)));
     let measure = rows::Measure::of(stats);
+    let pace = match rows::has_only_actors(stats) {
+        true => format!("{} messages/s", count(rows::messages(stats))),
+        false => format!("{} tasks/s", count(rows::rate(stats))),
+    };
     let mut text = format!(
-        "{} ({name}, {}): up {}, {} processes, {} tasks/s, {} {}\n",
+        "{} ({name}, {}): up {}, {} processes, {pace}, {} {}\n",
         stats.program,
         stats.backend,
         up.unwrap_or_default(),
         report.processes.len(),
-        count(rows::rate(stats)),
         bytes(rows::memory(stats)),
         measure.name(),
     );
@@ -94,6 +97,35 @@ pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
         ]
     });
     text += &table(&["FUNCTION", "POOL", "DONE", "FAILED", "P50", "P99", "MAX"], functions);
+    let actors = rows::actors(stats, &all, Order::Amount);
+    let busiest = actors.iter().take(MOST).map(|row| {
+        let actor = row.actor;
+        vec![
+            row.name(),
+            actor.actor_type.clone(),
+            count(actor.rate),
+            whole(actor.waiting),
+            whole(actor.handled),
+            whole(actor.failed),
+            whole(actor.restarts),
+            span(actor.latency.quantile(0.5)),
+            span(actor.latency.quantile(0.99)),
+            row.memory.map_or("-".into(), bytes),
+        ]
+    });
+    let columns = [
+        "ACTOR",
+        "TYPE",
+        "MESSAGES/S",
+        "WAITING",
+        "HANDLED",
+        "FAILED",
+        "RESTARTS",
+        "P50",
+        "P99",
+        measure.name(),
+    ];
+    text += &table(&columns, busiest);
     let mut queues: Vec<_> = report.queues.iter().collect();
     queues.sort_by_key(|queue| Reverse(queue.bytes));
     let queues = queues.into_iter().take(MOST).map(|queue| {
@@ -130,9 +162,11 @@ pub(crate) fn session(name: &str, stats: &SessionStats) -> String {
         .take(MOST)
         .map(|(event, what)| vec![span(age(event.at, stats.taken_at)), what.clone()]);
     text += &table(&["AGO", "EVENT"], events);
-    let more = tasks.len().saturating_sub(MOST);
-    if more > 0 {
-        text += &format!("\n{} more run\n", plural(more, "task"));
+    for (rows, noun, what) in [(tasks.len(), "task", "more run"), (actors.len(), "actor", "more")] {
+        let more = rows.saturating_sub(MOST);
+        if more > 0 {
+            text += &format!("\n{} {what}\n", plural(more, noun));
+        }
     }
     text
 }
@@ -149,7 +183,7 @@ fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
 #[cfg(test)]
 mod tests {
     use super::session;
-    use crate::inspect::testing::stats;
+    use crate::inspect::testing::{service, stats};
 
     #[test]
     fn a_look_lists_everything_that_the_screen_shows() {
@@ -167,6 +201,23 @@ mod tests {
         ] {
             assert!(text.contains(shown), "`{shown}` is missing in:\n{text}");
         }
+    }
+
+    #[test]
+    fn a_look_lists_the_busiest_actors() {
+        let mut stats = stats("bank", 0);
+        stats.report.pools.clear();
+        service(&mut stats, 25);
+        let text = session("pid 4001", &stats);
+        for shown in [
+            "26 processes, 32.5k messages/s, ",
+            "teller-25  bank::teller::Teller  2.5k ",
+            "0       0         50.0ms  50.0ms  38.0M",
+            "5 actors more",
+        ] {
+            assert!(text.contains(shown), "`{shown}` is missing in:\n{text}");
+        }
+        assert!(!text.contains("till-1"), "{text}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The rows of the panes: what of a session's statistics they list, filtered and sorted.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use fiber_core::ProcessId;
 use fiber_core::stats::{
-    Event, FunctionStats, PoolStats, ProcessStats, ProcessUsage, RunningTask, SessionStats,
-    WorkerStats,
+    ActorStats, Event, FunctionStats, PoolStats, ProcessRole, ProcessStats, ProcessUsage,
+    RunningTask, SessionStats, WorkerStats,
 };
 
 use super::theme::Activity;
@@ -16,11 +17,11 @@ pub(crate) enum Order {
     /// As the program created them; the tree of processes.
     #[default]
     Natural,
-    /// Those that have run for longest, or take most time, first.
+    /// Those that have run for longest, or take most time, first. Of actors, the slowest.
     Time,
-    /// Those with most completed tasks, or most memory, first.
+    /// Those with most completed tasks, messages in a second, or most memory, first.
     Amount,
-    /// Those with most failures first.
+    /// Those with most failures or restarts first.
     Failures,
 }
 
@@ -131,6 +132,53 @@ pub(crate) fn functions<'a>(
     functions
 }
 
+/// An actor that other processes can reach.
+#[derive(Debug)]
+pub(crate) struct ActorRow<'a> {
+    pub(crate) actor: &'a ActorStats,
+    /// The memory of a process that runs a managed actor, in bytes.
+    pub(crate) memory: Option<u64>,
+}
+
+impl ActorRow<'_> {
+    /// Returns the registered names, if there are any, and the name: `frontier (crawl/process)`.
+    pub(crate) fn name(&self) -> String {
+        match self.actor.names.as_slice() {
+            [] => self.actor.name.clone(),
+            names => format!("{} ({})", names.join(", "), self.actor.name),
+        }
+    }
+}
+
+pub(crate) fn actors<'a>(
+    stats: &'a SessionStats,
+    filter: &Filter,
+    order: Order,
+) -> Vec<ActorRow<'a>> {
+    let report = &stats.report;
+    let measure = Measure::of(stats);
+    let managed = report.processes.iter().filter(|process| process.role == ProcessRole::Actor);
+    let memory: HashMap<ProcessId, u64> = managed
+        .filter_map(|process| Some((process.id, measure.bytes(process.usage.as_ref()?))))
+        .collect();
+    let row =
+        |actor: &'a ActorStats| ActorRow { actor, memory: memory.get(&actor.process).copied() };
+    let mut actors: Vec<ActorRow> = report.actors.iter().map(row).collect();
+    actors.retain(|row| filter.passes(&row.name()) || filter.passes(&row.actor.actor_type));
+    match order {
+        Order::Natural => {}
+        Order::Time => actors.sort_by_key(|row| Reverse(row.actor.latency.quantile(0.99))),
+        Order::Amount => {
+            let most = |a: &ActorStats, b: &ActorStats| b.rate.total_cmp(&a.rate);
+            actors.sort_by(|a, b| most(a.actor, b.actor));
+        }
+        Order::Failures => {
+            actors.sort_by_key(|row| Reverse(row.actor.failed + row.actor.restarts));
+        }
+    }
+    actors
+}
+
 /// Returns the processes with their depth in the tree, or sorted.
 pub(crate) fn processes<'a>(
     stats: &'a SessionStats,
@@ -142,7 +190,7 @@ pub(crate) fn processes<'a>(
     if order == Order::Natural && filter.0.is_empty() {
         let known = |id: ProcessId| all.iter().any(|process| process.id == id);
         let is_root = |process: &&ProcessStats| process.parent.is_none_or(|parent| !known(parent));
-        let mut children = std::collections::HashMap::<ProcessId, Vec<&ProcessStats>>::new();
+        let mut children = HashMap::<ProcessId, Vec<&ProcessStats>>::new();
         for process in all {
             if let Some(parent) = process.parent {
                 children.entry(parent).or_default().push(process);
@@ -198,6 +246,16 @@ pub(crate) fn rate(stats: &SessionStats) -> f64 {
     stats.report.pools.iter().map(|pool| pool.rate).sum()
 }
 
+/// Returns the messages that actors handle in a second.
+pub(crate) fn messages(stats: &SessionStats) -> f64 {
+    stats.report.actors.iter().map(|actor| actor.rate).sum()
+}
+
+/// Returns whether the session has actors in place of pools, as a service has.
+pub(crate) fn has_only_actors(stats: &SessionStats) -> bool {
+    stats.report.pools.is_empty() && !stats.report.actors.is_empty()
+}
+
 /// How the memory of a session's processes is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
@@ -239,7 +297,7 @@ pub(crate) fn memory(stats: &SessionStats) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::testing::stats;
+    use crate::inspect::testing::{service, stats};
 
     #[test]
     fn workers_are_filtered_and_sorted() {
@@ -274,6 +332,26 @@ mod tests {
         assert_eq!(tree[3], (2, "squares/worker-2/inner".into()));
         assert_eq!(tree[4], (1, "squares/worker-3".into()));
         assert_eq!(shape(Order::Failures)[0], (0, "squares/worker-2".into()));
+    }
+
+    #[test]
+    fn actors_are_filtered_and_sorted() {
+        let mut stats = stats("program", 1);
+        service(&mut stats, 3);
+        let names = |filter: &str, order| -> Vec<String> {
+            let rows = actors(&stats, &Filter(filter.into()), order);
+            rows.iter().map(ActorRow::name).collect()
+        };
+        let first = "till-1 (teller-1)";
+        assert_eq!(names("", Order::Natural), [first, "teller-2", "teller-3"]);
+        assert_eq!(names("", Order::Amount), ["teller-3", "teller-2", first]);
+        assert_eq!(names("", Order::Time)[0], "teller-3");
+        assert_eq!(names("", Order::Failures)[0], "teller-2");
+        assert_eq!(
+            (names("till", Order::Natural).len(), names("::TELLER", Order::Time).len()),
+            (1, 3)
+        );
+        assert_eq!(actors(&stats, &Filter::default(), Order::Natural)[1].memory, Some(15 << 20));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use fiber_core::ProcessId;
 use fiber_core::stats::SessionStats;
 
-use super::rows::memory;
+use super::rows::{memory, messages};
 
 /// The number of looks that the memory of a session is kept for.
 const LOOKS: usize = 240;
@@ -16,6 +16,8 @@ const LOOKS: usize = 240;
 pub(crate) struct Trends {
     /// The memory of all processes at each look, oldest first.
     pub(crate) memory: Vec<u64>,
+    /// The messages that actors handle in a second, at each look.
+    pub(crate) messages: Vec<u64>,
     cpu: HashMap<ProcessId, Share>,
     busy: HashMap<ProcessId, Share>,
 }
@@ -35,8 +37,9 @@ impl Trends {
         let usage =
             || processes.iter().filter_map(|process| Some((process, process.usage.as_ref()?)));
         self.memory.push(memory(stats));
-        if self.memory.len() > LOOKS {
-            self.memory.remove(0);
+        self.messages.push(messages(stats).round() as u64);
+        for values in [&mut self.memory, &mut self.messages] {
+            values.drain(..values.len().saturating_sub(LOOKS));
         }
         let known = |id: &ProcessId| processes.iter().any(|process| process.id == *id);
         if self.cpu.len() > processes.len() {

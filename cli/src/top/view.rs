@@ -24,8 +24,8 @@ use super::{names, rows, values, waits};
 const SMALLEST: (u16, u16) = (60, 16);
 /// The height of a session's panes with a line of trends' bars and one row at least in each pane.
 const COMPLETE: u16 = 14;
-/// The height from which all details are shown at once.
-const TALL: u16 = 21;
+/// The height of each pane of details from which all are shown at once.
+const TALL: u16 = 7;
 
 /// The width of the column of keys.
 const HELP_KEYS: usize = 17;
@@ -173,19 +173,33 @@ fn session(frame: &mut Frame, area: Rect, app: &mut App, stats: &SessionStats) {
     frame.render_widget(Paragraph::new(notices.collect::<Vec<_>>()), top);
     sparks(frame, trends, app, stats);
     panes::pools(frame, pools_area, app, stats);
-    let [left, right] =
-        Layout::horizontal([Constraint::Percentage(48), Constraint::Percentage(52)]).areas(middle);
-    workers::draw(frame, left, app, stats);
-    if right.height >= TALL {
-        let [tasks, functions, processes] = Layout::vertical([Constraint::Fill(1); 3]).areas(right);
-        panes::tasks(frame, tasks, app, stats);
-        panes::functions(frame, functions, app, stats);
-        panes::processes(frame, processes, app, stats);
+    // A session without pools has room for its actors. A pane with the focus is always shown.
+    let of_pools = !rows::has_only_actors(stats);
+    let right = if of_pools || app.pane == Pane::Workers {
+        let halves = [Constraint::Percentage(48), Constraint::Percentage(52)];
+        let [left, right] = Layout::horizontal(halves).areas(middle);
+        workers::draw(frame, left, app, stats);
+        right
     } else {
-        match app.detail {
-            Pane::Functions => panes::functions(frame, right, app, stats),
-            Pane::Processes => panes::processes(frame, right, app, stats),
-            _ => panes::tasks(frame, right, app, stats),
+        middle
+    };
+    let mut details = Pane::DETAILS.to_vec();
+    details.retain(|pane| match pane {
+        Pane::Tasks | Pane::Functions => of_pools || app.pane == *pane,
+        Pane::Actors => !stats.report.actors.is_empty() || app.pane == *pane,
+        _ => true,
+    });
+    if right.height < TALL * details.len() as u16 {
+        let chosen = details.iter().find(|pane| **pane == app.detail).or(details.first());
+        details = chosen.copied().into_iter().collect();
+    }
+    let areas = Layout::vertical(vec![Constraint::Fill(1); details.len()]).split(right);
+    for (pane, area) in details.into_iter().zip(areas.iter()) {
+        match pane {
+            Pane::Functions => panes::functions(frame, *area, app, stats),
+            Pane::Actors => panes::actors(frame, *area, app, stats),
+            Pane::Processes => panes::processes(frame, *area, app, stats),
+            _ => panes::tasks(frame, *area, app, stats),
         }
     }
     panes::events(frame, bottom, app, stats);
@@ -194,9 +208,14 @@ fn session(frame: &mut Frame, area: Rect, app: &mut App, stats: &SessionStats) {
 /// Draws throughput and memory over time.
 fn sparks(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
     let halves = Layout::horizontal([Constraint::Fill(1); 2]).spacing(2).areas::<2>(area);
-    let memory = app.trends().map(|trends| trends.memory.clone()).unwrap_or_default();
+    let trends = app.trends();
+    let memory = trends.map(|trends| trends.memory.clone()).unwrap_or_default();
+    let messages = trends.map(|trends| trends.messages.clone()).unwrap_or_default();
     let shown = [
-        ("tasks/s", count(rows::rate(stats)), rows::throughput(stats)),
+        match rows::has_only_actors(stats) {
+            true => ("messages/s", count(rows::messages(stats)), messages),
+            false => ("tasks/s", count(rows::rate(stats)), rows::throughput(stats)),
+        },
         (rows::Measure::of(stats).name(), bytes(rows::memory(stats)), memory),
     ];
     for (area, (name, now, values)) in halves.into_iter().zip(shown) {

@@ -133,6 +133,28 @@ fn a_program_whose_queue_spills_is_visible() {
 }
 
 #[trial]
+fn actors_are_sorted_by_a_column() {
+    let head = FakeSession::start(4);
+    let dashboard = Dashboard::start(&head.pid());
+    let mut page = Browser::open(&dashboard.link);
+    let rows = "[...document.querySelectorAll('[aria-label=Actors] tbody tr')]";
+    let names = format!("{rows}.map((row) => row.cells[0].innerText.slice(-1)).join('')");
+    page.wait_for(&format!("{names} === '123'"));
+    let row = page.text(&format!("{rows}[2].innerText"));
+    let wanted = ["teller-3", "bank::Teller", "30.0", "0", "0", "1", "0"];
+    assert_eq!(row.split_whitespace().take(7).collect::<Vec<_>>(), wanted, "{row}");
+    let mut sort = |column: &str, order: &str| {
+        page.run(&format!("document.querySelector('[data-key=\"sort-{column}\"]').click()"));
+        page.wait_for(&format!("{names} === '{order}'"));
+    };
+    sort("messages/s", "321");
+    sort("messages/s", "123");
+    sort("restarts", "213");
+    sort("actor", "123");
+    assert_eq!(page.problems(), Vec::<String>::new());
+}
+
+#[trial]
 fn what_tasks_wait_for_is_visible() {
     let head = FakeSession::start(6);
     let dashboard = Dashboard::start(&head.pid());
@@ -242,6 +264,9 @@ fn a_phone_shows_all_of_it() {
     let heads = "[...document.querySelectorAll('[aria-label=Functions] tbody td')] \
                  .map((one) => getComputedStyle(one, '::before').content).join()";
     assert!(page.text(heads).contains("median"), "{}", page.text(heads));
+    // A table that can be sorted keeps its heads.
+    page.run("document.querySelector('[data-key=\"sort-messages/s\"]').click()");
+    page.wait_for("document.querySelector('#actors tbody td').innerText === 'teller-3'");
     page.run("document.querySelector('button.link').click()");
     page.wait_for("!document.getElementById('detail').hidden");
     assert_eq!(page.text(CUT), "", "with a process");

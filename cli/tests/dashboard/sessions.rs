@@ -11,8 +11,8 @@ use fiber::Pool;
 use fiber_core::ProcessId;
 use fiber_core::inspect::{self, Request};
 use fiber_core::stats::{
-    CallStats, FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessRole, ProcessStats,
-    ProcessUsage, QueueStats, Report, RunningTask, SessionStats, WorkerStats,
+    ActorStats, CallStats, FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessRole,
+    ProcessStats, ProcessUsage, QueueStats, Report, RunningTask, SessionStats, WorkerStats,
 };
 
 /// The variable that makes this binary the program under test.
@@ -226,6 +226,12 @@ fn statistics(session: u64, workers: u64) -> SessionStats {
     let mut queue = QueueStats::new(ProcessId(1), 1, "jobs".into());
     (queue.length, queue.put, queue.taken) = (300, 399, 99);
     report.queues.push(queue);
+    for number in 1..=3 {
+        let mut actor = ActorStats::new(ProcessId(1), number, "bank::Teller");
+        (actor.name, actor.rate) = (format!("teller-{number}"), (number * 10) as f64);
+        (actor.failed, actor.restarts) = (number % 2, number % 3);
+        report.actors.push(actor);
+    }
     let mut pool = PoolStats::new(ProcessId(1), "squares".into(), PoolPhase::Open);
     (pool.wanted, pool.ready, pool.rate) = (workers as usize, workers as usize, 123_456.0);
     pool.history = (0..60).map(|second| 100_000 + 400 * second * (second % 7)).collect();

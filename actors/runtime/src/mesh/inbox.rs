@@ -1,6 +1,7 @@
 //! The messages that wait for an actor.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
@@ -14,8 +15,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::dead_letters::DeadLetters;
+use super::pace::Pace;
 use super::pending::Calls;
-use super::wire::{self, AnswerFrame, CallFailure, CallId, NO_ANSWER};
+use super::wire::{self, ActorId, AnswerFrame, CallFailure, CallId, NO_ANSWER};
 use crate::sources::{Registration, Source, Sources};
 
 /// What happens when a message comes to a full mailbox.
@@ -49,7 +51,10 @@ pub struct Inbox {
     full: Full,
     /// The actor's type.
     reader: OnceLock<&'static str>,
-    dead_letters: OnceLock<Arc<DeadLetters>>,
+    /// How many incarnations of the actor have begun to read after the first.
+    restarts: AtomicU64,
+    /// The actor's number in this process, and where messages count that are not delivered.
+    reachable: OnceLock<(ActorId, Arc<DeadLetters>)>,
     registration: Registration,
 }
 
@@ -68,6 +73,7 @@ struct InboxState {
     /// The times from a message's arrival to the return of its handler. Messages that are handled
     /// in one turn count with the time of the first.
     latency: Distribution,
+    pace: Pace,
 }
 
 /// A message from another process, or from this one by a remote address.
@@ -114,14 +120,16 @@ impl Inbox {
             capacity,
             full,
             reader: OnceLock::new(),
-            dead_letters: OnceLock::new(),
+            restarts: AtomicU64::new(0),
+            reachable: OnceLock::new(),
             registration: Registration::default(),
         }
     }
 
-    /// Counts messages that are not delivered among these, once the inbox can be reached.
-    pub(crate) fn set_dead_letters(&self, dead_letters: &Arc<DeadLetters>) {
-        let _ = self.dead_letters.set(Arc::clone(dead_letters));
+    /// Notes that the inbox can be reached by this number. Messages that are not delivered count
+    /// among `dead_letters`.
+    pub(super) fn set_reachable(&self, number: ActorId, dead_letters: &Arc<DeadLetters>) {
+        let _ = self.reachable.set((number, Arc::clone(dead_letters)));
     }
 
     /// Adds a message that arrives at the time `now`, or fails it if the inbox is full or closed.
@@ -160,7 +168,7 @@ impl Inbox {
         if message.responder.expects_answer() {
             return message.responder.fail(refusal);
         }
-        let Some(dead_letters) = self.dead_letters.get() else { return };
+        let Some((_, dead_letters)) = self.reachable.get() else { return };
         let name = self.reader.get().copied().unwrap_or("an actor that has not started");
         match refusal {
             CallFailure::Stopped(reason) => dead_letters.note(name, 1, reason),
@@ -193,6 +201,8 @@ impl Inbox {
     pub fn note_turn(&self, handled: u64, failed: bool, now: Instant) {
         let mut state = self.state.lock();
         let more = (state.len() > 0).then_some(now);
+        let before = state.latency.count();
+        state.pace.note(now, before);
         if let Some(since) = std::mem::replace(&mut state.since, more) {
             let nanos = now.saturating_duration_since(since).as_nanos() as u64;
             state.latency.record(nanos, handled);
@@ -200,10 +210,14 @@ impl Inbox {
         state.failed += u64::from(failed);
     }
 
-    /// Makes the statistics of this inbox visible as those of an actor of type `reader`.
+    /// Makes the statistics of this inbox visible as those of an actor of type `reader`. Each
+    /// incarnation of the actor calls it.
     pub fn read_by(self: &Arc<Inbox>, reader: &'static str, sources: &'static Sources) {
-        if self.reader.set(reader).is_ok() {
-            sources.register(self);
+        match self.reader.set(reader) {
+            Ok(()) => sources.register(self),
+            Err(_) => {
+                self.restarts.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -242,15 +256,19 @@ impl Source for Inbox {
     }
 
     fn report(&self, process: ProcessId, report: &mut Report) {
-        let state = self.state.lock();
+        let (Some((number, _)), Some(reader)) = (self.reachable.get(), self.reader.get()) else {
+            return;
+        };
+        let mut state = self.state.lock();
         if state.closed.is_some() {
             // It is kept for late callers alone.
             return;
         }
-        let name = self.reader.get().copied().unwrap_or_default();
-        let mut stats = ActorStats::new(process, name.to_string());
+        let mut stats = ActorStats::new(process, number.0, reader);
         (stats.waiting, stats.failed) = (state.len() as u64, state.failed);
         (stats.handled, stats.latency) = (state.latency.count(), state.latency.clone());
+        stats.rate = state.pace.rate(Instant::now(), stats.handled);
+        stats.restarts = self.restarts.load(Ordering::Relaxed);
         report.actors.push(stats);
     }
 }

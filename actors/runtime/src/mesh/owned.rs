@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use fiber_core::ExitReason;
+use fiber_core::{ExitReason, ProcessId};
 use tokio::sync::watch;
 
 use super::wire::{ActorId, Ends, ProcessRef};
@@ -106,6 +106,11 @@ impl OwnedActor {
             status.process = None;
             status.gone.get_or_insert(reason);
         });
+    }
+
+    /// Returns the process of the actor, while it runs.
+    pub(super) fn process(&self) -> Option<ProcessId> {
+        self.status.borrow().process.as_ref().map(|process| process.id)
     }
 
     /// Returns whether the actor will not be restarted.

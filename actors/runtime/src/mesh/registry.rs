@@ -1,7 +1,7 @@
 //! The actors and ports of this process that others can reach, and answers to queries about the
 //! actors that it owns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -118,7 +118,7 @@ impl Registry {
         end: impl Fn() -> Option<ExitReason> + Send + Sync + 'static,
     ) -> ActorId {
         let id = self.next_id();
-        inbox.set_dead_letters(&self.dead_letters);
+        inbox.set_reachable(id, &self.dead_letters);
         self.inboxes.insert(id, Arc::clone(&inbox));
         let mut exported = self.exported.lock();
         exported.insert(id, Exported { inbox, end: Box::new(end) });
@@ -161,7 +161,7 @@ impl Registry {
     /// owner.
     pub fn host(&self, inbox: Arc<Inbox>, owned: (ProcessId, ActorId)) {
         let _ = self.hosted.set(owned);
-        inbox.set_dead_letters(&self.dead_letters);
+        inbox.set_reachable(ActorId::HOSTED, &self.dead_letters);
         self.inboxes.insert(ActorId::HOSTED, inbox);
     }
 
@@ -183,6 +183,11 @@ impl Registry {
         let owned = OwnedActor::new(self.next_id(), places);
         self.owned.insert(owned.id(), Arc::clone(&owned));
         owned
+    }
+
+    /// Returns the actors that this process owns and that run, by their processes.
+    pub(crate) fn running(&self) -> HashMap<ProcessId, ActorId> {
+        self.owned.iter().filter_map(|owned| Some((owned.process()?, owned.id()))).collect()
     }
 
     pub fn owned(&self, actor: ActorId) -> Option<Arc<OwnedActor>> {

@@ -1,15 +1,17 @@
 //! The values of the metrics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fiber_core::ProcessId;
 use fiber_core::stats::{
-    Branch, ChildKind, Distribution, EventKind, PoolStats, ProcessRole, ProcessState, QueueStats,
-    SessionStats,
+    ActorStats, Branch, ChildKind, Distribution, EventKind, PoolStats, ProcessRole, ProcessState,
+    QueueStats, SessionStats,
 };
 
+use super::named::{Named, OTHERS};
 use super::table::Id;
+use crate::mesh::ActorId;
 
 /// The value of a series.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +65,20 @@ impl Samples {
         }
     }
 
+    /// Adds the registered names of actors, as far as names have series of their own.
+    pub(super) fn add_names(&mut self, labelled: &Labelled<'_>, known: &mut Named) {
+        let named = labelled
+            .actors
+            .iter()
+            .flat_map(|(actor, label)| actor.names.iter().map(move |name| (name.as_str(), *label)));
+        let named: Vec<(&str, &str)> = named.collect();
+        for ((_, actor), name) in known.label(&named, |(name, _)| name) {
+            if name != OTHERS {
+                self.count(Id::ActorName, &[actor, name], 1);
+            }
+        }
+    }
+
     /// Replaces the value by a larger one.
     fn max(&mut self, id: Id, labels: &[&str], value: f64) {
         let series = (id, labels.iter().map(ToString::to_string).collect());
@@ -84,8 +100,19 @@ pub(super) enum Source {
     DeadLetters(ProcessId, String),
 }
 
-/// Returns the values of all gauges and infos. `queues` have their labels.
-pub(super) fn gauges(stats: &SessionStats, queues: &[(&QueueStats, &str)]) -> Samples {
+/// The things that a program may make any number of, with the labels for their names.
+pub(super) struct Labelled<'a> {
+    pub(super) queues: Vec<(&'a QueueStats, &'a str)>,
+    pub(super) actors: Vec<(&'a ActorStats, &'a str)>,
+}
+
+/// Returns the labels of an actor's series.
+fn of_actor<'a>(actor: &'a ActorStats, label: &'a str) -> [&'a str; 2] {
+    [label, if label == OTHERS { OTHERS } else { &actor.actor_type }]
+}
+
+/// Returns the values of all gauges and infos but the names of actors.
+pub(super) fn gauges(stats: &SessionStats, labelled: &Labelled<'_>) -> Samples {
     let mut samples = Samples::default();
     let version = env!("CARGO_PKG_VERSION");
     samples.count(Id::Build, &[version, &stats.program, &stats.backend], 1);
@@ -117,14 +144,14 @@ pub(super) fn gauges(stats: &SessionStats, queues: &[(&QueueStats, &str)]) -> Sa
         }
     }
     samples.count(Id::Queues, &[], report.queues.len() as u64);
-    for (queue, label) in queues {
+    for (queue, label) in &labelled.queues {
         samples.count(Id::QueueElements, &[label], queue.length);
         samples.count(Id::QueueBytes, &[label], queue.bytes);
         samples.count(Id::QueueBlocked, &[label], queue.blocked);
         samples.count(Id::QueueWaiting, &[label], queue.waiting);
     }
-    for actor in &report.actors {
-        samples.count(Id::ActorMessagesWaiting, &[&actor.name], actor.waiting);
+    for (actor, label) in &labelled.actors {
+        samples.count(Id::ActorMessagesWaiting, &of_actor(actor, label), actor.waiting);
     }
     samples.count(Id::Rings, &[], report.rings.len() as u64);
     for ring in &report.rings {
@@ -159,11 +186,8 @@ fn add_pool(samples: &mut Samples, pool: &PoolStats) {
     }
 }
 
-/// Returns the values of all counters, by what counts. `queues` have their labels.
-pub(super) fn counters(
-    stats: &SessionStats,
-    queues: &[(&QueueStats, &str)],
-) -> BTreeMap<Source, Samples> {
+/// Returns the values of all counters, by what counts.
+pub(super) fn counters(stats: &SessionStats, labelled: &Labelled<'_>) -> BTreeMap<Source, Samples> {
     let mut sources: BTreeMap<Source, Samples> = BTreeMap::new();
     let report = &stats.report;
     for process in &report.processes {
@@ -179,14 +203,22 @@ pub(super) fn counters(
         samples.count(Id::Restarts, &[], supervisors.roots.iter().map(restarts).sum());
     }
     report.pools.iter().for_each(|pool| count_pool(&mut sources, pool));
-    for (queue, label) in queues {
+    for (queue, label) in &labelled.queues {
         let samples = sources.entry(Source::Queue(queue.process, queue.number)).or_default();
         samples.count(Id::QueuePut, &[label], queue.put);
         samples.count(Id::QueueTaken, &[label], queue.taken);
     }
-    for actor in &report.actors {
+    let restarted = report.processes.iter().filter(|process| process.restarts > 0);
+    let restarted: HashMap<_, _> =
+        restarted.map(|process| (process.id, process.restarts)).collect();
+    for (actor, label) in &labelled.actors {
         let samples = sources.entry(Source::Actor(actor.process, actor.name.clone())).or_default();
-        let labels = [actor.name.as_str()];
+        let labels = of_actor(actor, label);
+        // Those before the start of its process have been counted in earlier processes.
+        let is_managed = ActorId(actor.number) == ActorId::HOSTED;
+        let of_process = restarted.get(&actor.process).filter(|_| is_managed);
+        let earlier = of_process.map_or(0, |restarts| restarts - 1);
+        samples.count(Id::ActorRestarts, &labels, actor.restarts.saturating_sub(earlier));
         samples.count(Id::ActorMessagesHandled, &labels, actor.handled);
         samples.count(Id::ActorMessagesFailed, &labels, actor.failed);
         samples.add(Id::ActorLatency, &labels, &Value::Times(actor.latency.clone()));

@@ -152,13 +152,17 @@ metrics! {
     QueueTaken: Counter fiber_queue_elements_taken [queue]
         "Elements that a queue or pipe has sent to consumers. One that came back counts once.";
 
-    ActorMessagesWaiting: Gauge fiber_actor_messages_waiting [actor]
+    ActorName: Info fiber_actor_name [actor, name]
+        "The registered names of actors: at most 100.";
+    ActorRestarts: Counter fiber_actor_restarts [actor, type]
+        "Restarts of actors that other processes can reach, by themselves or with their processes.";
+    ActorMessagesWaiting: Gauge fiber_actor_messages_waiting [actor, type]
         "Messages from other processes that wait in the inboxes of actors.";
-    ActorMessagesHandled: Counter fiber_actor_messages_handled [actor]
+    ActorMessagesHandled: Counter fiber_actor_messages_handled [actor, type]
         "Messages from other processes that actors have handled.";
-    ActorMessagesFailed: Counter fiber_actor_messages_failed [actor]
+    ActorMessagesFailed: Counter fiber_actor_messages_failed [actor, type]
         "Messages from other processes whose handler panicked.";
-    ActorLatency: Histogram fiber_actor_latency_seconds [actor]
+    ActorLatency: Histogram fiber_actor_latency_seconds [actor, type]
         "The times from a message's arrival to the return of its handler.";
 
     DeadLetters: Counter fiber_dead_letters [actor]

@@ -52,6 +52,15 @@ fn queue(name: &str, number: u64, put: u64) -> QueueStats {
     queue
 }
 
+/// Returns an actor of type `demo::Counter` in a process.
+fn actor(name: &str, process: u64, number: u64) -> ActorStats {
+    let mut actor = ActorStats::new(ProcessId(process), number, "demo::Counter");
+    actor.name = name.into();
+    actor.latency.record(2_000_000, 3);
+    (actor.handled, actor.waiting) = (3, 1);
+    actor
+}
+
 fn session(report: Report) -> SessionStats {
     SessionStats::new(7, "demo".into(), "local".into(), report)
 }
@@ -64,9 +73,7 @@ fn full() -> SessionStats {
     report.pools.push(pool("squares", 2, 10));
     report.queues.push(queue("jobs", 1, 9));
     report.queues.push(queue("src/main.rs:12", 2, 5));
-    let mut actor = ActorStats::new(ProcessId(1), "Counter".into());
-    actor.latency.record(2_000_000, 3);
-    report.actors.push(actor);
+    report.actors.push(actor("Counter", 1, 5));
     let mut ring = RingStats::new(ProcessId(1), "ring".into(), "demo::rank".into());
     ring.ranks = vec![Some(1), None];
     report.rings.push(ring);
@@ -97,7 +104,8 @@ fn figures_become_series() {
     assert_eq!(of("fiber_values_elsewhere_bytes{role=\"worker\"}"), 1000.0);
     assert_eq!(of("fiber_values_outputs{role=\"worker\"}"), 14.0);
     assert_eq!(of("fiber_ring_nodes{state=\"missing\"}"), 1.0);
-    assert_eq!(of("fiber_actor_latency_seconds_count{actor=\"Counter\"}"), 3.0);
+    let labels = "{actor=\"Counter\",type=\"demo::Counter\"}";
+    assert_eq!(of(&format!("fiber_actor_latency_seconds_count{labels}")), 3.0);
     // Texts of the program are escaped.
     let labels = "{pool=\"squares\",function=\"demo::<\\\"x\\\">\\\\step\"}";
     assert_eq!(of(&format!("fiber_tasks_done_total{labels}")), 10.0);
@@ -168,6 +176,45 @@ fn queues_with_many_names_share_series() {
 }
 
 #[test]
+fn actors_with_many_names_share_series() {
+    let mut report = Report::default();
+    report.actors = (0..300)
+        .map(|number| {
+            let mut actor = actor(&format!("actor-{number}"), number, 0);
+            actor.names = vec![format!("name-{number}")];
+            actor
+        })
+        .collect();
+    let text =
+        Renderer::default().render(&session(report), &EventCounts::default(), Format::Prometheus);
+    let of = |series: &str| value(&text, series);
+    assert_eq!(of("fiber_actor_name_info{actor=\"actor-99\",name=\"name-99\"}"), 1.0);
+    assert!(!text.contains("name-100"), "{text}");
+    let others = "{actor=\"(others)\",type=\"(others)\"}";
+    assert_eq!(of(&format!("fiber_actor_messages_waiting{others}")), 200.0);
+    assert_eq!(of(&format!("fiber_actor_messages_handled_total{others}")), 600.0);
+}
+
+#[test]
+fn each_restart_of_an_actor_counts_once() {
+    let mut renderer = Renderer::default();
+    let mut restarts = |processes: u64, in_process: u64| {
+        let mut report = Report::default();
+        let mut process = process(10 + processes, ProcessRole::Actor, 1);
+        process.restarts = processes;
+        report.processes.push(process);
+        let mut actor = actor("teller", 10 + processes, 0);
+        actor.restarts = processes + in_process;
+        report.actors.push(actor);
+        let text = renderer.render(&session(report), &EventCounts::default(), Format::Prometheus);
+        value(&text, "fiber_actor_restarts_total{actor=\"teller\",type=\"demo::Counter\"}")
+    };
+    assert_eq!((restarts(0, 0), restarts(0, 2)), (0.0, 2.0));
+    // Its process dies, and again.
+    assert_eq!((restarts(1, 0), restarts(1, 1), restarts(2, 0)), (3.0, 4.0, 5.0));
+}
+
+#[test]
 fn the_buckets_of_a_histogram_count_all_shorter_durations() {
     let mut stats = full();
     let times = &mut stats.report.actors[0].latency;
@@ -179,7 +226,10 @@ fn the_buckets_of_a_histogram_count_all_shorter_durations() {
     let below = |bound| {
         value(
             &text,
-            &format!("fiber_actor_latency_seconds_bucket{{actor=\"Counter\",le=\"{bound}\"}}"),
+            &format!(
+                "fiber_actor_latency_seconds_bucket{{actor=\"Counter\",type=\"demo::Counter\",\
+                 le=\"{bound}\"}}"
+            ),
         )
     };
     assert_eq!((below("0.000001024"), below("0.000004096"), below("0.000016384")), (3.0, 4.0, 5.0));

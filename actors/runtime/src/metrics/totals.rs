@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fiber_core::ProcessId;
 
-use super::queues;
+use super::named;
 use super::samples::{Samples, Source, Value};
 use super::table::{Id, Metric};
 
-/// The number of queues that exist, and that of pools, queues and types of actors that have ended,
-/// with series of their own. Further ones are added up: of those that have ended, the oldest.
+/// The number of queues, actors and names that exist, and that of pools, queues and actors that have
+/// ended, with series of their own. Further ones are added up: of those that have ended, the oldest.
 pub(super) const NAMED: usize = 100;
 /// The label of those that are added up.
 const OTHERS: &str = "(ended)";
@@ -94,7 +94,7 @@ impl Totals {
 }
 
 fn is_sum(label: &str) -> bool {
-    [OTHERS, queues::OTHERS].contains(&label)
+    [OTHERS, named::OTHERS].contains(&label)
 }
 
 /// Returns the pool, queue or actor of a series.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use dashmap::DashMap;
 use fiber_backends::{Job, JobState, WaitReason};
 use fiber_core::inspect::Request;
-use fiber_core::stats::{Event, ProcessRole, ProcessState, ProcessStats, Report};
+use fiber_core::stats::{ActorStats, Event, ProcessRole, ProcessState, ProcessStats, Report};
 use fiber_core::{ProcessId, read_json};
 use fiber_transport::{Link, PeerInfo};
 use parking_lot::Mutex;
@@ -19,6 +19,7 @@ use super::backtraces::Backtraces;
 use super::launch::ended;
 use super::protocol::ControlMessage;
 use crate::events::Events;
+use crate::mesh::ActorId;
 use crate::parts::Parts;
 
 /// The time limit for the end of a process that was killed.
@@ -131,12 +132,15 @@ impl Children {
             let Some(record) = self.records.get(&id) else { continue };
             report.processes.push(record.stats(id, parent));
             if let Some(mut below) = record.below() {
-                // A managed actor has one name: that of its process.
-                let mut own = below.actors.iter_mut().filter(|actor| actor.process == id);
-                if let (ProcessRole::Actor, Some(actor), None) =
-                    (record.role, own.next(), own.next())
-                {
-                    actor.name.clone_from(&record.name);
+                // A managed actor has the name of its process, and is restarted with it.
+                let is_managed = |actor: &&mut ActorStats| {
+                    actor.process == id && ActorId(actor.number) == ActorId::HOSTED
+                };
+                if record.role == ProcessRole::Actor {
+                    for actor in below.actors.iter_mut().filter(is_managed) {
+                        actor.name.clone_from(&record.name);
+                        actor.restarts += record.restarts;
+                    }
                 }
                 report.add_below(&record.name, below);
             }

@@ -11,7 +11,7 @@ use std::{fs, io};
 use fiber_core::at_exit::at_exit;
 use fiber_core::inspect::{self, Answer, LONGEST_PROFILE, ProfileText, Request};
 use fiber_core::stacks::{ProcessStack, Profile, Unnamed};
-use fiber_core::stats::{JobPlace, ProcessRole, ProcessStats, Report, SessionStats};
+use fiber_core::stats::{ActorStats, JobPlace, ProcessRole, ProcessStats, Report, SessionStats};
 use fiber_core::{ProcessId, Result, on_a_thread, read_json, variables};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +24,7 @@ use super::names::set_names;
 use super::protocol::ControlMessage;
 use super::usage::own_usage;
 use crate::events::Events;
+use crate::mesh::ActorId;
 use crate::sources::Sources;
 use crate::timeline::Timeline;
 
@@ -92,7 +93,22 @@ impl Runtime {
     pub(super) fn report_below(&self) -> Report {
         let mut report = self.part::<Sources>().report(self.id());
         self.children.report(self.id(), &mut report);
+        self.add_names(&mut report.actors);
         report
+    }
+
+    /// Adds the registered names of the actors whose home is this process.
+    fn add_names(&self, actors: &mut [ActorStats]) {
+        let managed = self.registry().running();
+        for actor in actors {
+            let number = match ActorId(actor.number) {
+                ActorId::HOSTED => managed.get(&actor.process).copied(),
+                number => (actor.process == self.id()).then_some(number),
+            };
+            if let Some(number) = number {
+                actor.names = self.directory().names_of(number);
+            }
+        }
     }
 
     /// Returns the heartbeat of this child.

@@ -265,6 +265,7 @@ function overview(now) {
   const parts = [
     pools.length ? h("div", { class: "columns" }, pools)
       : h("p", { class: "empty" }, "This session has no pools."),
+    ...(now.actors.length ? [actors(now)] : []),
     h("div", { class: "columns" },
       h("section", { class: "card" }, h("h2", {}, "Longest tasks that run now"),
         table("Longest tasks that run now", [["function"], ["index", 1], ["runs for", 1], ["worker"]],
@@ -273,11 +274,6 @@ function overview(now) {
         table("Events", [["at"], ["what"]], events, "No worker has started, died or given a task up."))),
   ];
   const others = [];
-  if (now.actors.length)
-    others.push(h("section", { class: "card" }, h("h2", {}, "Actors"),
-      table("Actors", [["actor"], ["waiting", 1], ["handled", 1], ["failed", 1], ["median", 1], ["99 % below", 1]],
-        now.actors.map((one) => [one.name, count(one.waiting), count(one.handled), count(one.failed),
-          time(one.latency.p50), time(one.latency.p99)]))));
   if (now.queues.length)
     others.push(h("section", { class: "card" }, h("h2", {}, "Queues and pipes"),
       table("Queues and pipes", [["queue"], ["elements", 1], ["bytes", 1], ["blocked", 1], ["consumers wait", 1], ["put", 1], ["taken", 1]],
@@ -297,6 +293,56 @@ function overview(now) {
           count(one.members)]))));
   if (others.length) parts.push(h("div", { class: "columns" }, others));
   $("view").replaceChildren(...parts);
+}
+
+// The actors, with the column by which they are sorted, and whether from the largest value on.
+let actorOrder = null;
+function actors(now) {
+  const processes = new Map(now.processes.map((one) => [one.id, one]));
+  const measure = measureOf(usagesOf(now.processes));
+  // Other actors share the memory of their process with the program.
+  const memory = (one) => {
+    const { role, usage } = processes.get(one.process) || {};
+    return role === "actor" && usage ? (measure === "PSS" ? usage.pss : usage.memory) : null;
+  };
+  const bad = (number) => (number ? h("span", { class: "bad" }, count(number)) : "0");
+  const columns = [
+    ["actor", 0, (one) => (one.names.length ? `${one.names.join(", ")} (${one.name})` : one.name),
+      (name, one) => opener(one.process, name)],
+    ["type", 0, (one) => one.actor_type, (type) => type],
+    ["messages/s", 1, (one) => one.rate, rate],
+    ["waiting", 1, (one) => one.waiting, count],
+    ["handled", 1, (one) => one.handled, count],
+    ["failed", 1, (one) => one.failed, bad],
+    ["restarts", 1, (one) => one.restarts, bad],
+    ["median", 1, (one) => one.latency.p50, time],
+    ["99 % below", 1, (one) => one.latency.p99, time],
+    [measure, 1, memory, (amount) => (amount === null ? "–" : bytes(amount))],
+  ];
+  const rows = [...now.actors];
+  if (actorOrder) {
+    const [, isNumber, value] = columns[actorOrder.column];
+    const compare = (a, b) => (isNumber ? value(a) - value(b)
+      : value(a).localeCompare(value(b), undefined, { numeric: true }));
+    rows.sort((a, b) => (actorOrder.down ? compare(b, a) : compare(a, b)));
+  }
+  const sort = (column, down) => {
+    actorOrder = { column, down: actorOrder?.column === column ? !actorOrder.down : down };
+    render();
+  };
+  const shown = rows.slice(0, 40);
+  const list = table("Actors", columns.map(([text, isNumber]) => [text, isNumber]),
+    shown.map((one) => columns.map(([, , value, show]) => show(value(one), one))));
+  list.querySelectorAll("th").forEach((head, column) => {
+    const [text, isNumber] = columns[column];
+    if (actorOrder?.column === column)
+      head.setAttribute("aria-sort", actorOrder.down ? "descending" : "ascending");
+    head.replaceChildren(h("button", { class: "sort", type: "button", "data-key": "sort-" + text,
+      title: "Sort by this column", onclick: () => sort(column, Boolean(isNumber)) }, text));
+  });
+  const more = rows.length - shown.length;
+  return h("section", { class: "card", id: "actors" }, h("h2", {}, "Actors"), list,
+    more ? h("p", { class: "faint" }, `${count(more)} more`) : null);
 }
 
 // ----------------------------------------------------------------------------------- workers

@@ -22,6 +22,11 @@ impl Column {
         Column { head, width: (least, most), is_figure: false, rank: 0 }
     }
 
+    /// Returns it as one that is left out before those with lower ranks.
+    pub(super) fn rank(self, rank: u8) -> Column {
+        Column { rank, ..self }
+    }
+
     /// Returns a column of statistics, which are aligned to the right.
     pub(super) fn figure(head: &'static str, width: usize, rank: u8) -> Column {
         Column { head, width: (width, width), is_figure: true, rank }

@@ -1,4 +1,4 @@
-//! The panes with tables: pools, tasks, functions, processes, failures.
+//! The panes with tables: pools, tasks, functions, actors, processes, events.
 
 use fiber_core::stats::{EventKind, PoolPhase, PoolStats, ProcessState, SessionStats};
 use ratatui::Frame;
@@ -150,6 +150,43 @@ fn functions_column<'a>(functions: impl Iterator<Item = &'a str>) -> Column {
     Column::text("FUNCTION", least.unwrap_or(0).clamp(8, 16), usize::MAX)
 }
 
+pub(super) fn actors(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
+    let measure = rows::Measure::of(stats);
+    let columns = Columns::fitting(
+        inner_width(area),
+        &[
+            Column::text("ACTOR", 10, 40),
+            Column::text("TYPE", 10, usize::MAX).rank(6),
+            Column::figure("MSGS/S", 6, 0),
+            Column::figure("WAITING", 7, 0),
+            Column::figure("P50", 7, 4),
+            Column::figure("P99", 7, 1),
+            Column::figure("FAILED", 6, 2),
+            Column::figure("RESTARTS", 8, 3),
+            Column::figure(measure.name(), 6, 5),
+        ],
+    );
+    let bad = |number: u64| if number > 0 { app.theme.bad() } else { Style::new() };
+    let lines = rows::actors(stats, &app.filter, app.order(Pane::Actors))
+        .iter()
+        .map(|row| {
+            let (actor, name) = (row.actor, row.name());
+            columns.line(vec![
+                if actor.names.is_empty() { Cell::path(name) } else { Cell::new(name) },
+                Cell::path(&actor.actor_type),
+                Cell::new(count(actor.rate)),
+                Cell::new(whole(actor.waiting)),
+                Cell::new(span(actor.latency.quantile(0.5))),
+                Cell::new(span(actor.latency.quantile(0.99))),
+                Cell::new(whole(actor.failed)).style(bad(actor.failed)),
+                Cell::new(whole(actor.restarts)).style(bad(actor.restarts)),
+                Cell::new(row.memory.map_or("-".into(), bytes)),
+            ])
+        })
+        .collect();
+    table(frame, area, app, (Pane::Actors, "Actors"), Some(columns.head()), lines);
+}
+
 pub(super) fn processes(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
     let measure = rows::Measure::of(stats);
     let columns = Columns::fitting(
@@ -198,6 +235,11 @@ pub(super) fn events(frame: &mut Frame, area: Rect, app: &App, stats: &SessionSt
             let style = match &event.kind {
                 EventKind::WorkerStarted { .. } => app.theme.dim(),
                 EventKind::WorkerEnded { expected: true, .. } => app.theme.dim(),
+                EventKind::ChildRestarted { reason, .. }
+                    if reason.is_normal() || reason.is_disruption() =>
+                {
+                    app.theme.dim()
+                }
                 EventKind::TaskAbandoned { .. } => app.theme.bad(),
                 _ => Style::new(),
             };

@@ -13,7 +13,7 @@ use super::super::theme::Theme;
 use super::*;
 use crate::inspect::InspectError;
 use crate::inspect::sessions::{Head, Observed};
-use crate::inspect::testing::stats;
+use crate::inspect::testing::{service, stats};
 
 const PLAIN: Theme = Theme { color: false, unicode: false };
 
@@ -146,7 +146,7 @@ fn a_process_without_room_for_values_shows_in_a_line_of_its_own() {
             ["values of simulate: 1.0M of 1.0M, 300.0M in a file", "8/8 ", "!41.0s ", "1m30s "];
         shows(&mut app, size, &wanted);
     }
-    press(&mut app, &[KeyCode::Tab; 4]);
+    press(&mut app, &[KeyCode::Tab; 5]);
     press(&mut app, &[KeyCode::Enter]);
     let wanted = ["values 1.0M, in shared memory 0B, in a file 300.0M", "1.0M for values: full"];
     shows(&mut app, (80, 24), &wanted);
@@ -169,7 +169,7 @@ fn what_tasks_wait_for_shows_in_a_line_of_its_own() {
     let wanted = ["values of simulate: ", "step: 12 wait for load", "8/8 ", "!41.0s ", "1m30s "];
     shows(&mut app, (80, 24), &wanted);
     shows(&mut app, SMALLEST, &["values of simulate: ", "8/8 ", "!41.0s ", "1m30s "]);
-    press(&mut app, &[KeyCode::Tab; 4]);
+    press(&mut app, &[KeyCode::Tab; 5]);
     press(&mut app, &[KeyCode::Enter]);
     shows(&mut app, (80, 24), &["outputs   340, 5.0M on other machines"]);
 }
@@ -302,12 +302,39 @@ fn panes_are_filtered_and_sorted() {
 #[test]
 fn tab_goes_through_all_panes() {
     let mut app = app(PLAIN, 8);
-    for title in ["8 workers", "Slowest", "Functions", "Processes", "Last events", "Pools"] {
+    for title in
+        ["8 workers", "Slowest", "Functions", "Actors", "Processes", "Last events", "Pools"]
+    {
         press(&mut app, &[KeyCode::Tab]);
         shows(&mut app, (80, 24), &[title]);
     }
     press(&mut app, &[KeyCode::BackTab]);
     assert_eq!(app.pane, Pane::Events);
+}
+
+#[test]
+fn a_service_shows_its_actors() {
+    let mut bank = stats("bank", 0);
+    bank.report.pools.clear();
+    service(&mut bank, 12);
+    let mut app = App::new(PLAIN, Some(format!("{:016x}", 4001)));
+    app.update(vec![observed(4001, bank)]);
+    let wanted = [
+        "messages/s 7.8k",
+        "|ACTOR                TYPE       MSGS/S WAITING     P50     P99 FAILED RESTARTS    PSS|",
+        "|till-1 (teller-1)    ~r::Teller    100      12   2.0ms   2.0ms      0        0  14.0M|",
+        "|teller-2             ~r::Teller    200      12   4.0ms   4.0ms      1        1  15.0M|",
+    ];
+    shows(&mut app, (87, 24), &wanted);
+    shows(&mut app, SMALLEST, &["|till-1 (te~    100      12   2.0ms   2.0ms      0        0|"]);
+    shows(&mut app, (100, 40), &["Actors 12", "Processes 13", "  teller-2"]);
+    press(&mut app, &[KeyCode::Tab; 4]);
+    press(&mut app, &[KeyCode::Char('o'), KeyCode::Char('o')]);
+    let drawn = text(&mut app, 80, 24);
+    assert!(drawn.contains("Actors 12 by amount"), "{drawn}");
+    assert!(drawn.find("teller-12") < drawn.find("teller-11"), "{drawn}");
+    press(&mut app, &[KeyCode::Enter]);
+    shows(&mut app, (80, 24), &["teller-12", "actor, running"]);
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! The statistics of actors.
+
+use std::any::type_name;
+use std::time::Duration;
+
+use actix::prelude::*;
+use fiber::stats::SessionStats;
+use fiber::{AsyncManager, RemoteAddr};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+
+use super::{signal, wait_for};
+
+struct Adder(u64);
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "u64")]
+struct Add(u64);
+
+impl Actor for Adder {
+    type Context = Context<Adder>;
+}
+
+impl Handler<Add> for Adder {
+    type Result = u64;
+
+    fn handle(&mut self, add: Add, _: &mut Context<Adder>) -> u64 {
+        assert!(add.0 < 1000, "too much");
+        self.0 += add.0;
+        self.0
+    }
+}
+
+#[test]
+fn a_managed_actor_shows_its_names_and_messages() {
+    let adder = AsyncManager::builder().registered("sums").start(Adder, 1).wait().unwrap();
+    for number in 0..10 {
+        adder.send(Add(number)).wait().unwrap();
+    }
+    let actor = wait_for(|session| {
+        let mut actors = session.report.actors.iter();
+        actors.find(|actor| actor.name == adder.name() && actor.handled == 10).cloned()
+    });
+    assert!(actor.latency.max() > Duration::ZERO && actor.rate > 0.0, "{actor:?}");
+    assert_eq!((actor.waiting, actor.failed, actor.restarts), (0, 0, 0));
+    assert_eq!((&*actor.actor_type, &*actor.names), (type_name::<Adder>(), &["sums".into()][..]));
+}
+
+#[test]
+fn restarts_of_a_managed_actor_show_in_its_process_and_with_it() {
+    let adder = AsyncManager::start(Adder, 1).wait().unwrap();
+    let restarted = |session: &SessionStats| {
+        let mut actors = session.report.actors.iter();
+        actors.find(|actor| actor.name == adder.name() && actor.restarts > 0).cloned()
+    };
+    adder.send(Add(1000)).wait().unwrap_err();
+    let actor = wait_for(restarted);
+    assert_eq!((actor.failed, actor.restarts), (1, 1));
+    let before = fiber::stats().unwrap().report.process(actor.process).unwrap().pid.unwrap();
+    signal(before, Signal::KILL);
+    let later = wait_for(|session| restarted(session).filter(|now| now.process != actor.process));
+    assert_eq!(later.failed, 0);
+}
+
+#[test]
+fn an_exported_actor_shows_its_type_and_its_names() {
+    System::new().block_on(async {
+        let addr = RemoteAddr::export(Adder(0).start()).unwrap();
+        addr.register("here").await.unwrap();
+        addr.send(Add(1)).await.unwrap();
+        let actors = fiber::stats().unwrap().report.actors;
+        let found = actors.iter().find(|actor| actor.names == ["here"]).unwrap();
+        assert_eq!((&*found.name, &*found.actor_type), (type_name::<Adder>(), &*found.name));
+        assert_eq!((found.handled, found.rate > 0.0, found.restarts), (1, true, 0));
+    });
+}
