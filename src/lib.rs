@@ -696,7 +696,10 @@ pub mod task {
     };
 }
 
-/// The names that most programs use.
+/// The names that most programs use, with those of actix that actors need.
+///
+/// It replaces `actix::prelude`. In a file that imports both, `Supervisor` is ambiguous:
+/// `use fiber::Supervisor;` decides.
 ///
 /// # Examples
 /// ```
@@ -708,10 +711,19 @@ pub mod task {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod prelude {
+    // Not by a glob, which has names of other things, such as `Request`, `Response` and `io`.
+    #[doc(no_inline)]
+    pub use actix::prelude::{
+        Actor, ActorContext, ActorFutureExt, ActorState, ActorStreamExt, Addr, Arbiter,
+        ArbiterHandle, AsyncContext, AtomicResponse, Context, ContextFutureSpawner, Handler,
+        MailboxError, Message, MessageResult, Recipient, ResponseActFuture, ResponseFuture,
+        Running, SpawnHandle, StreamHandler, System, WrapFuture, WrapStream,
+    };
+
     pub use crate::pipe::{Pipe, PipeReceiver, PipeSender};
     pub use crate::{
-        ActorPool, Array, AsyncManager, Broadcast, Error, Meta, Pool, Process, Queue, Reduction,
-        RemoteAddr, Ring, RingNode,
+        ActorPool, Array, AsyncManager, Broadcast, Entities, Error, Group, Journal, Meta, Pool,
+        Process, Queue, Reduction, RemoteAddr, Ring, RingNode, Supervisor, Topic,
     };
 }
 
