@@ -158,6 +158,36 @@ pub use fiber_macros::main;
 /// ```
 pub use fiber_macros::meta;
 
+/// Makes a type a message of actors, which travels between processes.
+///
+/// ```
+/// # fiber::init();
+/// use fiber::prelude::*;
+///
+/// struct Counter(u64);
+///
+/// impl Actor for Counter {
+///     type Context = Context<Self>;
+/// }
+///
+/// #[fiber::message(u64)]
+/// struct Add(u64);
+///
+/// impl Handler<Add> for Counter {
+///     type Result = u64;
+///
+///     fn handle(&mut self, Add(number): Add, _: &mut Context<Self>) -> u64 {
+///         self.0 += number;
+///         self.0
+///     }
+/// }
+///
+/// let counter = AsyncManager::start(Counter, 10).wait()?;
+/// assert_eq!(counter.send(Add(5)).wait()?, 15);
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub use fiber_macros::message;
+
 #[doc(no_inline)]
 pub use self::{
     actor_pool::ActorPool,
@@ -179,6 +209,8 @@ pub use self::{
     supervisor::{Supervisor, tree},
     topic::Topic,
 };
+#[doc(inline)]
+pub use fiber_remote::Access;
 
 /// Pools of worker processes, and handles of the calls that they run.
 ///
@@ -785,6 +817,7 @@ pub mod __private {
     pub use fiber_runtime::blocking::block_on_main;
     pub use fiber_runtime::capture_in_tests;
     pub use fiber_runtime::mesh::set_transit_time;
+    pub use serde;
 }
 
 /// The programs of README and documents run with the other tests.

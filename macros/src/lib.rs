@@ -1,8 +1,9 @@
-//! The attribute macros of fiber. Use them as `fiber::main` and `fiber::meta`: their output names
-//! items of the crate `fiber`.
+//! The attribute macros of fiber. Use them as `fiber::main`, `fiber::message` and so on: their
+//! output names items of the crate `fiber`.
 
 mod function;
 mod main_fn;
+mod message;
 mod meta;
 mod size;
 
@@ -68,4 +69,20 @@ pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn meta(arguments: TokenStream, item: TokenStream) -> TokenStream {
     meta::expand(arguments.into(), item.into()).into()
+}
+
+/// Makes a struct or an enum a message of actors, which travels between processes.
+///
+/// The argument is the type of the answer; without one it is `()`. The attribute derives serde's
+/// `Serialize` and `Deserialize`, whose own attributes work as usual, and implements
+/// `actix::Message`. Generic types may have it; a type with a lifetime can't, because a message
+/// owns its data.
+///
+/// ```text
+/// #[fiber::message(u64)]
+/// struct Add(u64);
+/// ```
+#[proc_macro_attribute]
+pub fn message(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    message::expand(arguments.into(), item.into()).into()
 }
