@@ -188,6 +188,48 @@ pub use fiber_macros::meta;
 /// ```
 pub use fiber_macros::message;
 
+/// Makes the methods of an `impl` handlers of messages, also `async fn`s.
+///
+/// ```
+/// # fiber::init();
+/// use std::time::Duration;
+///
+/// use fiber::actix::clock::sleep;
+/// use fiber::prelude::*;
+///
+/// struct Counter(u64);
+///
+/// impl Actor for Counter {
+///     type Context = Context<Self>;
+/// }
+///
+/// #[fiber::message(u64)]
+/// struct Add(u64);
+///
+/// #[fiber::message(u64)]
+/// struct AddLater(u64);
+///
+/// #[fiber::handlers]
+/// impl Counter {
+///     fn add(&mut self, Add(number): Add) -> u64 {
+///         self.0 += number;
+///         self.0
+///     }
+///
+///     async fn add_later(this: Access<Self>, AddLater(number): AddLater) -> u64 {
+///         sleep(Duration::from_millis(10)).await; // the counter handles other messages
+///         this.with(move |counter| counter.add(Add(number))).await
+///     }
+/// }
+///
+/// let counter = AsyncManager::start(Counter, 10).wait()?;
+/// let later = counter.send(AddLater(5));
+/// assert_eq!(counter.send(Add(1)).wait()?, 11);
+/// assert_eq!(later.wait()?, 16);
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub use fiber_macros::handlers;
+
 #[doc(no_inline)]
 pub use self::{
     actor_pool::ActorPool,
@@ -754,8 +796,8 @@ pub mod prelude {
 
     pub use crate::pipe::{Pipe, PipeReceiver, PipeSender};
     pub use crate::{
-        ActorPool, Array, AsyncManager, Broadcast, Entities, Error, Group, Journal, Meta, Pool,
-        Process, Queue, Reduction, RemoteAddr, Ring, RingNode, Supervisor, Topic,
+        Access, ActorPool, Array, AsyncManager, Broadcast, Entities, Error, Group, Journal, Meta,
+        Pool, Process, Queue, Reduction, RemoteAddr, Ring, RingNode, Supervisor, Topic,
     };
 }
 
@@ -814,6 +856,7 @@ pub mod __private {
     pub use ctor;
     pub use fiber_backends::register as register_backend;
     pub use fiber_core::{Meta, MetaOf, inventory};
+    pub use fiber_remote::handle;
     pub use fiber_runtime::blocking::block_on_main;
     pub use fiber_runtime::capture_in_tests;
     pub use fiber_runtime::mesh::set_transit_time;
