@@ -34,6 +34,7 @@
 //! | run one function in a process | [`Process`] |
 //! | give an actor a process of its own | [`AsyncManager`], [`ActorPool`], [`RemoteAddr`] |
 //! | have an actor for each user, room or device | [`Entities`] |
+//! | write messages and handlers, also async ones | [`macro@message`], [`macro@handlers`] |
 //! | restart what fails, as in Erlang/OTP | [`Supervisor`]; [`tree`] shows all |
 //! | share data between processes | [`Queue`], [`Pipe`], [`sync`]: values, maps, locks, events |
 //! | publish messages to many | [`Topic`] |
@@ -326,24 +327,20 @@ pub mod ring {
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::AsyncManager;
-/// use serde::{Deserialize, Serialize};
+/// use fiber::prelude::*;
 ///
 /// struct Counter(u64);
 ///
-/// #[derive(Message, Serialize, Deserialize)]
-/// #[rtype(result = "u64")]
+/// #[fiber::message(u64)]
 /// struct Add(u64);
 ///
 /// impl Actor for Counter {
 ///     type Context = Context<Self>;
 /// }
 ///
-/// impl Handler<Add> for Counter {
-///     type Result = u64;
-///
-///     fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+/// #[fiber::handlers]
+/// impl Counter {
+///     fn add(&mut self, add: Add) -> u64 {
 ///         self.0 += add.0;
 ///         self.0
 ///     }
@@ -364,24 +361,21 @@ pub mod manager {
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::ActorPool;
-/// use serde::{Deserialize, Serialize};
+/// use fiber::prelude::*;
 ///
 /// struct Squarer;
 ///
-/// #[derive(Clone, Message, Serialize, Deserialize)]
-/// #[rtype(result = "u64")]
+/// #[fiber::message(u64)]
+/// #[derive(Clone)]
 /// struct Square(u64);
 ///
 /// impl Actor for Squarer {
 ///     type Context = Context<Self>;
 /// }
 ///
-/// impl Handler<Square> for Squarer {
-///     type Result = u64;
-///
-///     fn handle(&mut self, square: Square, _: &mut Context<Self>) -> u64 {
+/// #[fiber::handlers]
+/// impl Squarer {
+///     fn square(&mut self, square: Square) -> u64 {
 ///         square.0 * square.0
 ///     }
 /// }
@@ -466,24 +460,20 @@ pub mod stream {
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::{Process, RemoteAddr};
-/// use serde::{Deserialize, Serialize};
+/// use fiber::prelude::*;
 ///
 /// struct Printer;
 ///
-/// #[derive(Message, Serialize, Deserialize)]
-/// #[rtype(result = "usize")]
+/// #[fiber::message(usize)]
 /// struct Print(String);
 ///
 /// impl Actor for Printer {
 ///     type Context = Context<Self>;
 /// }
 ///
-/// impl Handler<Print> for Printer {
-///     type Result = usize;
-///
-///     fn handle(&mut self, print: Print, _: &mut Context<Self>) -> usize {
+/// #[fiber::handlers]
+/// impl Printer {
+///     fn print(&mut self, print: Print) -> usize {
 ///         println!("{}", print.0);
 ///         print.0.len()
 ///     }

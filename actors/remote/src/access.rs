@@ -55,7 +55,8 @@ pub struct Access<A: Actor>(UnboundedSender<Visit<A>>);
 type Visit<A> = Box<dyn FnOnce(&mut A, &mut <A as Actor>::Context)>;
 
 impl<A: Actor> Access<A> {
-    /// Calls a closure with the actor, between two of its messages, and returns the result.
+    /// Calls a closure with the actor, between two of its messages, and returns the result. The
+    /// closure runs even if the future is dropped before it is ready.
     ///
     /// # Panics
     /// If the handler has ended, as it can have where the access is in a task of its own.
