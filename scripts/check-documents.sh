@@ -2,8 +2,8 @@
 # Takes each program that README and documents print, as a reader would, with the features that its
 # page has named above it (`cargo add fiber --features X`), and builds it in a crate outside of this
 # workspace. The doc tests run the same programs, with all features. It compares the output that
-# README shows below its program. Then it builds, tests and runs the projects that `fiber new`
-# creates.
+# README shows below its program. It builds rustdoc's examples of actors with no crates but fiber and
+# serde. Then it builds, tests and runs the projects that `fiber new` creates.
 
 set -euo pipefail
 
@@ -102,6 +102,37 @@ for output in "$outside"/*/src/bin/*.out; do
     run "${output%.out}.rs"
     diff "$output" "$outside/run.log"
 done
+
+# Writes the examples with an actor as one page. Those that name another crate are left out.
+# shellcheck disable=SC2016
+examples='
+    match($0, /^ *\/\/[\/!] ```/) {
+        if (inside && lines ~ /impl Actor for/ && lines !~ /tokio::|futures_util|tempfile/) {
+            printf "```no_run\n%s```\n\n", lines
+        }
+        open = !open; inside = open && substr($0, RLENGTH + 1) ~ /^(no_run)?$/; lines = ""
+        next
+    }
+    inside && match($0, /include_str!\("[^"]*/) {
+        page = FILENAME; sub(/[^\/]*$/, "", page)
+        page = page substr($0, RSTART + 14, RLENGTH - 14)
+        while ((getline line < page) > 0) lines = lines line "\n"
+        close(page); next
+    }
+    inside { sub(/^ *\/\/[\/!] ?/, ""); lines = lines $0 "\n" }
+'
+crate=$outside/rustdoc
+mkdir -p "$crate/src"
+git ls-files 'actors/*.rs' src/lib.rs | xargs awk "$examples" >"$crate/src/examples.md"
+{
+    printf '[package]\nname = "outside"\nedition = "2024"\n\n[workspace]\n\n[dependencies]\n'
+    printf 'fiber = { path = "%s" }\n' "$repository"
+    printf 'serde = { version = "1", features = ["derive"] }\n'
+} >"$crate/Cargo.toml"
+cp Cargo.lock "$crate"
+echo '#![doc = include_str!("examples.md")]' >"$crate/src/lib.rs"
+echo "examples of rustdoc: $(grep -c '^```no_run' "$crate/src/examples.md")"
+(cd "$crate" && "$cargo" test --quiet --doc)
 
 # Builds the command as `make test` does, and so not twice.
 env -u CARGO_PROFILE_DEV_DEBUG "$cargo" test --quiet --no-run --workspace --all-features --test top

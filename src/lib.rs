@@ -34,6 +34,7 @@
 //! | run one function in a process | [`Process`] |
 //! | give an actor a process of its own | [`AsyncManager`], [`ActorPool`], [`RemoteAddr`] |
 //! | have an actor for each user, room or device | [`Entities`] |
+//! | write messages and handlers, also async ones | [`macro@message`], [`macro@handlers`] |
 //! | restart what fails, as in Erlang/OTP | [`Supervisor`]; [`tree`] shows all |
 //! | share data between processes | [`Queue`], [`Pipe`], [`sync`]: values, maps, locks, events |
 //! | publish messages to many | [`Topic`] |
@@ -158,6 +159,59 @@ pub use fiber_macros::main;
 /// ```
 pub use fiber_macros::meta;
 
+/// Makes a type a message of actors, which travels between processes.
+///
+/// [`handlers`](macro@handlers) has an actor that handles this one:
+///
+/// ```
+/// #[fiber::message(u64)]
+/// struct Add(u64);
+/// ```
+pub use fiber_macros::message;
+
+/// Makes the methods of an `impl` handlers of messages, also `async fn`s.
+///
+/// ```
+/// # fiber::init();
+/// use std::time::Duration;
+///
+/// use fiber::actix::clock::sleep;
+/// use fiber::prelude::*;
+///
+/// struct Counter(u64);
+///
+/// impl Actor for Counter {
+///     type Context = Context<Self>;
+/// }
+///
+/// #[fiber::message(u64)]
+/// struct Add(u64);
+///
+/// #[fiber::message(u64)]
+/// struct AddLater(u64);
+///
+/// #[fiber::handlers]
+/// impl Counter {
+///     fn add(&mut self, Add(number): Add) -> u64 {
+///         self.0 += number;
+///         self.0
+///     }
+///
+///     async fn add_later(this: Access<Self>, AddLater(number): AddLater) -> u64 {
+///         sleep(Duration::from_millis(10)).await; // the counter handles other messages
+///         this.with(move |counter| counter.add(Add(number))).await
+///     }
+/// }
+///
+/// let counter = AsyncManager::start(Counter, 10).wait()?;
+/// let later = counter.send(AddLater(5));
+/// counter.send(Add(1)).wait()?;
+/// later.wait()?;
+/// assert_eq!(counter.send(Add(0)).wait()?, 16);
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub use fiber_macros::handlers;
+
 #[doc(no_inline)]
 pub use self::{
     actor_pool::ActorPool,
@@ -179,6 +233,8 @@ pub use self::{
     supervisor::{Supervisor, tree},
     topic::Topic,
 };
+#[doc(inline)]
+pub use fiber_remote::Access;
 
 /// Pools of worker processes, and handles of the calls that they run.
 ///
@@ -252,24 +308,20 @@ pub mod ring {
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::AsyncManager;
-/// use serde::{Deserialize, Serialize};
+/// use fiber::prelude::*;
 ///
 /// struct Counter(u64);
 ///
-/// #[derive(Message, Serialize, Deserialize)]
-/// #[rtype(result = "u64")]
+/// #[fiber::message(u64)]
 /// struct Add(u64);
 ///
 /// impl Actor for Counter {
 ///     type Context = Context<Self>;
 /// }
 ///
-/// impl Handler<Add> for Counter {
-///     type Result = u64;
-///
-///     fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+/// #[fiber::handlers]
+/// impl Counter {
+///     fn add(&mut self, add: Add) -> u64 {
 ///         self.0 += add.0;
 ///         self.0
 ///     }
@@ -290,24 +342,21 @@ pub mod manager {
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::ActorPool;
-/// use serde::{Deserialize, Serialize};
+/// use fiber::prelude::*;
 ///
 /// struct Squarer;
 ///
-/// #[derive(Clone, Message, Serialize, Deserialize)]
-/// #[rtype(result = "u64")]
+/// #[fiber::message(u64)]
+/// #[derive(Clone)]
 /// struct Square(u64);
 ///
 /// impl Actor for Squarer {
 ///     type Context = Context<Self>;
 /// }
 ///
-/// impl Handler<Square> for Squarer {
-///     type Result = u64;
-///
-///     fn handle(&mut self, square: Square, _: &mut Context<Self>) -> u64 {
+/// #[fiber::handlers]
+/// impl Squarer {
+///     fn square(&mut self, square: Square) -> u64 {
 ///         square.0 * square.0
 ///     }
 /// }
@@ -392,24 +441,20 @@ pub mod stream {
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::{Process, RemoteAddr};
-/// use serde::{Deserialize, Serialize};
+/// use fiber::prelude::*;
 ///
 /// struct Printer;
 ///
-/// #[derive(Message, Serialize, Deserialize)]
-/// #[rtype(result = "usize")]
+/// #[fiber::message(usize)]
 /// struct Print(String);
 ///
 /// impl Actor for Printer {
 ///     type Context = Context<Self>;
 /// }
 ///
-/// impl Handler<Print> for Printer {
-///     type Result = usize;
-///
-///     fn handle(&mut self, print: Print, _: &mut Context<Self>) -> usize {
+/// #[fiber::handlers]
+/// impl Printer {
+///     fn print(&mut self, print: Print) -> usize {
 ///         println!("{}", print.0);
 ///         print.0.len()
 ///     }
@@ -696,7 +741,10 @@ pub mod task {
     };
 }
 
-/// The names that most programs use.
+/// The names that most programs use, with those of actix that actors need.
+///
+/// It replaces `actix::prelude`. In a file that imports both, `Supervisor` is ambiguous:
+/// `use fiber::Supervisor;` decides.
 ///
 /// # Examples
 /// ```
@@ -708,10 +756,19 @@ pub mod task {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod prelude {
+    // Not by a glob, which has names of other things, such as `Request`, `Response` and `io`.
+    #[doc(no_inline)]
+    pub use actix::prelude::{
+        Actor, ActorContext, ActorFutureExt, ActorState, ActorStreamExt, Addr, Arbiter,
+        ArbiterHandle, AsyncContext, AtomicResponse, Context, ContextFutureSpawner, Handler,
+        MailboxError, Message, MessageResult, Recipient, ResponseActFuture, ResponseFuture,
+        Running, SpawnHandle, StreamHandler, System, WrapFuture, WrapStream,
+    };
+
     pub use crate::pipe::{Pipe, PipeReceiver, PipeSender};
     pub use crate::{
-        ActorPool, Array, AsyncManager, Broadcast, Error, Meta, Pool, Process, Queue, Reduction,
-        RemoteAddr, Ring, RingNode,
+        Access, ActorPool, Array, AsyncManager, Broadcast, Entities, Error, Group, Journal, Meta,
+        Pool, Process, Queue, Reduction, RemoteAddr, Ring, RingNode, Supervisor, Topic,
     };
 }
 
@@ -770,9 +827,11 @@ pub mod __private {
     pub use ctor;
     pub use fiber_backends::register as register_backend;
     pub use fiber_core::{Meta, MetaOf, inventory};
+    pub use fiber_remote::handle;
     pub use fiber_runtime::blocking::block_on_main;
     pub use fiber_runtime::capture_in_tests;
     pub use fiber_runtime::mesh::set_transit_time;
+    pub use serde;
 }
 
 /// The programs of README and documents run with the other tests.

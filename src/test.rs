@@ -17,14 +17,14 @@
 //! # fiber::init();
 //! use std::time::Duration;
 //!
-//! use actix::prelude::*;
+//! use fiber::prelude::*;
 //! use fiber::test::{Probe, pause_time};
 //!
 //! /// Reminds somebody each day.
 //! struct Reminder(Recipient<Remind>);
 //!
-//! #[derive(Debug, PartialEq, Message)]
-//! #[rtype(result = "()")]
+//! #[fiber::message]
+//! #[derive(Debug, PartialEq)]
 //! struct Remind;
 //!
 //! impl Actor for Reminder {

@@ -1,8 +1,11 @@
-//! The attribute macros of fiber. Use them as `fiber::main` and `fiber::meta`: their output names
-//! items of the crate `fiber`.
+//! The attribute macros of fiber. Use them as `fiber::main`, `fiber::message` and so on: their
+//! output names items of the crate `fiber`.
 
+mod attributes;
 mod function;
+mod handlers;
 mod main_fn;
+mod message;
 mod meta;
 mod size;
 
@@ -68,4 +71,53 @@ pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn meta(arguments: TokenStream, item: TokenStream) -> TokenStream {
     meta::expand(arguments.into(), item.into()).into()
+}
+
+/// Makes a struct or an enum a message of actors, which travels between processes.
+///
+/// The argument is the type of the answer; without one it is `()`. The attribute derives serde's
+/// `Serialize` and `Deserialize`, whose own attributes work as usual, and implements
+/// `actix::Message`. Generic types may have it; a type with a lifetime can't, because a message
+/// owns its data.
+///
+/// ```text
+/// #[fiber::message(u64)]
+/// struct Add(u64);
+/// ```
+#[proc_macro_attribute]
+pub fn message(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    message::expand(arguments.into(), item.into()).into()
+}
+
+/// Makes each method of an `impl` the handler of the message that it takes.
+///
+/// | the method | its `Handler` |
+/// |---|---|
+/// | `fn add(&mut self, add: Add) -> u64` | answers with the result, which may be of any type |
+/// | `fn add(&mut self, add: Add, context: &mut Context<Self>) -> u64` | the same, with the actor's context |
+/// | `async fn add(this: Access<Self>, add: Add) -> u64` | runs beside the other messages of the actor |
+///
+/// The result is that of the message. The methods stay what they are, so they can be called, too.
+///
+/// An async handler can't borrow the actor while it waits: the actor handles other messages in the
+/// meantime. `this.with(|actor| …).await` lends the actor to a closure. What the handler does
+/// before it first has to wait happens at once, before the next message is handled.
+///
+/// ```text
+/// #[fiber::handlers]
+/// impl Account {
+///     fn deposit(&mut self, Deposit(amount): Deposit) -> i64 {
+///         self.balance += amount;
+///         self.balance
+///     }
+///
+///     async fn pay(this: Access<Self>, Pay { to, amount }: Pay) -> Result<i64, String> {
+///         to.send(Deposit(amount)).await.map_err(|error| error.to_string())?;
+///         Ok(this.with(move |account| account.deposit(Deposit(-amount))).await)
+///     }
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn handlers(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    handlers::expand(arguments.into(), item.into()).into()
 }

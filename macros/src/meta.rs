@@ -4,12 +4,13 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::parse::Parser;
 use syn::{Attribute, Error, GenericParam, Result};
 
 use self::request::Request;
+use crate::attributes::carried;
 use crate::function::Function;
 
 /// Returns the unchanged `item`, followed by the registration of its requests, or by the errors.
@@ -99,39 +100,4 @@ fn find(tokens: TokenStream, wanted: &str) -> Option<TokenTree> {
         TokenTree::Ident(ref name) if name == wanted => Some(token),
         _ => None,
     })
-}
-
-/// Returns the attribute of the registration that follows from an attribute of the function, both
-/// without `#[…]`: the same `cfg`, and no warning that the registration names a deprecated
-/// function.
-fn carried(attribute: TokenStream) -> Option<TokenStream> {
-    let mut tokens = attribute.clone().into_iter();
-    let TokenTree::Ident(name) = tokens.next()? else { return None };
-    match (name.to_string().as_str(), tokens.next()) {
-        ("cfg", Some(_)) => Some(attribute),
-        ("deprecated", _) => Some(quote!(allow(deprecated))),
-        ("cfg_attr", Some(TokenTree::Group(group)))
-            if group.delimiter() == Delimiter::Parenthesis =>
-        {
-            let mut parts = split_at_commas(group.stream()).into_iter();
-            let condition = parts.next()?;
-            let kept: Vec<TokenStream> = parts.filter_map(carried).collect();
-            (!kept.is_empty()).then(|| quote!(cfg_attr(#condition, #(#kept),*)))
-        }
-        _ => None,
-    }
-}
-
-fn split_at_commas(tokens: TokenStream) -> Vec<TokenStream> {
-    let mut parts = vec![TokenStream::new()];
-    for token in tokens {
-        match (&token, parts.last_mut()) {
-            (TokenTree::Punct(punct), _) if punct.as_char() == ',' => {
-                parts.push(TokenStream::new())
-            }
-            (_, Some(part)) => part.extend([token]),
-            (_, None) => parts.push(token.into()),
-        }
-    }
-    parts
 }

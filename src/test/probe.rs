@@ -33,14 +33,12 @@ use tokio::sync::{Notify, oneshot};
 /// # fiber::init();
 /// use std::time::Duration;
 ///
-/// use actix::prelude::*;
-/// use fiber::Process;
+/// use fiber::prelude::*;
 /// use fiber::remote::RemoteRecipient;
 /// use fiber::test::Probe;
-/// use serde::{Deserialize, Serialize};
 ///
-/// #[derive(Debug, PartialEq, Message, Serialize, Deserialize)]
-/// #[rtype(result = "()")]
+/// #[fiber::message]
+/// #[derive(Debug, PartialEq)]
 /// struct Progress(u32);
 ///
 /// fn work(report_to: RemoteRecipient<Progress>) -> fiber::Result<()> {
@@ -86,10 +84,9 @@ where
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// # use actix::prelude::*;
+    /// # use fiber::prelude::*;
     /// # use fiber::test::Probe;
-    /// #[derive(Message)]
-    /// #[rtype(result = "usize")]
+    /// #[fiber::message(usize)]
     /// struct Count(String);
     ///
     /// System::new().block_on(async {
@@ -167,11 +164,9 @@ where
     /// ```
     /// # fiber::init();
     /// # use std::time::Duration;
-    /// # use actix::prelude::*;
+    /// # use fiber::prelude::*;
     /// # use fiber::test::Probe;
-    /// # use serde::{Deserialize, Serialize};
-    /// #[derive(Message, Serialize, Deserialize)]
-    /// #[rtype(result = "u32")]
+    /// #[fiber::message(u32)]
     /// struct Double(u32);
     ///
     /// let probe = Probe::holding()?;
@@ -198,9 +193,8 @@ where
     /// ```
     /// # fiber::init();
     /// # use std::time::Duration;
-    /// # use actix::prelude::*;
-    /// # #[derive(Message)]
-    /// # #[rtype(result = "()")]
+    /// # use fiber::prelude::*;
+    /// # #[fiber::message]
     /// # struct Progress(u32);
     /// let probe = fiber::test::Probe::new()?;
     /// (0..=100).for_each(|percent| probe.recipient().do_send(Progress(percent)));
@@ -264,9 +258,8 @@ where
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// # use actix::prelude::*;
-    /// # #[derive(Message)]
-    /// # #[rtype(result = "()")]
+    /// # use fiber::prelude::*;
+    /// # #[fiber::message]
     /// # struct Number(u32);
     /// let probe = fiber::test::Probe::new()?;
     /// (0..3).for_each(|number| probe.recipient().do_send(Number(number)));

@@ -6,6 +6,7 @@ mod counter;
 mod dead_letters;
 mod ends;
 mod groups;
+mod handlers;
 mod mailboxes;
 mod names;
 mod pools;

@@ -48,24 +48,22 @@ pub enum Routing {
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::{ActorPool, actor_pool::Routing};
-/// use serde::{Deserialize, Serialize};
+/// use fiber::actor_pool::Routing;
+/// use fiber::prelude::*;
 ///
 /// struct Squarer;
 ///
-/// #[derive(Clone, Message, Serialize, Deserialize)]
-/// #[rtype(result = "u64")]
+/// #[fiber::message(u64)]
+/// #[derive(Clone)]
 /// struct Square(u64);
 ///
 /// impl Actor for Squarer {
 ///     type Context = Context<Self>;
 /// }
 ///
-/// impl Handler<Square> for Squarer {
-///     type Result = u64;
-///
-///     fn handle(&mut self, square: Square, _: &mut Context<Self>) -> u64 {
+/// #[fiber::handlers]
+/// impl Squarer {
+///     fn square(&mut self, square: Square) -> u64 {
 ///         square.0 * square.0
 ///     }
 /// }
@@ -174,7 +172,7 @@ impl<A: Actor> ActorPool<A> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// # use actix::prelude::*;
+    /// # use fiber::prelude::*;
     /// # struct Idle;
     /// # impl Actor for Idle {
     /// #     type Context = Context<Self>;
@@ -212,7 +210,7 @@ impl<A: Actor> ActorPool<A> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// # use actix::prelude::*;
+    /// # use fiber::prelude::*;
     /// # struct Idle;
     /// # impl Actor for Idle {
     /// #     type Context = Context<Self>;
@@ -235,7 +233,7 @@ impl<A: Actor> ActorPool<A> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// # use actix::prelude::*;
+    /// # use fiber::prelude::*;
     /// # struct Idle;
     /// # impl Actor for Idle {
     /// #     type Context = Context<Self>;

@@ -68,8 +68,8 @@ use crate::manager::UnspecifiedActor;
 /// ```
 /// # fiber::init();
 #[doc = include_str!("doc/counter.md")]
-/// use fiber::entities::{Entities, Entity};
 /// use fiber::Process;
+/// use fiber::entities::{Entities, Entity};
 ///
 /// let users = Entities::builder("users").processes(2);
 /// let users = users.start(|_name: String, start: u64| Counter(start), 10).wait()?;

@@ -6,6 +6,7 @@
 // docs.rs shows the feature that each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod access;
 pub mod actor_pool;
 pub mod entities;
 pub mod group;
@@ -14,3 +15,5 @@ pub mod manager;
 pub mod names;
 pub mod remote;
 pub mod topic;
+
+pub use access::{Access, handle};

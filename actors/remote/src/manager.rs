@@ -59,26 +59,22 @@ use fiber_supervisor::supervisor::SupervisorRef;
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::AsyncManager;
-/// use serde::{Deserialize, Serialize};
+/// use fiber::prelude::*;
 ///
 /// struct Greeter {
 ///     greeting: String,
 /// }
 ///
-/// #[derive(Message, Serialize, Deserialize)]
-/// #[rtype(result = "String")]
+/// #[fiber::message(String)]
 /// struct Greet(String);
 ///
 /// impl Actor for Greeter {
 ///     type Context = Context<Self>;
 /// }
 ///
-/// impl Handler<Greet> for Greeter {
-///     type Result = String;
-///
-///     fn handle(&mut self, greet: Greet, _: &mut Context<Self>) -> String {
+/// #[fiber::handlers]
+/// impl Greeter {
+///     fn greet(&mut self, greet: Greet) -> String {
 ///         format!("{}, {}!", self.greeting, greet.0)
 ///     }
 /// }

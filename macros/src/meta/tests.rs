@@ -71,7 +71,7 @@ fn each_key_may_stand_alone_and_in_any_order() {
 
 #[test]
 fn a_literal_from_a_macro_is_a_literal() {
-    let one = proc_macro2::Group::new(Delimiter::None, quote!(1));
+    let one = proc_macro2::Group::new(proc_macro2::Delimiter::None, quote!(1));
     assert_eq!(
         addition(
             quote!(cpu = #one),

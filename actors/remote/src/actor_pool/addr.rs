@@ -214,18 +214,17 @@ impl<A: Actor> ActorPoolAddr<A> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// # use actix::prelude::*;
-    /// # use serde::{Deserialize, Serialize};
+    /// # use fiber::prelude::*;
     /// # struct Squarer;
     /// # impl Actor for Squarer {
     /// #     type Context = Context<Self>;
     /// # }
-    /// # #[derive(Clone, Message, Serialize, Deserialize)]
-    /// # #[rtype(result = "u64")]
+    /// # #[fiber::message(u64)]
+    /// # #[derive(Clone)]
     /// # struct Square(u64);
-    /// # impl Handler<Square> for Squarer {
-    /// #     type Result = u64;
-    /// #     fn handle(&mut self, square: Square, _: &mut Context<Self>) -> u64 {
+    /// # #[fiber::handlers]
+    /// # impl Squarer {
+    /// #     fn square(&mut self, square: Square) -> u64 {
     /// #         square.0 * square.0
     /// #     }
     /// # }

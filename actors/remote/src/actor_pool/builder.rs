@@ -16,7 +16,7 @@ use fiber_supervisor::options::{builder_options, next_name};
 /// # Examples
 /// ```
 /// # fiber::init();
-/// # use actix::prelude::*;
+/// # use fiber::prelude::*;
 /// # struct Idle;
 /// # impl Actor for Idle {
 /// #     type Context = Context<Self>;
@@ -44,7 +44,7 @@ impl ActorPool<UnspecifiedActor> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// # use actix::prelude::*;
+    /// # use fiber::prelude::*;
     /// # struct Idle;
     /// # impl Actor for Idle {
     /// #     type Context = Context<Self>;
@@ -101,7 +101,7 @@ impl<P> ActorPoolBuilder<P> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// # use actix::prelude::*;
+    /// # use fiber::prelude::*;
     /// # struct Idle;
     /// # impl Actor for Idle {
     /// #     type Context = Context<Self>;
@@ -132,22 +132,19 @@ impl<P> ActorPoolBuilder<P> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// # use actix::prelude::*;
-    /// # use serde::{Deserialize, Serialize};
+    /// # use fiber::prelude::*;
     /// struct Greeter(String);
     ///
     /// impl Actor for Greeter {
     ///     type Context = Context<Self>;
     /// }
     ///
-    /// #[derive(Message, Serialize, Deserialize)]
-    /// #[rtype(result = "String")]
+    /// #[fiber::message(String)]
     /// struct Greet;
     ///
-    /// impl Handler<Greet> for Greeter {
-    ///     type Result = String;
-    ///
-    ///     fn handle(&mut self, _: Greet, _: &mut Context<Self>) -> String {
+    /// #[fiber::handlers]
+    /// impl Greeter {
+    ///     fn greet(&mut self, _: Greet) -> String {
     ///         format!("{}!", self.0)
     ///     }
     /// }

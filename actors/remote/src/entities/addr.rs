@@ -203,10 +203,9 @@ impl<A: Actor<Context = Context<A>>> Entity<A> {
     /// use fiber::Entities;
     /// use fiber::entities::Reminder;
     ///
-    /// impl Handler<Reminder> for Counter {
-    ///     type Result = ();
-    ///
-    ///     fn handle(&mut self, _: Reminder, _: &mut Context<Self>) {
+    /// #[fiber::handlers]
+    /// impl Counter {
+    ///     fn reminder(&mut self, _: Reminder) {
     ///         self.0 += 100;
     ///     }
     /// }

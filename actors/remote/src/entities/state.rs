@@ -49,8 +49,8 @@ pub trait EventSourced: Actor + Sized {
     ///
     /// # Examples
     /// ```
-    /// use actix::prelude::*;
     /// use fiber::entities::{EventSourced, RecordedEvent};
+    /// use fiber::prelude::*;
     /// use serde::{Deserialize, Serialize};
     ///
     /// struct Account(i64);

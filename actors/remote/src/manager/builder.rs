@@ -32,11 +32,9 @@ use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown};
 /// # fiber::init();
 /// use std::time::Duration;
 ///
-/// use actix::prelude::*;
-/// use fiber::AsyncManager;
 /// use fiber::config::OutputMode;
+/// use fiber::prelude::*;
 /// use fiber::supervisor::{Backoff, Restart};
-/// use serde::{Deserialize, Serialize};
 ///
 /// struct Echo;
 ///
@@ -44,14 +42,12 @@ use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown};
 ///     type Context = Context<Self>;
 /// }
 ///
-/// #[derive(Message, Serialize, Deserialize)]
-/// #[rtype(result = "String")]
+/// #[fiber::message(String)]
 /// struct Say(String);
 ///
-/// impl Handler<Say> for Echo {
-///     type Result = String;
-///
-///     fn handle(&mut self, say: Say, _: &mut Context<Self>) -> String {
+/// #[fiber::handlers]
+/// impl Echo {
+///     fn say(&mut self, say: Say) -> String {
 ///         say.0
 ///     }
 /// }
@@ -111,11 +107,9 @@ impl ManagerBuilder<Snapshots> {
     /// ```
     /// # fiber::init();
     /// # let directory = tempfile::tempdir().unwrap();
-    /// # let journal = fiber::Journal::at(directory.path());
-    /// use actix::prelude::*;
-    /// use fiber::AsyncManager;
+    /// # let journal = Journal::at(directory.path());
     /// use fiber::manager::{Snapshot, Snapshots};
-    /// use serde::{Deserialize, Serialize};
+    /// use fiber::prelude::*;
     ///
     /// struct Visitors(u64);
     ///
@@ -135,14 +129,12 @@ impl ManagerBuilder<Snapshots> {
     ///     }
     /// }
     ///
-    /// #[derive(Message, Serialize, Deserialize)]
-    /// #[rtype(result = "u64")]
+    /// #[fiber::message(u64)]
     /// struct Enter;
     ///
-    /// impl Handler<Enter> for Visitors {
-    ///     type Result = u64;
-    ///
-    ///     fn handle(&mut self, _: Enter, _: &mut Context<Self>) -> u64 {
+    /// #[fiber::handlers]
+    /// impl Visitors {
+    ///     fn enter(&mut self, _: Enter) -> u64 {
     ///         self.0 += 1;
     ///         self.0
     ///     }
@@ -327,24 +319,20 @@ impl<P> ManagerBuilder<P> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// use actix::prelude::*;
-    /// use fiber::{AsyncManager, Supervisor};
-    /// use serde::{Deserialize, Serialize};
+    /// use fiber::prelude::*;
     ///
     /// struct Clock;
     ///
-    /// #[derive(Message, Serialize, Deserialize)]
-    /// #[rtype(result = "u32")]
+    /// #[fiber::message(u32)]
     /// struct Tick;
     ///
     /// impl Actor for Clock {
     ///     type Context = Context<Self>;
     /// }
     ///
-    /// impl Handler<Tick> for Clock {
-    ///     type Result = u32;
-    ///
-    ///     fn handle(&mut self, _: Tick, _: &mut Context<Self>) -> u32 {
+    /// #[fiber::handlers]
+    /// impl Clock {
+    ///     fn tick(&mut self, _: Tick) -> u32 {
     ///         1
     ///     }
     /// }

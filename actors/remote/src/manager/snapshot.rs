@@ -17,10 +17,8 @@ use serde::{Deserialize, Serialize};
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::AsyncManager;
 /// use fiber::manager::{Snapshot, Snapshots};
-/// use serde::{Deserialize, Serialize};
+/// use fiber::prelude::*;
 ///
 /// struct Counter(u64);
 ///
@@ -40,14 +38,12 @@ use serde::{Deserialize, Serialize};
 ///     }
 /// }
 ///
-/// #[derive(Message, Serialize, Deserialize)]
-/// #[rtype(result = "u64")]
+/// #[fiber::message(u64)]
 /// struct Add(u64);
 ///
-/// impl Handler<Add> for Counter {
-///     type Result = u64;
-///
-///     fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+/// #[fiber::handlers]
+/// impl Counter {
+///     fn add(&mut self, add: Add) -> u64 {
 ///         self.0 += add.0;
 ///         self.0
 ///     }

@@ -41,24 +41,20 @@ use fiber_supervisor::supervisor::Down;
 ///
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
-/// use fiber::{Process, RemoteAddr};
-/// use serde::{Deserialize, Serialize};
+/// use fiber::prelude::*;
 ///
 /// struct Counter(u64);
 ///
-/// #[derive(Message, Serialize, Deserialize)]
-/// #[rtype(result = "u64")]
+/// #[fiber::message(u64)]
 /// struct Add(u64);
 ///
 /// impl Actor for Counter {
 ///     type Context = Context<Self>;
 /// }
 ///
-/// impl Handler<Add> for Counter {
-///     type Result = u64;
-///
-///     fn handle(&mut self, Add(number): Add, _: &mut Context<Self>) -> u64 {
+/// #[fiber::handlers]
+/// impl Counter {
+///     fn add(&mut self, Add(number): Add) -> u64 {
 ///         self.0 = self.0.checked_add(number).expect("it counts to 2^64");
 ///         self.0
 ///     }
@@ -337,23 +333,23 @@ impl<A: Actor> RemoteAddr<A> {
     /// # fiber::init();
     #[doc = include_str!("../doc/counter.md")]
     /// # use fiber::supervisor::Down;
-    /// # struct Watcher(tokio::sync::mpsc::UnboundedSender<Down>);
+    /// # struct Watcher(Queue<fiber::error::ExitReason>);
     /// # impl Actor for Watcher {
     /// #     type Context = Context<Self>;
     /// # }
-    /// # impl Handler<Down> for Watcher {
-    /// #     type Result = ();
-    /// #     fn handle(&mut self, down: Down, _: &mut Context<Self>) {
-    /// #         let _ = self.0.send(down);
+    /// # #[fiber::handlers]
+    /// # impl Watcher {
+    /// #     fn down(&mut self, down: Down) {
+    /// #         drop(self.0.put(down.reason));
     /// #     }
     /// # }
     /// # System::new().block_on(async {
-    /// let (sender, mut ends) = tokio::sync::mpsc::unbounded_channel();
-    /// let watcher = Watcher(sender).start();
+    /// let ends = fiber::Queue::new()?;
+    /// let watcher = Watcher(ends.clone()).start();
     /// let counter = fiber::AsyncManager::start(Counter, 0).await?;
     /// counter.watch(watcher.recipient()).await?;
     /// counter.kill_process();
-    /// assert_eq!(ends.recv().await.unwrap().reason, fiber::error::ExitReason::Signal(9));
+    /// assert_eq!(ends.get().await?, fiber::error::ExitReason::Signal(9));
     /// # fiber::Result::<()>::Ok(())
     /// # })?;
     /// # Ok::<(), fiber::Error>(())

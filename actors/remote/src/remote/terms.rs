@@ -61,8 +61,7 @@ impl<A: Actor> RemoteAddr<A> {
     ///     type Context = Context<Self>;
     /// }
     ///
-    /// #[derive(Message, Serialize, Deserialize)]
-    /// #[rtype(result = "Result<u64, String>")]
+    /// #[fiber::message(Result<u64, String>)]
     /// struct Ask;
     ///
     /// impl Handler<Ask> for Front {

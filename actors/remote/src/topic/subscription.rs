@@ -25,7 +25,7 @@ use super::client::Messages;
 /// # Examples
 /// ```
 /// # fiber::init();
-/// use actix::prelude::*;
+/// use fiber::prelude::*;
 /// use fiber::topic::{Slow, Subscription, Topic};
 ///
 /// struct Sum(u32);

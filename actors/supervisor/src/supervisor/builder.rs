@@ -135,8 +135,7 @@ impl SupervisorBuilder {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// use actix::{Actor, Context, Handler, Message};
-    /// use fiber::Supervisor;
+    /// use fiber::prelude::*;
     /// use fiber::supervisor::ChildSpec;
     ///
     /// struct Counter(u64);
@@ -145,14 +144,12 @@ impl SupervisorBuilder {
     ///     type Context = Context<Self>;
     /// }
     ///
-    /// #[derive(Message)]
-    /// #[rtype(result = "u64")]
+    /// #[fiber::message(u64)]
     /// struct Add(u64);
     ///
-    /// impl Handler<Add> for Counter {
-    ///     type Result = u64;
-    ///
-    ///     fn handle(&mut self, Add(number): Add, _: &mut Context<Self>) -> u64 {
+    /// #[fiber::handlers]
+    /// impl Counter {
+    ///     fn add(&mut self, Add(number): Add) -> u64 {
     ///         self.0 = self.0.checked_add(number).expect("it counts to 2^64");
     ///         self.0
     ///     }
@@ -200,8 +197,7 @@ impl SupervisorBuilder {
     ///
     /// # Examples
     /// ```
-    /// use actix::Arbiter;
-    /// use fiber::Supervisor;
+    /// use fiber::prelude::*;
     ///
     /// #[fiber::main]
     /// async fn main() -> fiber::Result<()> {

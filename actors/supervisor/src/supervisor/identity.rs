@@ -13,10 +13,9 @@ use parking_lot::Mutex;
 ///
 /// # Examples
 /// ```
-/// use actix::prelude::*;
 /// use fiber::error::ExitReason;
+/// use fiber::prelude::*;
 /// use fiber::supervisor::{ChildSpec, Down};
-/// use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 ///
 /// struct Idle;
 ///
@@ -25,31 +24,29 @@ use parking_lot::Mutex;
 /// }
 ///
 /// /// Passes on the ends that it receives.
-/// struct Watcher(UnboundedSender<Down>);
+/// struct Watcher(Queue<(String, ExitReason)>);
 ///
 /// impl Actor for Watcher {
 ///     type Context = Context<Self>;
 /// }
 ///
-/// impl Handler<Down> for Watcher {
-///     type Result = ();
-///
-///     fn handle(&mut self, down: Down, _: &mut Context<Self>) {
-///         let _ = self.0.send(down);
+/// #[fiber::handlers]
+/// impl Watcher {
+///     fn down(&mut self, down: Down) {
+///         drop(self.0.put((down.name, down.reason)));
 ///     }
 /// }
 ///
 /// #[fiber::main]
 /// async fn main() -> fiber::Result<()> {
 ///     let idle = ChildSpec::actor("idle", || Idle);
-///     let app = fiber::Supervisor::builder("app").child(idle).start().await?;
-///     let (sender, mut ends) = unbounded_channel();
-///     app.watch_child("idle", Watcher(sender).start().recipient()).await?;
+///     let app = Supervisor::builder("app").child(idle).start().await?;
+///     let ends = Queue::new()?;
+///     app.watch_child("idle", Watcher(ends.clone()).start().recipient()).await?;
 ///
 ///     let reason = ExitReason::Failed("it is too slow".into());
 ///     app.kill_child("idle", reason.clone()).await?;
-///     let down = ends.recv().await.expect("the watcher is alive");
-///     assert_eq!((&*down.name, down.reason), ("app/idle", reason));
+///     assert_eq!(ends.get().await?, ("app/idle".to_string(), reason));
 ///     app.stop().await
 /// }
 /// ```

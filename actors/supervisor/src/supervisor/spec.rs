@@ -103,7 +103,7 @@ impl Counts {
 /// ```
 /// use std::time::Duration;
 ///
-/// use actix::{Actor, Context};
+/// use fiber::prelude::*;
 /// use fiber::supervisor::{ChildSpec, Restart, Shutdown};
 ///
 /// struct Counter(u64);

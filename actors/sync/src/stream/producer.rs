@@ -32,24 +32,21 @@ impl<T> Stream<T> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// use actix::prelude::*;
-    /// use fiber::{AsyncManager, Stream};
-    /// use serde::{Deserialize, Serialize};
+    /// use fiber::Stream;
+    /// use fiber::prelude::*;
     ///
     /// struct Site(Vec<String>);
     ///
-    /// #[derive(Message, Serialize, Deserialize)]
-    /// #[rtype(result = "Stream<String>")]
+    /// #[fiber::message(Stream<String>)]
     /// struct Pages;
     ///
     /// impl Actor for Site {
     ///     type Context = Context<Self>;
     /// }
     ///
-    /// impl Handler<Pages> for Site {
-    ///     type Result = Stream<String>;
-    ///
-    ///     fn handle(&mut self, _: Pages, _: &mut Context<Self>) -> Stream<String> {
+    /// #[fiber::handlers]
+    /// impl Site {
+    ///     fn pages(&mut self, _: Pages) -> Stream<String> {
     ///         let pages = self.0.clone();
     ///         Stream::new(|out| async move {
     ///             for page in pages {
@@ -96,7 +93,7 @@ impl<T> Stream<T> {
     /// use fiber::Stream;
     /// use futures_util::{StreamExt, stream};
     ///
-    /// actix::System::new().block_on(async {
+    /// fiber::actix::System::new().block_on(async {
     ///     let mut squares = Stream::from_stream(stream::iter(0_u64..3).map(|n| n * n));
     ///     assert_eq!(squares.next().await.transpose()?, Some(0));
     ///     assert_eq!(squares.next().await.transpose()?, Some(1));

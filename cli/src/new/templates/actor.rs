@@ -1,9 +1,7 @@
 //! An actor in a process of its own: fiber restarts it when it dies, with the state that it had.
 
-use fiber::actix::prelude::*;
 use fiber::manager::{Snapshot, Snapshots};
 use fiber::prelude::*;
-use serde::{Deserialize, Serialize};
 
 /// A plain actix actor.
 struct Account {
@@ -28,17 +26,12 @@ impl Snapshot for Account {
 }
 
 /// A message, which travels between processes. A negative amount is a withdrawal.
-#[derive(Serialize, Deserialize)]
+#[fiber::message(i64)]
 struct Deposit(i64);
 
-impl Message for Deposit {
-    type Result = i64;
-}
-
-impl Handler<Deposit> for Account {
-    type Result = i64;
-
-    fn handle(&mut self, Deposit(amount): Deposit, _: &mut Context<Self>) -> i64 {
+#[fiber::handlers]
+impl Account {
+    fn deposit(&mut self, Deposit(amount): Deposit) -> i64 {
         let balance = self.balance + amount;
         assert!(balance >= 0, "{} is too little for {amount}", self.balance);
         self.balance = balance;

@@ -1,8 +1,6 @@
 //! A pool counts primes in worker processes. An actor in a process of its own keeps the total.
 
-use fiber::actix::prelude::*;
 use fiber::prelude::*;
-use serde::{Deserialize, Serialize};
 
 const BLOCK: u64 = 10_000;
 
@@ -26,17 +24,12 @@ impl Actor for Total {
     type Context = Context<Self>;
 }
 
-#[derive(Serialize, Deserialize)]
+#[fiber::message(u64)]
 struct Add(u64);
 
-impl Message for Add {
-    type Result = u64;
-}
-
-impl Handler<Add> for Total {
-    type Result = u64;
-
-    fn handle(&mut self, Add(primes): Add, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Total {
+    fn add(&mut self, Add(primes): Add) -> u64 {
         self.0 += primes;
         self.0
     }
