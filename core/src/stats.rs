@@ -234,6 +234,11 @@ pub struct ActorStats {
 }
 
 impl ActorStats {
+    /// Returns whether it is the managed actor of its process.
+    pub fn is_managed(&self) -> bool {
+        self.number == 0
+    }
+
     #[doc(hidden)]
     pub fn new(process: ProcessId, number: u64, actor_type: &str) -> ActorStats {
         ActorStats {

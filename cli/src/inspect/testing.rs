@@ -163,9 +163,14 @@ impl FakeHead {
         self.socket.to_str().unwrap().to_string()
     }
 
-    /// Returns how many connections there were.
+    /// Returns how many connections of this process there were. Commands of other tests look at all
+    /// sessions of the host.
     pub(crate) fn connections(&self) -> usize {
-        self.connections.lock().unwrap().as_ref().map_or(0, Vec::len)
+        let own = rustix::process::getpid();
+        let is_own = |stream: &&UnixStream| {
+            rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.pid == own)
+        };
+        self.connections.lock().unwrap().iter().flatten().filter(is_own).count()
     }
 
     /// Closes the socket and all connections, as the end of a process does.

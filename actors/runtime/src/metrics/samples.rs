@@ -11,7 +11,6 @@ use fiber_core::stats::{
 
 use super::named::{Named, OTHERS};
 use super::table::Id;
-use crate::mesh::ActorId;
 
 /// The value of a series.
 #[derive(Clone, Debug, PartialEq)]
@@ -215,7 +214,7 @@ pub(super) fn counters(stats: &SessionStats, labelled: &Labelled<'_>) -> BTreeMa
         let samples = sources.entry(Source::Actor(actor.process, actor.name.clone())).or_default();
         let labels = of_actor(actor, label);
         // Those before the start of its process have been counted in earlier processes.
-        let is_managed = ActorId(actor.number) == ActorId::HOSTED;
+        let is_managed = actor.is_managed();
         let of_process = restarted.get(&actor.process).filter(|_| is_managed);
         let earlier = of_process.map_or(0, |restarts| restarts - 1);
         samples.count(Id::ActorRestarts, &labels, actor.restarts.saturating_sub(earlier));

@@ -19,7 +19,6 @@ use super::backtraces::Backtraces;
 use super::launch::ended;
 use super::protocol::ControlMessage;
 use crate::events::Events;
-use crate::mesh::ActorId;
 use crate::parts::Parts;
 
 /// The time limit for the end of a process that was killed.
@@ -134,7 +133,7 @@ impl Children {
             if let Some(mut below) = record.below() {
                 // A managed actor has the name of its process, and is restarted with it.
                 let is_managed = |actor: &&mut ActorStats| {
-                    actor.process == id && ActorId(actor.number) == ActorId::HOSTED
+                    actor.process == id && actor.is_managed()
                 };
                 if record.role == ProcessRole::Actor {
                     for actor in below.actors.iter_mut().filter(is_managed) {
