@@ -226,7 +226,7 @@ pub use self::{
     pool::{Broadcast, Output, Pool, as_completed, first},
     process::Process,
     queue::Queue,
-    remote::RemoteAddr,
+    remote::{RemoteAddr, this},
     reply::Reply,
     ring::{Reduction, Ring, RingNode},
     stream::{Sender, Stream},
@@ -472,7 +472,7 @@ pub mod stream {
 /// ```
 pub mod remote {
     pub use fiber_remote::remote::{
-        RemoteAddr, RemoteMessage, RemoteRecipient, SendError, deadline,
+        LocalActor, RemoteAddr, RemoteMessage, RemoteRecipient, SendError, deadline, this,
     };
 }
 

@@ -7,20 +7,26 @@
 
 mod addr;
 mod export;
+mod held_answers;
 mod inbox_pump;
 mod message;
 mod method;
 mod recipient;
 mod send_error;
 mod terms;
+mod this;
 mod untyped;
 mod watch;
 
 pub use addr::RemoteAddr;
+pub use export::LocalActor;
+pub(crate) use held_answers::Holding;
 pub(crate) use inbox_pump::Host;
 pub use message::RemoteMessage;
 pub(crate) use method::{CallOutcome, Encoded, MethodCall, handle};
 pub use recipient::RemoteRecipient;
 pub use send_error::SendError;
 pub use terms::deadline;
+pub(crate) use this::Hosted;
+pub use this::this;
 pub(crate) use untyped::{Target, UntypedAddr};

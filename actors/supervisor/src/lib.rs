@@ -13,4 +13,6 @@ pub mod process;
 pub mod supervisor;
 
 pub use supervisor::actor::Lifecycle;
-pub use supervisor::actor_loop::current_actor;
+pub use supervisor::actor_loop::{current_actor, this_child};
+#[doc(hidden)]
+pub use supervisor::incarnation::Incarnation;

@@ -41,7 +41,7 @@ mod child_ref;
 mod directory;
 mod driver;
 mod identity;
-mod incarnation;
+pub(crate) mod incarnation;
 mod intensity;
 mod machine;
 mod nested;

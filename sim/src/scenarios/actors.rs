@@ -316,13 +316,19 @@ impl Handler<Read> for Diary {
     }
 }
 
-/// An actor continues from its last snapshot: each death loses at most the messages after it.
+/// An actor continues from its last snapshot: each death loses at most the messages after it, and none
+/// that was answered if answers wait for snapshots.
 pub(super) fn snapshots(ground: &mut Ground) -> Outcome {
     ground.session(|ground| {
-        let interval = ground.rng.u64(1..6);
+        // 0: before answers.
+        let interval = ground.rng.u64(0..6);
+        let when = match interval {
+            0 => Snapshots::before_answers(),
+            messages => Snapshots::every_messages(messages),
+        };
         let builder = AsyncManager::builder().intensity(u32::MAX, Duration::from_secs(1));
         let builder = builder.backoff(Backoff::none());
-        let builder = builder.snapshots(Snapshots::every_messages(interval));
+        let builder = builder.snapshots(when);
         let manager = builder.start(Diary::new, ()).wait()?;
         let storm = ground.storm();
         let addr = manager.addr().resend();
@@ -339,7 +345,7 @@ pub(super) fn snapshots(ground: &mut Ground) -> Outcome {
         let lost = messages - diary.len() as u64;
         // A snapshot leaves after the answer of its message.
         let deaths = counted("incarnations", 0) - 1;
-        let most = deaths * (interval + 1);
+        let most = if interval == 0 { 0 } else { deaths * (interval + 1) };
         assert!(lost <= most, "{lost} are lost in {deaths} deaths, with snapshots each {interval}");
         manager.stop().wait()?;
         Ok(())

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use actix::prelude::*;
-use fiber::{AsyncManager, Error, Pool, Process, RemoteAddr, error::ExitReason};
+use fiber::supervisor::ChildSpec;
+use fiber::{AsyncManager, Error, Pool, Process, RemoteAddr, Supervisor, error::ExitReason};
 
-use super::counter::{Add, AskOther, Counter, Remark, Stop, counter};
+use super::counter::{Add, AskOther, Counter, Fail, Here, Remark, Stop, counter};
 use super::{kill, stopped, watcher};
 
 #[test]
@@ -102,4 +103,34 @@ fn messages_that_a_process_sent_before_its_end_are_handled() {
     pool.apply(send_all, manager.addr()).wait().unwrap();
     pool.stop().wait().unwrap();
     assert_eq!(manager.send(Add(0)).wait().unwrap(), 2 * all);
+}
+
+#[test]
+fn the_address_of_a_supervised_actor_travels_and_survives_restarts() {
+    let child = ChildSpec::actor("counter", || Counter::new(0));
+    let app = Supervisor::builder("traveller").child(child).start().wait().unwrap();
+    let counter = app.child::<Counter>("counter").unwrap();
+    let addr = RemoteAddr::export(counter.clone()).unwrap();
+    assert_eq!((addr.name(), &addr), ("traveller/counter", &counter.send(Here).wait().unwrap()));
+    let use_it = |addr: RemoteAddr<Counter>| {
+        let before = addr.send(Add(2)).wait().unwrap();
+        let panic = stopped(addr.send(Fail::Panic).wait().unwrap_err()).to_string();
+        let after: Vec<_> = (0..3).map(|_| addr.send(Add(1))).collect();
+        let after: Vec<_> = after.into_iter().map(|answer| answer.wait().unwrap()).collect();
+        (before, panic, after)
+    };
+    let (before, panic, after) = Process::spawn(use_it, addr.clone()).wait().unwrap();
+    assert_eq!((before, after), (2, vec![1, 2, 3]));
+    assert!(panic.contains("that is too much"), "{panic}");
+    app.stop().wait().unwrap();
+    assert_eq!(stopped(addr.send(Add(1)).wait().unwrap_err()), ExitReason::Shutdown);
+    assert_eq!(addr.join().wait().unwrap(), ExitReason::Shutdown);
+}
+
+#[test]
+fn a_managed_actor_knows_its_address() {
+    let manager = counter(0);
+    assert_eq!(manager.send(Here).wait().unwrap(), manager.addr());
+    let error = fiber::this::<Counter>().unwrap_err().to_string();
+    assert!(error.contains("counter::Counter"), "{error}");
 }

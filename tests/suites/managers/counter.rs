@@ -50,6 +50,17 @@ impl Handler<Add> for Counter {
     }
 }
 
+/// Asks for its address.
+#[fiber::message(RemoteAddr<Counter>)]
+pub(crate) struct Here;
+
+#[fiber::handlers]
+impl Counter {
+    fn here(&mut self, _: Here) -> RemoteAddr<Counter> {
+        fiber::this().unwrap()
+    }
+}
+
 #[derive(Message, Serialize, Deserialize)]
 #[rtype(result = "u32")]
 pub(crate) struct WhichProcess;

@@ -6,7 +6,7 @@ use fiber::{
     AsyncManager, Error, Supervisor,
     error::{ExitReason, FailureKind},
     manager::Snapshots,
-    supervisor::Strategy,
+    supervisor::{Backoff, Strategy},
 };
 
 use super::counter::{Add, AskOther, Counter, Fail, Gate, counter};
@@ -111,4 +111,25 @@ fn an_actor_whose_process_needs_too_many_restarts_ends_and_later_calls_say_why()
     let error = manager.send(Add(1)).wait().unwrap_err().to_string();
     assert!(error.contains("unsteady") && error.contains("no second time"), "{error}");
     assert!(!manager.connected());
+}
+
+#[test]
+fn no_answered_message_is_lost_if_answers_wait_for_snapshots() {
+    let builder = AsyncManager::builder().snapshots(Snapshots::before_answers());
+    let builder = builder.intensity(u32::MAX, Duration::from_secs(1)).backoff(Backoff::none());
+    let manager = builder.start(Counter::new, 0).wait().unwrap();
+    let mut count = 0;
+    for _ in 0..20 {
+        // Several share a snapshot.
+        let answers: Vec<_> = (0..8).map(|_| manager.addr().resend().send(Add(1))).collect();
+        let answers = answers.into_iter().map(|answer| answer.wait().unwrap());
+        let last = answers.max().unwrap();
+        manager.kill_process();
+        let after = manager.addr().resend().send(Add(0)).wait().unwrap();
+        assert_eq!(after, last, "it had {count} before");
+        count = after;
+    }
+    // A panic loses nothing that was answered, either.
+    manager.addr().resend().send(Fail::Panic).wait().unwrap_err();
+    assert_eq!(manager.addr().resend().send(Add(0)).wait().unwrap(), count);
 }

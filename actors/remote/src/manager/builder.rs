@@ -19,7 +19,7 @@ use super::start::ManagerSpec;
 use crate::names::Registered;
 use crate::remote::RemoteAddr;
 use fiber_runtime::durable::{DurableState, ObjectKind};
-use fiber_runtime::mesh::{ActorId, Full, ProcessRef};
+use fiber_runtime::mesh::{Full, ProcessRef};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::{HostRule, Runtime};
 use fiber_supervisor::options::{ProcessOptions, builder_options};
@@ -362,7 +362,7 @@ impl<P> ManagerBuilder<P> {
         let (runtime, spec) = self.prepare::<F, Args, M>(&args)?;
         let owner = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
         let name = spec.name.clone();
-        let (child, owned, _) = spec.child(runtime, name.clone());
+        let (child, owned, _) = spec.child(runtime, &owner, name.clone());
         Ok((child, RemoteAddr::owned(runtime, &name, owner, &owned)))
     }
 
@@ -399,8 +399,7 @@ impl<P> ManagerBuilder<P> {
         let main = ActorMain {
             entry: entry.reference(),
             name: name.clone(),
-            // Set when the process has an owner.
-            owned: (runtime.id(), ActorId::HOSTED),
+            owned: None,
             arguments,
             snapshot: None,
             journal,

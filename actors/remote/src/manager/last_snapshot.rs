@@ -11,6 +11,9 @@ use fiber_runtime::durable::{Change, DurableState};
 /// The slot of an actor's snapshot.
 const SLOT: u64 = 0;
 
+/// Is called when a snapshot counts, or a later one.
+type Waiter = Box<dyn FnOnce() + Send + Sync>;
+
 /// The last snapshot of an actor. A durable one counts when it is recorded.
 pub(super) struct LastSnapshot {
     status: watch::Sender<Status>,
@@ -23,6 +26,8 @@ struct Status {
     is_recording: bool,
     /// The newest of the snapshots that arrived while another one is being recorded.
     next: Option<EncodedValue>,
+    /// Those who wait until the snapshot that is being recorded counts, and until the next one does.
+    waiters: [Vec<Waiter>; 2],
     failed: Option<Error>,
 }
 
@@ -40,14 +45,16 @@ impl LastSnapshot {
         self.durable.iter().for_each(DurableState::release);
     }
 
-    /// Sets the last snapshot.
-    pub(super) fn set(self: &Arc<Self>, snapshot: EncodedValue) {
+    /// Sets the last snapshot. `waiter` is called when it counts.
+    pub(super) fn set(self: &Arc<Self>, snapshot: EncodedValue, waiter: Option<Waiter>) {
         if self.durable.is_none() {
             self.status.send_modify(|status| status.counts = Some(snapshot));
+            waiter.into_iter().for_each(|waiter| waiter());
             return;
         }
         let mut now = None;
         self.status.send_modify(|status| {
+            status.waiters[usize::from(status.is_recording)].extend(waiter);
             if status.is_recording {
                 status.next = Some(snapshot);
             } else {
@@ -68,20 +75,24 @@ impl LastSnapshot {
     }
 
     fn recorded(self: &Arc<Self>, snapshot: EncodedValue, result: Result<()>) {
-        let mut next = None;
+        let (mut next, mut waiters) = (None, Vec::new());
         self.status.send_modify(|status| {
             match result {
                 Ok(()) => {
                     status.counts = Some(snapshot);
                     next = status.next.take();
+                    waiters = std::mem::take(&mut status.waiters[0]);
+                    status.waiters.swap(0, 1);
                 }
                 Err(error) => {
                     status.next = None;
+                    status.waiters = Default::default();
                     status.failed = Some(error);
                 }
             }
             status.is_recording = next.is_some();
         });
+        waiters.into_iter().for_each(|waiter| waiter());
         if let Some(snapshot) = next {
             self.record(snapshot);
         }

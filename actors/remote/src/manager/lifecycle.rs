@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::snapshot::{SnapshotInterval, SnapshotPolicy};
 use super::wire::ActorMessage;
-use crate::remote::Host;
+use crate::remote::{Holding, Host};
 use fiber_supervisor::Lifecycle;
 
 /// Passes messages to each incarnation of a managed actor, and takes its snapshots.
@@ -23,6 +23,7 @@ pub(super) struct ManagedLifecycle<P> {
     /// The last snapshot.
     pub(super) snapshot: Arc<Mutex<Option<EncodedValue>>>,
     pub(super) interval: SnapshotInterval,
+    pub(super) held: Holding,
     /// Whether the actor is restarted in its process after a failure.
     pub(super) restarts: bool,
     pub(super) has_failed: AtomicBool,
@@ -43,26 +44,40 @@ where
             let _ = self.link.send(ActorMessage::Restarted.encode());
         }
         let (link, snapshot) = (Arc::clone(&self.link), Arc::clone(&self.snapshot));
-        let take_snapshot = move |actor: &A| match P::take(actor) {
+        let held = self.held.clone();
+        let take_snapshot = move |actor: &A, is_awaited: bool| match P::take(actor) {
             Ok(Some(state)) => {
                 *snapshot.lock() = Some(state.clone());
-                let _ = link.send(ActorMessage::Snapshot(state).encode());
+                let message = match &held {
+                    Some(held) if is_awaited => {
+                        held.taken();
+                        ActorMessage::AwaitedSnapshot(state)
+                    }
+                    _ => ActorMessage::Snapshot(state),
+                };
+                let _ = link.send(message.encode());
             }
             Ok(None) => {}
-            Err(error) => tracing::error!("taking a snapshot failed: {error}"),
+            Err(error) => {
+                let problem = format!("taking a snapshot failed: {error}");
+                tracing::error!("{problem}");
+                held.iter().filter(|_| is_awaited).for_each(|held| held.not_taken(&problem));
+            }
         };
         if let Some(time) = self.interval.time {
             let take_snapshot = take_snapshot.clone();
-            context.run_interval(time, move |actor, _| take_snapshot(actor));
+            context.run_interval(time, move |actor, _| take_snapshot(actor, false));
         }
-        let (messages, mut handled) = (self.interval.messages, 0);
-        context.spawn(self.host.inbox_pump(move |actor: &mut A| {
-            handled += 1;
-            if messages == Some(handled) {
-                handled = 0;
-                take_snapshot(actor);
+        let (messages, mut count) = (self.interval.messages, 0);
+        let take_awaited = take_snapshot.clone();
+        let handled = move |actor: &mut A| {
+            count += 1;
+            if messages == Some(count) {
+                count = 0;
+                take_snapshot(actor, false);
             }
-        }));
+        };
+        context.spawn(self.host.inbox_pump(handled, move |actor| take_awaited(actor, true)));
     }
 
     fn ended(&self, reason: &ExitReason) {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, Arbiter, ArbiterHandle, Context};
-use fiber_core::{Error, ExitReason, ProcessId, shortage, wait_for_kill};
+use fiber_core::{Error, ExitReason, shortage, wait_for_kill};
 use fiber_transport::Link;
 use fiber_values::codec::EncodedValue;
 use fiber_values::entry::{Entry, EntryRef, MethodFn};
@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use super::lifecycle::ManagedLifecycle;
 use super::snapshot::{SnapshotInterval, SnapshotPolicy};
 use super::wire::ActorMessage;
-use crate::remote::Host;
-use fiber_runtime::mesh::{ActorId, Full, Inbox};
+use crate::remote::{Holding, Host, Hosted, Target, UntypedAddr};
+use fiber_runtime::mesh::{ActorId, Full, Inbox, ProcessRef};
 use fiber_runtime::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 use fiber_runtime::tokio_runtime::new_runtime;
 use fiber_supervisor::supervisor::{
@@ -42,8 +42,8 @@ const ACTOR: &str = "actor";
 pub(super) struct ActorMain {
     pub(super) entry: EntryRef,
     pub(super) name: String,
-    /// The process that owns the actor, and its number there.
-    pub(super) owned: (ProcessId, ActorId),
+    /// The process that owns the actor, and its number there. Its owner sets it.
+    pub(super) owned: Option<(ProcessRef, ActorId)>,
     pub(super) arguments: EncodedValue,
     /// The state from which the actor continues after a restart of the process.
     pub(super) snapshot: Option<EncodedValue>,
@@ -72,11 +72,25 @@ impl ChildMain for ActorMain {
         let (request_stop, stop_request) = watch::channel(false);
         let capacity = usize::try_from(self.mailbox).unwrap_or(usize::MAX);
         let inbox = Arc::new(Inbox::new(capacity, self.full));
-        runtime.registry().host(Arc::clone(&inbox), self.owned);
-        let receive = move |message| {
-            if let ParentMessage::Shutdown = message {
-                request_stop.send_replace(true);
-            }
+        if let Some((home, actor)) = self.owned.clone() {
+            runtime.registry().host(Arc::clone(&inbox), (home.id, actor));
+            let target = Target {
+                session: runtime.session(),
+                name: self.name.as_str().into(),
+                home,
+                actor,
+                owned: true,
+                places: self.places(),
+            };
+            let path = format!("{}/{ACTOR}", self.name);
+            runtime.part::<Hosted>().set(path.into(), UntypedAddr::new(target));
+        }
+        let held: Holding = self.interval.before_answers.then(Arc::default);
+        let holding = held.clone();
+        let receive = move |message| match message {
+            ParentMessage::Shutdown => drop(request_stop.send_replace(true)),
+            // The owner keeps the snapshot that it was sent.
+            ParentMessage::Data(_) => holding.iter().for_each(|held| held.kept()),
         };
         let run = move || {
             let mut process = ActorProcess {
@@ -85,6 +99,7 @@ impl ChildMain for ActorMain {
                 main: self,
                 inbox,
                 stop_request,
+                held,
                 is_ready: Arc::default(),
                 exit_code: 0,
             };
@@ -133,7 +148,8 @@ where
         let snapshot = Arc::new(Mutex::new(process.main.snapshot.take()));
         let (set_ended, ended) = watch::channel(None);
         let lifecycle = Arc::new(ManagedLifecycle::<P> {
-            host: Host::new(process.runtime, Arc::clone(&process.inbox)),
+            host: Host::new(process.runtime, Arc::clone(&process.inbox), process.held.clone()),
+            held: process.held.clone(),
             link: Arc::clone(&process.link),
             snapshot: Arc::clone(&snapshot),
             interval: process.main.interval,
@@ -177,6 +193,8 @@ struct ActorProcess {
     inbox: Arc<Inbox>,
     /// Set when the parent asks the process to stop.
     stop_request: watch::Receiver<bool>,
+    /// The answers that wait for snapshots.
+    held: Holding,
     /// Whether the parent knows that the actor has started.
     is_ready: Arc<AtomicBool>,
     exit_code: i32,

@@ -81,6 +81,7 @@ pub trait Snapshot: Actor {
 /// let often = Snapshots::every_messages(1);
 /// let by_time = Snapshots::every(Duration::from_secs(10));
 /// let either = Snapshots::every_messages(100).or_every(Duration::from_secs(10));
+/// let for_accounts = Snapshots::before_answers();
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshots(SnapshotInterval);
@@ -89,13 +90,21 @@ impl Snapshots {
     /// Takes a snapshot after each `count` messages. A count of 0 counts as 1. [`Snapshots`] has an
     /// example.
     pub fn every_messages(count: u64) -> Snapshots {
-        Snapshots(SnapshotInterval { messages: Some(count.max(1)), time: None })
+        Snapshots(SnapshotInterval { messages: Some(count.max(1)), ..SnapshotInterval::default() })
+    }
+
+    /// Takes a snapshot before each answer, which leaves when the owner keeps the snapshot, on the
+    /// disk if the actor is durable: no answered message is lost. [`Snapshots`] has an example.
+    ///
+    /// One snapshot is on its way at a time, and is for all messages that were handled meanwhile.
+    pub fn before_answers() -> Snapshots {
+        Snapshots(SnapshotInterval { before_answers: true, ..SnapshotInterval::default() })
     }
 
     /// Takes a snapshot at this interval, also when nothing has changed. [`Snapshots`] has an
     /// example.
     pub fn every(time: Duration) -> Snapshots {
-        Snapshots(SnapshotInterval { messages: None, time: Some(time) })
+        Snapshots(SnapshotInterval { time: Some(time), ..SnapshotInterval::default() })
     }
 
     /// Takes a snapshot at this interval, too. [`Snapshots`] has an example.
@@ -120,6 +129,8 @@ pub struct NoSnapshots;
 pub(crate) struct SnapshotInterval {
     pub(crate) messages: Option<u64>,
     pub(crate) time: Option<Duration>,
+    /// Whether answers wait for snapshots.
+    pub(crate) before_answers: bool,
 }
 
 /// Whether a manager takes snapshots of an actor of type `A`: [`NoSnapshots`] for any actor,

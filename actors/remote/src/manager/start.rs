@@ -6,7 +6,7 @@ use std::time::Duration;
 use fiber_backends::ChildOutput;
 use fiber_core::stats::ProcessRole;
 use fiber_core::{Error, Exit, ExitReason, Meta, Result};
-use fiber_transport::{Link, Received};
+use fiber_transport::{Link, Message, Received};
 use fiber_values::transfer::KeepAlive;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::{mpsc, watch};
@@ -17,6 +17,7 @@ use super::last_snapshot::LastSnapshot;
 use super::process::ActorMain;
 use super::wire::ActorMessage;
 use crate::names::Registered;
+use fiber_runtime::endpoint::MAIN;
 use fiber_runtime::mesh::{OwnedActor, ProcessRef};
 use fiber_runtime::runtime::{
     ChildProcess, ControlMessage, HostRule, Launch, Owner, Placement, ProcessCommand, ReadyChild,
@@ -60,7 +61,7 @@ impl ManagerSpec {
         let (name, (restarts, period)) = (self.name.clone(), self.intensity);
         let supervisor =
             Supervisor::builder(&*name).intensity(restarts, period).backoff(self.backoff.clone());
-        let (child, owned, process) = self.child(runtime, "process".into());
+        let (child, owned, process) = self.child(runtime, &owner, "process".into());
         // It gives up with that in the process.
         let supervisor =
             supervisor.child(child.gives_up_itself()).start_on(runtime.arbiter()).await?;
@@ -72,10 +73,11 @@ impl ManagerSpec {
     pub(super) fn child(
         self,
         runtime: &'static Runtime,
+        owner: &ProcessRef,
         name: String,
     ) -> (ChildSpec, Arc<OwnedActor>, watch::Receiver<Option<CurrentProcess>>) {
         let owned = runtime.registry().own(self.main.places());
-        let main = ActorMain { owned: (runtime.id(), owned.id()), ..self.main };
+        let main = ActorMain { owned: Some((owner.clone(), owned.id())), ..self.main };
         let (process, current) = watch::channel(None);
         let start = ManagerStart {
             runtime,
@@ -205,7 +207,16 @@ impl Owner for ManagerOwner {
 
     fn message(&mut self, message: Received) {
         match ActorMessage::decode(message.into()) {
-            Some(ActorMessage::Snapshot(state)) => self.incarnations.snapshot.set(state),
+            Some(ActorMessage::Snapshot(state)) => self.incarnations.snapshot.set(state, None),
+            Some(ActorMessage::AwaitedSnapshot(state)) => {
+                let link = self.started.as_ref().map(|started| Arc::clone(&started.link));
+                let keeps = move || {
+                    if let Some(link) = link {
+                        let _ = link.send(Message::new(vec![MAIN]));
+                    }
+                };
+                self.incarnations.snapshot.set(state, Some(Box::new(keeps)));
+            }
             Some(ActorMessage::Failed(reason)) => {
                 // Before that, it fails to start.
                 if self.started.is_some() {

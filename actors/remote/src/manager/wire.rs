@@ -11,6 +11,8 @@ use fiber_runtime::endpoint::MAIN;
 pub(super) enum ActorMessage {
     /// The encoded state of the actor.
     Snapshot(EncodedValue),
+    /// The same, for which answers wait. The owner answers with an empty message when it keeps it.
+    AwaitedSnapshot(EncodedValue),
     /// The actor has failed. It is restarted in its process, or too many restarts end that.
     Failed(ExitReason),
     /// The actor is restarted in its process.
@@ -23,6 +25,7 @@ impl ActorMessage {
     pub(super) fn encode(self) -> Message {
         match self {
             ActorMessage::Snapshot(state) => Message::with_value(vec![MAIN, 0], state),
+            ActorMessage::AwaitedSnapshot(state) => Message::with_value(vec![MAIN, 4], state),
             ActorMessage::Ended(reason) => with_reason(1, &reason),
             ActorMessage::Failed(reason) => with_reason(2, &reason),
             ActorMessage::Restarted => Message::new(vec![MAIN, 3]),
@@ -36,6 +39,7 @@ impl ActorMessage {
             1 => codec::decode(&message.bytes).ok().map(ActorMessage::Ended),
             2 => codec::decode(&message.bytes).ok().map(ActorMessage::Failed),
             3 => Some(ActorMessage::Restarted),
+            4 => Some(ActorMessage::AwaitedSnapshot(message)),
             _ => None,
         }
     }

@@ -6,12 +6,12 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use actix::dev::ToEnvelope;
-use actix::{Actor, Addr, Handler, Recipient};
+use actix::{Actor, Handler, Recipient};
 use fiber_core::{ExitReason, Result};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::export::export;
+use super::export::LocalActor;
 use super::message::RemoteMessage;
 use super::method::method;
 use super::recipient::RemoteRecipient;
@@ -78,27 +78,23 @@ pub struct RemoteAddr<A> {
 }
 
 impl<A: Actor> RemoteAddr<A> {
-    /// Makes a local actor reachable from the other processes of this program, until it stops.
-    /// [`RemoteAddr`] has an example.
+    /// Makes an actor of this process reachable from the other processes of this program, until it
+    /// ends. [`RemoteAddr`] has an example.
     ///
-    /// This keeps the actor alive: it has to stop by itself. Messages take the shortest way if this
-    /// is called on the thread where the actor was started.
+    /// The argument is an [`Addr`](actix::Addr), or the
+    /// [`ChildRef`](fiber_supervisor::supervisor::ChildRef) of a supervised actor. The address of a
+    /// supervised actor stays valid when the actor is restarted: messages wait meanwhile. It is the
+    /// same each time, and a watcher of it hears of the actor's last end alone.
+    ///
+    /// This keeps an actor alive that has no supervisor: it has to stop by itself. Messages take the
+    /// shortest way if this is called on the thread where the actor was started.
     ///
     /// # Errors
     /// [`Error::NotInitialized`](fiber_core::Error::NotInitialized), a wrong configuration, or an
     /// error of the system; [`Error::WouldDeadlock`](fiber_core::Error::WouldDeadlock) on fiber's
     /// own thread, before this process listens for connections.
-    pub fn export(addr: Addr<A>) -> Result<RemoteAddr<A>> {
-        let runtime = Runtime::get()?;
-        let target = Target {
-            session: runtime.session(),
-            name: std::any::type_name::<A>().into(),
-            home: ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() },
-            actor: export(runtime, addr),
-            owned: false,
-            places: None,
-        };
-        Ok(RemoteAddr::of(UntypedAddr::new(target)))
+    pub fn export(actor: impl LocalActor<A>) -> Result<RemoteAddr<A>> {
+        actor.export()
     }
 
     /// Returns the address of an actor that this process owns.

@@ -20,6 +20,7 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 
+use super::held_answers::{Holding, respond};
 use super::method::{CallOutcome, Encoded, MethodCall};
 use fiber_runtime::endpoint::message_limit;
 use fiber_runtime::mesh::{CallFailure, Inbox, IncomingMessage, Responder, enter_request};
@@ -44,6 +45,7 @@ pub(crate) struct Dispatch {
     limit: usize,
     attachments: &'static Attachments,
     before_answer: fn(),
+    held: Holding,
 }
 
 impl Dispatch {
@@ -55,15 +57,16 @@ impl Dispatch {
             limit: message_limit(runtime.config()),
             attachments: runtime.part(),
             before_answer: || (),
+            held: None,
         }
     }
 
     fn respond(&self, responder: Responder, answer: Encoded) {
-        (self.before_answer)();
-        match answer {
-            Ok(frame) => responder.answer(frame),
-            Err(failure) => responder.fail(&failure),
+        if let Some(held) = &self.held {
+            return held.hold(responder, answer);
         }
+        (self.before_answer)();
+        respond(responder, answer);
     }
 
     /// Passes a message to its handler.
@@ -157,18 +160,21 @@ pub(crate) struct Host {
     runtime: &'static Runtime,
     inbox: Arc<Inbox>,
     running: Arc<Mutex<RunningCalls>>,
+    held: Holding,
 }
 
 impl Host {
-    pub(crate) fn new(runtime: &'static Runtime, inbox: Arc<Inbox>) -> Host {
-        Host { runtime, inbox, running: Arc::default() }
+    /// With `held`, answers wait for snapshots.
+    pub(crate) fn new(runtime: &'static Runtime, inbox: Arc<Inbox>, held: Holding) -> Host {
+        Host { runtime, inbox, running: Arc::default(), held }
     }
 
     /// Returns a future for the actor's context, which passes messages to the actor. It calls
-    /// `handled` after each.
+    /// `handled` after each, and `keep` when answers wait for a snapshot.
     pub(crate) fn inbox_pump<A>(
         &self,
         handled: impl FnMut(&mut A) + Unpin + 'static,
+        keep: impl FnMut(&mut A) + Unpin + 'static,
     ) -> impl ActorFuture<A, Output = ()> + 'static
     where
         A: Actor<Context = Context<A>>,
@@ -178,10 +184,12 @@ impl Host {
         dispatch.running = Arc::clone(&self.running);
         // The owner may kill this process as soon as it has the answer.
         dispatch.before_answer = flush_output;
+        dispatch.held.clone_from(&self.held);
         InboxPump {
             inbox: Arc::clone(&self.inbox),
             dispatch,
             handled,
+            keep,
             busy_poll: BusyPoll::default(),
         }
     }
@@ -192,20 +200,25 @@ impl Host {
         calls
             .into_values()
             .for_each(|responder| responder.fail(&CallFailure::Stopped(reason.clone())));
+        if let Some(held) = &self.held {
+            held.ended(reason);
+        }
     }
 }
 
-struct InboxPump<F> {
+struct InboxPump<F, K> {
     inbox: Arc<Inbox>,
     dispatch: Dispatch,
     handled: F,
+    keep: K,
     busy_poll: BusyPoll,
 }
 
-impl<A, F> ActorFuture<A> for InboxPump<F>
+impl<A, F, K> ActorFuture<A> for InboxPump<F, K>
 where
     A: Actor<Context = Context<A>>,
     F: FnMut(&mut A) + Unpin + 'static,
+    K: FnMut(&mut A) + Unpin + 'static,
 {
     type Output = ();
 
@@ -227,6 +240,9 @@ where
                 resume_unwind(Box::new(panic));
             }
             (this.handled)(actor);
+            if let Some(held) = &this.dispatch.held {
+                held.note_message();
+            }
             turn += 1;
             if turn == TURN {
                 task.waker().wake_by_ref();
@@ -234,6 +250,9 @@ where
             }
         }
         this.dispatch.poll_answers(task);
+        if this.dispatch.held.as_ref().is_some_and(|held| held.is_due(task)) {
+            (this.keep)(actor);
+        }
         if turn > 0 {
             this.inbox.note_turn(turn, false, Instant::now());
             flush_output();

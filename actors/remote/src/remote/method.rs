@@ -2,6 +2,7 @@
 
 use std::any::{Any, type_name};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler};
@@ -18,6 +19,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 use super::export::{CallEnd, PanicSlot};
 use super::message::RemoteMessage;
 use fiber_runtime::mesh::{AnswerFrame, CallFailure, answer_head};
+use fiber_supervisor::Incarnation;
 
 /// Returns the entry through which other processes call the handler of `M` in `A`.
 pub(super) fn method<A, M>() -> &'static Entry<MethodFn>
@@ -59,8 +61,8 @@ where
 {
     const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<M>, Self::handle);
 
-    /// Handles a message. `actor` is the actor, with its context, or the address of the actor, with
-    /// its [`PanicSlot`].
+    /// Handles a message. `actor` is the actor, with its context; the address of the actor, with its
+    /// [`PanicSlot`]; or an incarnation of a supervised actor, with the actor's name.
     fn handle(actor: &mut dyn Any, context: &mut dyn Any, call: &mut dyn Any) {
         let call =
             call.downcast_mut::<MethodCall>().expect("methods are called with a `MethodCall`");
@@ -83,6 +85,21 @@ where
                         CallFailure::Failed(Failure::new(FailureKind::Panicked, panic))
                     }
                     CallEnd::Stopped(reason) => CallFailure::Stopped(reason),
+                });
+                answer.and_then(|value| encode(limit, &value))
+            }));
+            return;
+        }
+        if let Some(incarnation) = actor.downcast_ref::<Incarnation<A>>() {
+            if !call.expects_answer {
+                return incarnation.do_send(message);
+            }
+            let name = context.downcast_mut::<Arc<str>>().cloned().unwrap_or_default();
+            let answer = incarnation.send(name, message);
+            call.outcome = CallOutcome::Later(Box::pin(async move {
+                let answer = answer.await.map_err(|error| match error {
+                    Error::ActorStopped { reason, .. } => CallFailure::Stopped(reason),
+                    error => CallFailure::Failed(Failure::new(FailureKind::Result, error)),
                 });
                 answer.and_then(|value| encode(limit, &value))
             }));

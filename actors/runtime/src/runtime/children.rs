@@ -132,9 +132,8 @@ impl Children {
             report.processes.push(record.stats(id, parent));
             if let Some(mut below) = record.below() {
                 // A managed actor has the name of its process, and is restarted with it.
-                let is_managed = |actor: &&mut ActorStats| {
-                    actor.process == id && actor.is_managed()
-                };
+                let is_managed =
+                    |actor: &&mut ActorStats| actor.process == id && actor.is_managed();
                 if record.role == ProcessRole::Actor {
                     for actor in below.actors.iter_mut().filter(is_managed) {
                         actor.name.clone_from(&record.name);

@@ -10,7 +10,8 @@ use futures_core::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor_loop::{ActorCommand, catch_panic, run_actor};
+use super::actor_loop::{ActorCommand, Own, catch_panic, run_actor};
+use super::child_ref::ChildRef;
 use super::incarnation::{Current, ExitWatch, IncarnationGuard};
 use super::spec::ChildSpec;
 use super::start::{ChildContext, Control, Running, Start};
@@ -102,6 +103,8 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
         let (current, factory, lifecycle) =
             (self.current.clone(), self.factory.clone(), self.lifecycle.clone());
         let name: Arc<str> = child.path().into();
+        let this = ChildRef::new(Arc::clone(&child.identity), Arc::clone(&self.current));
+        let own = Own { name, child: Some(Box::new(this)) };
         let arbiter = child.arbiter().cloned().map_or_else(shared_arbiter, Ok);
         Box::pin(async move {
             let arbiter = arbiter?;
@@ -122,7 +125,7 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
                                 let _ = started.send(());
                             };
                             let exit = || ExitReason::Normal;
-                            run_actor(name, context, actor, inbox, on_started, exit).await
+                            run_actor(own, context, actor, inbox, on_started, exit).await
                         }
                         Err(reason) => reason,
                     };

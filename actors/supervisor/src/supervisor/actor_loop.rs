@@ -1,5 +1,6 @@
 //! Runs an actor to its end, and catches its panics.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -14,6 +15,8 @@ use fiber_runtime::runtime::report_panic;
 use futures_core::future::LocalBoxFuture;
 use tokio::sync::mpsc;
 
+use super::child_ref::ChildRef;
+
 /// A command of a supervisor to an actor.
 #[derive(Debug)]
 pub(super) enum ActorCommand {
@@ -21,26 +24,43 @@ pub(super) enum ActorCommand {
     Kill(ExitReason),
 }
 
+/// A supervised actor, as its own code sees it.
+pub(super) struct Own {
+    pub(super) name: Arc<str>,
+    /// The [`ChildRef`] of an actor that is no supervisor.
+    pub(super) child: Option<Box<dyn Any + Send + Sync>>,
+}
+
 thread_local! {
-    static CURRENT: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Arc<Own>>> = const { RefCell::new(None) };
+}
+
+fn current<T>(look: impl FnOnce(&Own) -> Option<T>) -> Option<T> {
+    // A thread that ends may have lost it.
+    CURRENT.try_with(|current| look(current.borrow().as_deref()?)).ok().flatten()
 }
 
 /// Returns the name of the supervised actor whose code runs on this thread, if there is one.
 pub fn current_actor() -> Option<Arc<str>> {
-    // A thread that ends may have lost it.
-    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+    current(|own| Some(Arc::clone(&own.name)))
+}
+
+/// Returns the supervised actor whose code runs on this thread, if it is of this type.
+pub fn this_child<A: Actor>() -> Option<ChildRef<A>> {
+    current(|own| own.child.as_ref()?.downcast_ref().cloned())
 }
 
 /// Runs `actor` until it ends, and drops it. Calls `on_started` when its `started` has returned,
 /// and `exit` for the reason of an end that the supervisor did not ask for.
 pub(super) async fn run_actor<A: Actor<Context = Context<A>>>(
-    name: Arc<str>,
+    own: Own,
     context: Context<A>,
     actor: A,
     mut commands: mpsc::UnboundedReceiver<ActorCommand>,
     on_started: impl FnOnce(),
     exit: impl FnOnce() -> ExitReason,
 ) -> ExitReason {
+    let own = Arc::new(own);
     let mut run = Some(context.into_future(actor));
     let mut on_started = Some(on_started);
     let mut exit = Some(exit);
@@ -49,7 +69,7 @@ pub(super) async fn run_actor<A: Actor<Context = Context<A>>>(
         let future = run.as_mut().expect("a finished actor is not polled again");
         let reason = match handle_commands(&mut commands, future, &mut stop_requested, task) {
             Some(reason) => reason,
-            None => match run_as(&name, || user_code(|| Pin::new(&mut *future).poll(task))) {
+            None => match run_as(&own, || user_code(|| Pin::new(&mut *future).poll(task))) {
                 Err(reason) => reason,
                 Ok(Poll::Ready(())) if stop_requested => ExitReason::Shutdown,
                 Ok(Poll::Ready(())) => exit.take().map_or(ExitReason::Normal, |exit| exit()),
@@ -67,9 +87,9 @@ pub(super) async fn run_actor<A: Actor<Context = Context<A>>>(
     .await
 }
 
-/// Runs code of the actor `name`, and returns a panic as the reason.
-fn run_as<T>(name: &Arc<str>, body: impl FnOnce() -> T) -> Result<T, ExitReason> {
-    let outer = CURRENT.replace(Some(Arc::clone(name)));
+/// Runs code of an actor, and returns a panic as the reason.
+fn run_as<T>(own: &Arc<Own>, body: impl FnOnce() -> T) -> Result<T, ExitReason> {
+    let outer = CURRENT.replace(Some(Arc::clone(own)));
     let result = catch_panic(body);
     CURRENT.set(outer);
     result

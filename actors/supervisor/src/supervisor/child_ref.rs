@@ -1,5 +1,6 @@
 //! References to supervised actors.
 
+use std::any::Any;
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
@@ -7,9 +8,10 @@ use std::sync::Arc;
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Message, Recipient};
 use fiber_core::ExitReason;
+use parking_lot::Mutex;
 
 use super::identity::{Down, Identity};
-use super::incarnation::Current;
+use super::incarnation::{Current, Incarnation};
 use fiber_runtime::reply::Reply;
 
 /// A handle of a supervised actor, which leads to its current incarnation.
@@ -108,6 +110,27 @@ impl<A: Actor> ChildRef<A> {
         A::Context: ToEnvelope<A, M>,
     {
         drop(self.send(message));
+    }
+
+    /// Returns the current incarnation, or waits for the next one.
+    ///
+    /// # Errors
+    /// The last exit reason, if there is no next one.
+    #[doc(hidden)]
+    pub async fn incarnation(&self) -> Result<Incarnation<A>, ExitReason> {
+        self.current.wait().await
+    }
+
+    /// Returns why the actor has ended for good, if it has.
+    #[doc(hidden)]
+    pub fn end(&self) -> Option<ExitReason> {
+        self.current.end()
+    }
+
+    /// Returns where the actor's address for other processes is kept.
+    #[doc(hidden)]
+    pub fn exported(&self) -> &Mutex<Option<Box<dyn Any + Send + Sync>>> {
+        self.current.exported()
     }
 
     /// Sends `recipient` one [`Down`] for the end of each incarnation, from now on. If the actor

@@ -1,5 +1,8 @@
 //! The current incarnation of an actor, for the references that send to it.
 
+use std::any::Any;
+use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
@@ -14,6 +17,8 @@ pub(super) struct Current<A: Actor> {
     status: watch::Sender<Status<A>>,
     /// The thread on which the last incarnation was started.
     thread: Mutex<Option<ThreadId>>,
+    /// What else belongs to the actor: its address for other processes.
+    exported: Mutex<Option<Box<dyn Any + Send + Sync>>>,
 }
 
 enum Status<A: Actor> {
@@ -25,10 +30,17 @@ enum Status<A: Actor> {
 }
 
 /// One incarnation.
-pub(super) struct Incarnation<A: Actor> {
+#[doc(hidden)]
+pub struct Incarnation<A: Actor> {
     pub(super) addr: Addr<A>,
     arbiter: ArbiterHandle,
     exit: ExitWatch,
+}
+
+impl<A: Actor> fmt::Debug for Incarnation<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incarnation").finish_non_exhaustive()
+    }
 }
 
 impl<A: Actor> Clone for Incarnation<A> {
@@ -65,7 +77,11 @@ impl ExitWatch {
 
 impl<A: Actor> Current<A> {
     pub(super) fn new() -> Current<A> {
-        Current { status: watch::Sender::new(Status::Down), thread: Mutex::default() }
+        Current {
+            status: watch::Sender::new(Status::Down),
+            thread: Mutex::default(),
+            exported: Mutex::default(),
+        }
     }
 
     /// Expects a next incarnation, perhaps under another supervisor than the one that removed it.
@@ -138,12 +154,19 @@ impl<A: Actor> Current<A> {
             .wait()
             .await
             .map_err(|reason| Error::ActorStopped { name: name.into(), reason })?;
-        match incarnation.addr.send(message).await {
-            Ok(answer) => Ok(answer),
-            Err(MailboxError::Closed | MailboxError::Timeout) => {
-                Err(incarnation.no_answer(name).await)
-            }
+        incarnation.send(name.into(), message).await
+    }
+
+    /// Returns why the actor was removed, if it was.
+    pub(super) fn end(&self) -> Option<ExitReason> {
+        match &*self.status.borrow() {
+            Status::Removed(reason) => Some(reason.clone()),
+            Status::Up(_) | Status::Down => None,
         }
+    }
+
+    pub(super) fn exported(&self) -> &Mutex<Option<Box<dyn Any + Send + Sync>>> {
+        &self.exported
     }
 
     /// Returns whether the actor needs this thread.
@@ -153,6 +176,48 @@ impl<A: Actor> Current<A> {
 }
 
 impl<A: Actor> Incarnation<A> {
+    /// Returns whether the incarnation has not ended.
+    pub fn is_alive(&self) -> bool {
+        self.addr.connected()
+    }
+
+    /// Sends a message without an answer.
+    pub fn do_send<M>(&self, message: M)
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+    {
+        self.addr.do_send(message);
+    }
+
+    /// Sends a message at once, and returns the answer of the actor `name`.
+    pub fn send<M>(
+        &self,
+        name: Arc<str>,
+        message: M,
+    ) -> impl Future<Output = Result<M::Result>> + use<A, M>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M>,
+    {
+        // A new clone of an address may add one message to a full mailbox, so messages keep their
+        // order.
+        let request = self.addr.clone().send(message);
+        let this = self.clone();
+        async move {
+            match request.await {
+                Ok(answer) => Ok(answer),
+                Err(MailboxError::Closed | MailboxError::Timeout) => {
+                    Err(this.no_answer(&name).await)
+                }
+            }
+        }
+    }
+
     pub(super) fn exit(&self) -> ExitWatch {
         self.exit.clone()
     }
