@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use fiber_core::{Error, PoolEndReason, Result};
+use fiber_core::{Error, PoolEndReason, Result, forks};
 use fiber_runtime::parts::Parts;
 use fiber_runtime::runtime::Runtime;
 use fiber_transport::Link;
@@ -173,6 +173,7 @@ impl PoolState {
 
     /// Returns an error for what only the owner of a pool may do.
     pub(super) fn check_owned(&self, method: &'static str) -> Result<()> {
+        forks::check()?;
         if !self.is_outer() {
             return Ok(());
         }

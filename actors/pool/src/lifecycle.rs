@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fiber_core::{Error, Meta, PoolEndReason};
+use fiber_core::{Error, Meta, PoolEndReason, forks};
 use tokio::sync::oneshot;
 
 use super::Pool;
@@ -31,6 +31,9 @@ impl Pool {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn wait_until_ready(&self) -> Reply<()> {
+        if let Err(error) = forks::check() {
+            return Reply::failed(error);
+        }
         let state = Arc::clone(self.state());
         state.ensure_started(Meta::new());
         Reply::new(async move { state.when_ready(|workers| workers.ready >= workers.wanted).await })
@@ -101,8 +104,11 @@ impl Pool {
     /// ```
     pub fn close(&self) {
         let state = self.state();
-        if let Err(error) = state.check_owned("Pool::close") {
-            return tracing::warn!("{error}");
+        match state.check_owned("Pool::close") {
+            Ok(()) => {}
+            // A lock may be held for good, also of what would log it.
+            Err(Error::Forked) => return,
+            Err(error) => return tracing::warn!("{error}"),
         }
         let mut phase = state.phase.lock();
         if matches!(*phase, Phase::Open) {
@@ -182,6 +188,7 @@ impl Pool {
     pub fn kill(&self) {
         match self.state().check_owned("Pool::kill") {
             Ok(()) => kill(self.state(), PoolEndReason::Killed),
+            Err(Error::Forked) => {}
             Err(error) => tracing::warn!("{error}"),
         }
     }

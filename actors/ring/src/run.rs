@@ -149,7 +149,8 @@ impl<T> RingRun<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn kill_rank(&self, rank: usize) {
-        if let Some(coordinator) = &self.coordinator {
+        // In a fork, the lock of the coordinator may be held for good.
+        if let Some(coordinator) = self.coordinator.as_ref().filter(|_| !forks::is_forked()) {
             coordinator.kill_rank(rank);
         }
     }
