@@ -184,11 +184,11 @@ impl<P> ManagerBuilder<P> {
         /// The default is [`Restart::Transient`]: after any end but that of an actor that stopped
         /// itself.
         restart => restart;
-        /// It counts the restarts of the actor in its process, after panics, and separately those of
-        /// the process. When another one is needed, the actor ends for good with
+        /// The limit counts the restarts of the actor in its process, after panics, and separately
+        /// those of the process. When another one is needed, the actor ends for good with
         /// [`ExitReason::IntensityReached`](fiber_core::ExitReason::IntensityReached).
         intensity => intensity;
-        /// It applies to restarts of the actor in its process and to those of the process.
+        /// The pauses precede restarts of the actor in its process, and those of the process.
         backoff => backoff;
     }
 

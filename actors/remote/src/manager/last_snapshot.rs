@@ -26,7 +26,7 @@ struct Status {
     is_recording: bool,
     /// The newest of the snapshots that arrived while another one is being recorded.
     next: Option<EncodedValue>,
-    /// Those who wait until the snapshot that is being recorded counts, and until the next one does.
+    /// The waiters for the snapshot that is being recorded, and those for the next one.
     waiters: [Vec<Waiter>; 2],
     failed: Option<Error>,
 }

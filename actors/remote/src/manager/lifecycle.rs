@@ -86,7 +86,7 @@ where
             // Its supervisor has stopped it.
             ExitReason::Shutdown => {}
             reason if self.restarts && !reason.is_normal() => {
-                // A failure of the start is told by the process.
+                // The process itself tells of a failed start.
                 if self.is_ready.load(Ordering::Relaxed) {
                     self.has_failed.store(true, Ordering::Relaxed);
                     let _ = self.link.send(ActorMessage::Failed(reason.clone()).encode());

@@ -11,7 +11,7 @@ use fiber_runtime::endpoint::MAIN;
 pub(super) enum ActorMessage {
     /// The encoded state of the actor.
     Snapshot(EncodedValue),
-    /// The same, for which answers wait. The owner answers with an empty message when it keeps it.
+    /// The encoded state for which answers wait. The owner sends an empty message when it keeps it.
     AwaitedSnapshot(EncodedValue),
     /// The actor has failed. It is restarted in its process, or too many restarts end that.
     Failed(ExitReason),

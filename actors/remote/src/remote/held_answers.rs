@@ -23,7 +23,7 @@ struct State {
     is_due: bool,
     /// The answers that the next snapshot lets go.
     next: Vec<(Responder, Encoded)>,
-    /// Those of the snapshot that is on its way to the owner.
+    /// The answers that the snapshot on its way to the owner lets go.
     sent: Option<Vec<(Responder, Encoded)>>,
     /// Wakes the actor for the next snapshot.
     actor: Option<Waker>,

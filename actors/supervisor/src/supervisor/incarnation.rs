@@ -17,7 +17,7 @@ pub(super) struct Current<A: Actor> {
     status: watch::Sender<Status<A>>,
     /// The thread on which the last incarnation was started.
     thread: Mutex<Option<ThreadId>>,
-    /// What else belongs to the actor: its address for other processes.
+    /// The actor's address for other processes, once it was exported.
     exported: Mutex<Option<Box<dyn Any + Send + Sync>>>,
 }
 

@@ -112,7 +112,7 @@ pub struct Running {
     pub control: Box<dyn Control>,
     /// Is ready when the incarnation has ended.
     pub exited: LocalBoxFuture<'static, ExitReason>,
-    /// What happens in a child that restarts itself.
+    /// The events in a child that restarts itself.
     pub(super) within: Option<mpsc::UnboundedReceiver<Within>>,
 }
 
