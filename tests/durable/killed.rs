@@ -24,7 +24,7 @@ const TASKS_TEXT: &str = "20000";
 const SIGNALS: [Signal; 4] = [Signal::KILL, Signal::TERM, Signal::ABORT, Signal::KILL];
 
 /// The number of kills, unless `make soak` asks for more.
-const KILLS: usize = 40;
+const KILLS: usize = 20;
 
 #[trial]
 fn a_program_that_is_killed_at_any_moment_goes_on_where_it_was() {

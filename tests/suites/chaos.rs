@@ -94,7 +94,7 @@ fn run_case(tasks: u64, chunk: u32, threads: usize) {
 #[test]
 fn no_task_is_lost_while_workers_are_killed() {
     for (tasks, chunk, threads) in
-        [(4_000, 1, 1), (1_500, 7, 1), (1_500, 32, 1), (1_500, 1, 3), (1_500, 7, 3)]
+        [(2_000, 1, 1), (750, 7, 1), (750, 32, 1), (750, 1, 3), (750, 7, 3)]
     {
         eprintln!("chunks of {chunk}, {threads} threads a worker");
         run_case(tasks * soak() as u64, chunk, threads);

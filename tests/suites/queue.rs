@@ -239,7 +239,7 @@ fn a_short_lived_handle_loses_no_elements() {
     let take = |queue: Queue<u32>, count: usize| {
         (0..count).map(|_| queue.get().wait().unwrap()).collect::<Vec<_>>()
     };
-    for _ in 0..10 {
+    for _ in 0..4 {
         (0..1500).for_each(|n| queue.put(n).wait().unwrap());
         let tasks: Vec<_> = (0..500).map(|n| (queue.clone(), n % 5 + 1)).collect();
         let mut seen: Vec<u32> =

@@ -93,7 +93,7 @@ async fn transfer(
 
 #[test]
 fn the_bank_keeps_its_sum() {
-    sim::check(200, async |world| {
+    sim::check(60, async |world| {
         let mut managers = Vec::new();
         for number in 0..3 {
             let account = AsyncManager::builder()

@@ -21,7 +21,7 @@ fn remind(customer: u64) {
 
 #[test]
 fn each_customer_gets_one_mail() {
-    sim::check(200, async |world| {
+    sim::check(60, async |world| {
         let pool = Pool::new(4)?.max_deaths(u32::MAX);
         pool.wait_until_ready().await?;
         let storm = world.storm(Faults::default());
