@@ -59,6 +59,8 @@ pub(crate) enum Command {
         /// Prints JSON: a list of sessions with their workers.
         #[arg(long)]
         json: bool,
+        /// Lists only this session, or this process with those below it (see `fiber stack`).
+        name: Option<String>,
     },
     /// Shows what sessions do, live.
     ///

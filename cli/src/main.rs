@@ -117,7 +117,7 @@ fn refuse(error: &clap::Error) -> ! {
 async fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(run) => run::run(*run).await,
-        Command::Ps { cluster, json } => ps::ps(&cluster, json).await,
+        Command::Ps { cluster, json, name } => ps::ps(&cluster, json, name.as_deref()).await,
         Command::Top(options) => top::top(&options).await,
         Command::Dashboard { cluster, port, name } => {
             dashboard::dashboard(&cluster, port, name.as_deref()).await

@@ -14,7 +14,11 @@ use crate::args::ClusterArgs;
 use crate::sessions::{self, Session};
 use crate::terminal::{printable, warn};
 
-pub(crate) async fn ps(args: &ClusterArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+pub(crate) async fn ps(
+    args: &ClusterArgs,
+    as_json: bool,
+    name: Option<&str>,
+) -> anyhow::Result<ExitCode> {
     let config = args.config()?;
     // The sessions of this host are shown even if no engine answers.
     let (mut sessions, mut problem) = (Vec::new(), None);
@@ -39,6 +43,11 @@ pub(crate) async fn ps(args: &ClusterArgs, as_json: bool) -> anyhow::Result<Exit
             }
             Err(error) => problem = Some(error),
         }
+    }
+    if let Some(name) = name
+        && (problem.is_none() || !sessions.is_empty())
+    {
+        sessions = vec![sessions::named(sessions, name)?];
     }
     if problem.is_none() || !sessions.is_empty() {
         print(&sessions, as_json);

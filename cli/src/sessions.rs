@@ -142,6 +142,27 @@ pub(crate) async fn find(
     Ok(take(sessions, meant))
 }
 
+/// Returns the session of this name; or the session of the process of this name, with that process
+/// and those below it alone.
+pub(crate) fn named(mut sessions: Vec<Session>, name: &str) -> anyhow::Result<Session> {
+    let entries = entries(&sessions);
+    let chosen = names::choose(&entries, name).map_err(|unnamed| unnamed.explain(name, ""))?;
+    let (place, path) = match chosen {
+        Meant::Session(place) => return Ok(sessions.swap_remove(*place)),
+        Meant::Job(place, index) => (*place, sessions[*place].workers[*index].1.name.clone()),
+        Meant::Inside(target) => {
+            let head = target.head.name();
+            let place = sessions.iter().position(|session| session.head.name == head);
+            let path = target.name.strip_prefix(&format!("{head}/")).unwrap_or(&target.name);
+            (place.expect("the entry is of one of these sessions"), path.to_string())
+        }
+    };
+    let mut session = sessions.swap_remove(place);
+    let below = format!("{path}/");
+    session.workers.retain(|(_, process)| process.name == path || process.name.starts_with(&below));
+    Ok(session)
+}
+
 /// Where an entry's session or process is.
 #[derive(Clone, Debug)]
 enum Meant {
@@ -317,6 +338,22 @@ mod tests {
             (0, "pool/worker-2", "b"),
         ];
         assert_eq!(shape, [("a", vec![]), ("b", workers)]);
+    }
+
+    #[test]
+    fn a_name_picks_a_session_or_a_process_with_those_below_it() {
+        let names = |name: &str| {
+            let session = named(some(), name).map_err(|error| error.to_string())?;
+            let workers = session.workers.into_iter().map(|(_, worker)| worker.name);
+            Ok([session.head.name].into_iter().chain(workers).collect::<Vec<_>>())
+        };
+        assert_eq!(names("a"), Ok(vec!["a".to_string()]));
+        assert_eq!(names("b").unwrap().len(), 4);
+        let below = ["b", "pool/worker-1", "pool/worker-1/inner/worker-1"];
+        assert_eq!(names("b/pool/worker-1").unwrap(), below);
+        assert_eq!(names("job-pool/worker-2").unwrap(), ["b", "pool/worker-2"]);
+        let unknown: Result<_, String> = names("nobody");
+        assert!(unknown.unwrap_err().contains("there is no session or process `nobody`"));
     }
 
     #[test]

@@ -415,7 +415,7 @@ fn exported_addresses_are_freed_when_their_actors_have_ended() {
 fn managers_and_calls_of_their_actors_are_freed() {
     let manager = AsyncManager::start(|()| Idle, ()).wait().unwrap();
     let other = manager.pid().unwrap();
-    let hasty = manager.addr().timeout(MOMENT);
+    let hasty = manager.addr().timeout(Duration::from_millis(2));
     flat("timed-out calls", count(500), 2_000, &[other], || {
         let error = hasty.send(WaitForRelease).wait().unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{error}");
