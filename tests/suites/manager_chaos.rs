@@ -1,8 +1,7 @@
 //! Calls to managed actors whose processes are killed at random: every call ends, and all calls of
 //! addresses with `resend` are answered.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -53,10 +52,17 @@ impl Handler<Relay> for Echo {
     }
 }
 
-fn kill_at_random(managers: &[AsyncManager<Echo>], end: &AtomicBool) {
+/// Kills actors until `end` is set, each a random time after the last kill, and after an answer:
+/// on a busy machine, actors that are killed at once would never begin.
+fn kill_at_random(managers: &[AsyncManager<Echo>], answers: &AtomicU64, end: &AtomicBool) {
     let mut random = rand::rngs::SmallRng::seed_from_u64(5);
+    let mut seen = 0;
     while !end.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(random.random_range(5..40)));
+        let count = answers.load(Ordering::Acquire);
+        if std::mem::replace(&mut seen, count) == count {
+            continue;
+        }
         managers[random.random_range(0..managers.len())].kill_process();
     }
 }
@@ -72,26 +78,28 @@ fn every_call_ends_while_actors_are_killed() {
     };
     let managers: Vec<_> = (0..3).map(start).collect();
     let addrs: Vec<_> = managers.iter().map(|manager| manager.addr().timeout(LIMIT)).collect();
-    let end = Arc::new(AtomicBool::new(false));
+    let (answers, end) = (AtomicU64::new(0), AtomicBool::new(false));
+    let answered = || drop(answers.fetch_add(1, Ordering::AcqRel));
     let count = CALLS * soak() as u64;
     std::thread::scope(|scope| {
-        let ending = Arc::clone(&end);
-        let managers = &managers;
-        scope.spawn(move || kill_at_random(managers, &ending));
+        scope.spawn(|| kill_at_random(&managers, &answers, &end));
 
         let certain = scope.spawn(|| {
             let addrs: Vec<_> = addrs.iter().map(|addr| addr.clone().resend()).collect();
             let calls: Vec<_> =
                 (0..count).map(|number| addrs[number as usize % 3].send(Say(number))).collect();
-            calls
-                .into_iter()
-                .zip(0..)
-                .for_each(|(call, number)| assert_eq!(call.wait().unwrap(), number));
+            for (call, number) in calls.into_iter().zip(0..) {
+                assert_eq!(call.wait().unwrap(), number);
+                answered();
+            }
         });
         let tolerant = scope.spawn(|| {
             for number in 0..count {
                 match addrs[number as usize % 3].send(Say(number)).wait() {
-                    Ok(answer) => assert_eq!(answer, number),
+                    Ok(answer) => {
+                        assert_eq!(answer, number);
+                        answered();
+                    }
                     Err(Error::ActorStopped { .. }) => {}
                     Err(other) => panic!("{other:?}"),
                 }
@@ -105,6 +113,7 @@ fn every_call_ends_while_actors_are_killed() {
                     .resend()
                     .send(Relay(addrs[(place + 1) % 3].clone().resend(), number));
                 assert_eq!(call.wait().unwrap(), Ok(number));
+                answered();
             }
         });
         let results = [certain.join(), tolerant.join(), relayed.join()];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fiber::sync::{List, Lock};
 use fiber::{Error, Pipe, Process, Queue};
 use fiber_test_support::soak;
-use fiber_test_support::wait::LONG;
+use fiber_test_support::wait::{LONG, wait_until};
 use rand::{Rng, SeedableRng};
 
 /// Kills each child after a random time, and starts another, until `done` returns `true`.
@@ -39,9 +39,16 @@ fn no_element_is_lost_that_has_to_be_acknowledged() {
     };
     (0..elements).for_each(|n| queue.put(n).wait().unwrap());
     let start = || Process::spawn(work, (queue.clone(), done.clone()));
-    let finished = || {
-        done.len().wait().unwrap() as u32 >= elements
-            && queue.join().timeout(Duration::ZERO).wait().is_ok()
+    let mut seen = 0;
+    let mut finished = || {
+        let mut is_finished = false;
+        // On a busy machine, children that are killed at once would never begin.
+        wait_until("a child has done something since the last kill", || {
+            let count = done.len().wait().unwrap() as u32;
+            is_finished = count >= elements && queue.join().timeout(Duration::ZERO).wait().is_ok();
+            is_finished || std::mem::replace(&mut seen, count) < count
+        });
+        is_finished
     };
     let children = torment!(4, start(), finished());
     queue.close().wait().unwrap();

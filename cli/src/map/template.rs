@@ -103,25 +103,28 @@ impl Part {
 fn parse_word(word: &[u8], columns: Option<&[String]>) -> anyhow::Result<Vec<Part>> {
     let mut parts = Vec::new();
     let mut literal = Vec::new();
-    let mut rest = word;
-    while let Some((&first, after)) = rest.split_first() {
-        let found = match rest.iter().position(|byte| *byte == b'}') {
-            Some(end) if first == b'{' => {
-                placeholder(&rest[1..end], columns)?.map(|part| (part, &rest[end + 1..]))
-            }
+    let (mut at, mut closing) = (0, 0);
+    while at < word.len() {
+        if word[at] == b'{' && closing <= at {
+            // Is sought once for all braces before it: a word may have 128 KiB of them.
+            let next = word[at..].iter().position(|byte| *byte == b'}');
+            closing = next.map_or(word.len(), |next| at + next);
+        }
+        let part = match word[at] {
+            b'{' if closing < word.len() => placeholder(&word[at + 1..closing], columns)?,
             _ => None,
         };
-        match found {
-            Some((part, after)) => {
+        match part {
+            Some(part) => {
                 if !literal.is_empty() {
                     parts.push(Part::Literal(std::mem::take(&mut literal)));
                 }
                 parts.push(part);
-                rest = after;
+                at = closing + 1;
             }
             None => {
-                literal.push(first);
-                rest = after;
+                literal.push(word[at]);
+                at += 1;
             }
         }
     }
@@ -238,6 +241,14 @@ mod tests {
             expand(&["awk", "{print $1}", "{x}", "{"], "a")[1..],
             ["{print $1}", "{x}", "{", "a"]
         );
+    }
+
+    #[test]
+    fn a_word_may_be_as_long_as_the_kernel_takes() {
+        // With the square of the length it would take minutes.
+        for long in ["y".repeat(128 << 10), "{".repeat(128 << 10)] {
+            assert_eq!(expand(&["p", &long], "a"), ["p", &long, "a"]);
+        }
     }
 
     #[test]
