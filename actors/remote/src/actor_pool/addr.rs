@@ -252,7 +252,7 @@ impl<A: Actor> ActorPoolAddr<A> {
         let end = match range.end_bound() {
             Bound::Included(last) => last.saturating_add(1),
             Bound::Excluded(end) => *end,
-            Bound::Unbounded => actors.len(),
+            Bound::Unbounded => start.max(actors.len()),
         };
         let slice = actors.get(start..end).ok_or_else(|| {
             let problem = format!("there is no slice {start}..{end} of {} actors", actors.len());

@@ -33,7 +33,7 @@ use super::completed::{AsCompleted, as_completed};
 /// # Examples
 /// ```
 /// # fiber::init();
-#[doc = include_str!("../../../remote/src/doc/counter.md")]
+#[doc = include_str!("../doc/counter.md")]
 /// let pool = fiber::ActorPool::builder().start(Counter, [10, 20, 30]).wait()?;
 /// assert_eq!(pool.broadcast(Add(1)).all().wait()?, [11, 21, 31]);
 /// assert_eq!(pool.broadcast(Add(1)).reduce(u64::max).wait()?, Some(32));
@@ -109,7 +109,7 @@ impl<R: Send + 'static> Replies<R> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    #[doc = include_str!("../../../remote/src/doc/counter.md")]
+    #[doc = include_str!("../doc/counter.md")]
     /// let pool = fiber::ActorPool::builder().name("counters").start(Counter, [0, u64::MAX]).wait()?;
     /// let error = pool.broadcast(Add(1)).all().wait().unwrap_err();
     /// assert!(error.to_string().starts_with("member 1: actor `counters-1` panicked"));
@@ -142,7 +142,7 @@ impl<R: Send + 'static> Replies<R> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    #[doc = include_str!("../../../remote/src/doc/counter.md")]
+    #[doc = include_str!("../doc/counter.md")]
     /// let pool = fiber::ActorPool::builder().start(Counter, [0, u64::MAX]).wait()?;
     /// let outcomes = pool.broadcast(Add(1)).try_all().wait()?;
     /// assert!(matches!(outcomes[..], [Ok(1), Err(fiber::Error::Call { .. })]));
@@ -166,7 +166,7 @@ impl<R: Send + 'static> Replies<R> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    #[doc = include_str!("../../../remote/src/doc/counter.md")]
+    #[doc = include_str!("../doc/counter.md")]
     /// let pool = fiber::ActorPool::builder().start(Counter, [10, 20, 30]).wait()?;
     /// for (place, count) in pool.broadcast(Add(0)).as_completed().wait() {
     ///     assert_eq!(count?, 10 * (place as u64 + 1));
@@ -192,7 +192,7 @@ impl<R: Send + 'static> Replies<R> {
     /// # Examples
     /// ```
     /// # fiber::init();
-    #[doc = include_str!("../../../remote/src/doc/counter.md")]
+    #[doc = include_str!("../doc/counter.md")]
     /// let pool = fiber::ActorPool::builder().start(Counter, [1, 2, 3]).wait()?;
     /// assert_eq!(pool.broadcast(Add(0)).reduce(|a, b| 10 * a + b).wait()?, Some(123));
     /// # Ok::<(), fiber::Error>(())
