@@ -166,7 +166,7 @@ impl Line {
             processes if are("rank-") => format!("{} ranks", processes.len()),
             processes => format!("{} processes", processes.len()),
         };
-        for part in [b"[", label.as_bytes(), b"] ", &self.text, b"\n"] {
+        for part in [&b"["[..], label.as_bytes(), b"] ", &self.text, b"\n"] {
             printed.extend_from_slice(part);
         }
     }

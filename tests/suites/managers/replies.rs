@@ -328,7 +328,7 @@ fn handles_in_a_message_to_all_count_for_each_actor() {
         let free = Queue::new().unwrap();
         let busy = rest.broadcast(Busy(free.clone()));
         let queue = Queue::new().unwrap();
-        let (sender, receiver) = Pipe::one_way().unwrap();
+        let (sender, receiver) = Pipe::<u64>::one_way().unwrap();
         let says = if answers {
             Some(pool.broadcast(Say(queue.clone(), sender)))
         } else {
