@@ -308,10 +308,13 @@ where
     A: Actor + Handler<M>,
     A::Context: ToEnvelope<A, M> + 'static,
 {
-    match (to, Runtime::current()) {
-        (Ok(to), _) => to.addr.do_send_outgoing(Outgoing::Value(message)),
-        (Err(error), Some(runtime)) => runtime.dead_letters().note(type_name::<A>(), 1, error),
-        (Err(_), None) => {}
+    match to {
+        Ok(to) => to.addr.do_send_outgoing(Outgoing::Value(message)),
+        Err(error) => {
+            if let Ok(runtime) = Runtime::get() {
+                runtime.dead_letters().note(type_name::<A>(), 1, error);
+            }
+        }
     }
 }
 
