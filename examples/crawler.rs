@@ -190,10 +190,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         printing.join().expect("printing does not panic")?;
     }
 
-    let mut top = Vec::new();
-    for words in counters.send_all(Count::Top(5)).await? {
-        top.extend(words?);
-    }
+    let mut top = counters.send_all(Count::Top(5)).all().await?.concat();
     top.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let top: Vec<_> = top.iter().take(5).map(|(word, count)| format!("{word} {count}")).collect();
     println!("most frequent: {}", top.join(", "));

@@ -258,11 +258,11 @@ pub mod pool {
     #[cfg(feature = "progress")]
     pub use fiber_pool::suspend_progress;
     pub use fiber_pool::{
-        ApplyCall, AsCompleted, Broadcast, CompletedIter, First, FunctionWith, ImapCall,
-        ImapUnorderedCall, MapCall, OutputStream, Pool, PoolBuilder, PoolWith, ReduceCall,
-        StreamFunction, as_completed, first,
+        ApplyCall, Broadcast, FunctionWith, ImapCall, ImapUnorderedCall, MapCall, OutputStream,
+        Pool, PoolBuilder, PoolWith, ReduceCall, StreamFunction,
     };
     pub use fiber_runtime::blocking::Blocking;
+    pub use fiber_runtime::reply::{AsCompleted, CompletedIter, First, as_completed, first};
     pub use fiber_values::{Fetch, Output};
 }
 
@@ -347,7 +347,6 @@ pub mod manager {
 /// struct Squarer;
 ///
 /// #[fiber::message(u64)]
-/// #[derive(Clone)]
 /// struct Square(u64);
 ///
 /// impl Actor for Squarer {
@@ -545,7 +544,7 @@ pub mod topic {
     pub use fiber_remote::topic::{Delivery, Slow, Subscription, Topic};
 }
 
-/// The future of an answer.
+/// The future of an answer, and the answers of several actors.
 ///
 /// # Examples
 /// ```
@@ -556,7 +555,7 @@ pub mod topic {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub mod reply {
-    pub use fiber_runtime::reply::Reply;
+    pub use fiber_runtime::reply::{Replies, Reply};
 }
 
 /// Errors, and the reasons for which processes end.

@@ -2,6 +2,7 @@
 
 mod capture;
 mod log;
+mod merge;
 mod printer;
 
 use std::collections::VecDeque;
@@ -57,23 +58,34 @@ pub(crate) enum OutputTarget {
     Discard,
     Inherit {
         stream: OutputStream,
-        prefix: Option<Arc<str>>,
+        label: Label,
         capture: Option<Capture>,
     },
     #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
     File(Arc<std::fs::File>),
 }
 
+/// What is before each line.
+#[derive(Clone, Debug)]
+pub(crate) enum Label {
+    None,
+    /// The process's name.
+    Name(Arc<str>),
+    /// The same, or the number of processes that have printed the line.
+    Merged(Arc<str>),
+}
+
 impl OutputTarget {
     /// Returns the target for a stream of the process called `name`. Backends open the files of
     /// [`OutputMode::File`] themselves.
     pub(crate) fn new(output: &ChildOutput, stream: OutputStream, name: &str) -> OutputTarget {
-        let prefix = match output.mode {
-            OutputMode::Inherit => None,
-            OutputMode::Prefix => Some(name.into()),
+        let label = match output.mode {
+            OutputMode::Inherit => Label::None,
+            OutputMode::Prefix => Label::Name(name.into()),
+            OutputMode::Merge => Label::Merged(name.into()),
             _ => return OutputTarget::Discard,
         };
-        OutputTarget::Inherit { stream, prefix, capture: output.capture.clone() }
+        OutputTarget::Inherit { stream, label, capture: output.capture.clone() }
     }
 }
 
@@ -142,10 +154,14 @@ impl OutputTarget {
     async fn write(&self, lines: Vec<u8>) {
         match self {
             OutputTarget::Discard => {}
-            OutputTarget::Inherit { stream, prefix, capture } => {
-                let bytes = match prefix {
-                    Some(prefix) => prefixed(prefix, &lines),
-                    None => lines,
+            OutputTarget::Inherit { stream, label, capture } => {
+                let bytes = match label {
+                    Label::None => lines,
+                    Label::Merged(name) if capture.is_none() => {
+                        return merge::print(*stream, name, &lines).await;
+                    }
+                    // Each test has its own lines, which do not wait for those of others.
+                    Label::Name(name) | Label::Merged(name) => prefixed(name, &lines),
                 };
                 match capture {
                     Some(capture) => capture.print(*stream, bytes).await,

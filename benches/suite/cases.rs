@@ -17,6 +17,7 @@ mod many;
 mod names;
 mod observed;
 mod queues;
+mod replies;
 mod rings;
 mod savina;
 mod scale;
@@ -62,6 +63,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "thousand", measure: actors::thousand },
     Case { name: "savina", measure: savina::savina },
     Case { name: "names", measure: names::names },
+    Case { name: "replies", measure: replies::replies },
     Case { name: "sealed", measure: sealed::sealed },
     Case { name: "graph", measure: graphs::graph },
     Case { name: "ring", measure: rings::rings },

@@ -133,8 +133,9 @@ options! {
             /// decides. Without one: 16 for each of its CPU cores.
             max_nested_processes: Option<usize> = None,
             /// Where the output of children goes: `inherit` (to the parent's output), `prefix` (the
-            /// same, each line after the name of its process), `file` (one file for each process,
-            /// in `log_dir`) or `null` (nowhere).
+            /// same, each line after the name of its process), `merge` (the same, and equal lines
+            /// that come within 100 ms as one: `[32 workers] line`), `file` (one file for each
+            /// process, in `log_dir`) or `null` (nowhere).
             output: OutputMode = OutputMode::Inherit,
             /// The directory for `output = "file"`. Fiber creates it if it is missing.
             log_dir: PathBuf = "fiber-logs".into(),
@@ -305,6 +306,9 @@ pub enum OutputMode {
     Inherit,
     /// The same, each line after the name of its process.
     Prefix,
+    /// The same, and a line that several processes print within 100 ms is printed once, after their
+    /// number: `[32 workers] line`. Each line waits for as long.
+    Merge,
     /// One file for each process, with standard output and error.
     File,
     /// Nowhere. Errors still show the last lines of a process that failed.

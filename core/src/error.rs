@@ -216,6 +216,15 @@ pub enum Error {
         /// The failure.
         failure: Failure,
     },
+    /// One of the actors to which a message was sent at once did not answer it.
+    Member {
+        /// The actor's place among them, from 0.
+        index: usize,
+        /// Its name.
+        name: String,
+        /// Why it did not answer.
+        cause: Arc<Error>,
+    },
     /// The actor's mailbox is full.
     MailboxFull {
         /// The actor's name.

@@ -63,7 +63,11 @@ fn unknown_and_malformed_variables_are_errors() {
     for (name, value, texts) in [
         ("FIBER_PROCESES", "3", ["`FIBER_PROCESES`, which does not exist", "FIBER_PROCESSES"]),
         ("FIBER_LINK", "pigeon", ["`FIBER_LINK` to `pigeon`", "unix, nng"]),
-        ("FIBER_OUTPUT", "loud", ["`FIBER_OUTPUT` to `loud`", "inherit, prefix, file, null"]),
+        (
+            "FIBER_OUTPUT",
+            "loud",
+            ["`FIBER_OUTPUT` to `loud`", "inherit, prefix, merge, file, null"],
+        ),
         ("FIBER_HEARTBEAT", "soon", ["`FIBER_HEARTBEAT`", "`500ms`"]),
         ("FIBER_PROCESSES", "many", ["`FIBER_PROCESSES`", "many"]),
         ("FIBER_PROCESSES", "-1", ["`FIBER_PROCESSES`", "-1"]),
@@ -78,7 +82,7 @@ fn unknown_and_malformed_variables_are_errors() {
 fn unknown_and_malformed_files_are_errors() {
     for (text, texts) in [
         ("heart_beat = '1s'", ["`heart_beat`, which does not exist", "heartbeat_timeout"]),
-        ("output = 'loud'", ["`output` to `loud`", "inherit, prefix, file, null"]),
+        ("output = 'loud'", ["`output` to `loud`", "inherit, prefix, merge, file, null"]),
         ("heartbeat = 'soon'", ["`heartbeat`", "`500ms`"]),
         ("processes = 'many'", ["`processes`", "many"]),
         ("processes =", ["can't be read", "line 1"]),

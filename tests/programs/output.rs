@@ -26,6 +26,26 @@ fn each_line_can_have_a_prefix() {
 }
 
 #[trial]
+fn equal_lines_of_several_processes_become_one_and_none_is_lost() {
+    let setup = Setup::new("equal lines").env("FIBER_OUTPUT", "merge");
+    let enough = setup.directory().join("enough");
+    let program = setup.start();
+    let merged = program.line_with("[4 workers] round ");
+    std::fs::write(enough, "").unwrap();
+    let ending = program.end().code(0);
+    let rounds = ending.out.lines().find_map(|line| line.strip_prefix("rounds "));
+    let rounds: usize = rounds.expect("it is printed").parse().unwrap();
+    let mut sung = vec![0; rounds];
+    let lines = ending.out.lines().filter(|line| line.starts_with('[')).chain([&*merged]);
+    for (label, round) in lines.map(|line| line.split_once("] round ").expect("a line")) {
+        let several = label.strip_suffix(" workers").map(|label| label[1..].parse().unwrap());
+        assert!(several.is_some() || label.starts_with("[choir/worker-"), "{label}");
+        sung[round.parse::<usize>().unwrap()] += several.unwrap_or(1);
+    }
+    assert_eq!(sung, vec![4; rounds]);
+}
+
+#[trial]
 fn output_can_go_to_a_file_for_each_process() {
     let setup = Setup::new("output").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "logs/today");
     let ending = setup.run().code(0);

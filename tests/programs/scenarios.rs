@@ -23,7 +23,7 @@ mod unfinished;
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use fiber::{Config, Error, Pool, Process, config::OutputMode};
+use fiber::{Config, Error, Pool, Process, config::OutputMode, sync::Barrier};
 use fiber_test_support::program::pid;
 use fiber_test_support::scenario;
 use fiber_test_support::wait::wait_until;
@@ -426,6 +426,25 @@ fn output() {
     let pool = Pool::builder().name("choir").processes(1).build().unwrap();
     pool.apply(|| println!("from a worker"), ()).wait().unwrap();
     pool.stop().wait().unwrap();
+}
+
+/// All workers print the same line, again and again until a file exists.
+#[scenario("equal lines")]
+fn equal_lines() {
+    const WORKERS: usize = 4;
+    fiber::init();
+    let pool = Pool::builder().name("choir").processes(WORKERS).build().unwrap();
+    let barrier = Barrier::new(WORKERS).unwrap();
+    let sing = |round: u64, barrier: Barrier| {
+        barrier.wait_all().wait().unwrap();
+        println!("round {round}");
+    };
+    let mut rounds = 0;
+    while !Path::new("enough").exists() {
+        pool.map(sing, vec![(rounds, barrier.clone()); WORKERS]).wait().unwrap();
+        rounds += 1;
+    }
+    println!("rounds {rounds}");
 }
 
 /// Prints more than any pipe holds, and reports to standard error.

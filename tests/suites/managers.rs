@@ -10,6 +10,7 @@ mod handlers;
 mod mailboxes;
 mod names;
 mod pools;
+mod replies;
 mod restarts;
 mod terms;
 mod told;

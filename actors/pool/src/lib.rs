@@ -7,7 +7,6 @@ mod buffer;
 mod builder;
 mod call_options;
 mod calls;
-mod completed;
 mod controller;
 mod current;
 mod durable;
@@ -39,7 +38,6 @@ mod worker_handle;
 pub use broadcast::Broadcast;
 pub use builder::PoolBuilder;
 pub use calls::{ApplyCall, ImapCall, ImapUnorderedCall, MapCall, OutputStream};
-pub use completed::{AsCompleted, CompletedIter, First, as_completed, first};
 pub use pool::Pool;
 #[cfg(feature = "progress")]
 pub use progress::suspend_progress;

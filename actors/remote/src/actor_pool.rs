@@ -1,6 +1,7 @@
 //! Pools of managed actors, which share messages.
 
 mod addr;
+mod broadcast;
 mod builder;
 
 use std::fmt;
@@ -54,7 +55,6 @@ pub enum Routing {
 /// struct Squarer;
 ///
 /// #[fiber::message(u64)]
-/// #[derive(Clone)]
 /// struct Square(u64);
 ///
 /// impl Actor for Squarer {
@@ -74,6 +74,7 @@ pub enum Routing {
 /// for (x, reply) in replies.into_iter().enumerate() {
 ///     assert_eq!(reply.wait()?, (x * x) as u64);
 /// }
+/// assert_eq!(pool.broadcast(Square(3)).all().wait()?, [9, 9]);
 /// pool.stop().wait()?;
 /// # Ok::<(), fiber::Error>(())
 /// ```

@@ -11,16 +11,15 @@ use std::sync::{Arc, Weak};
 use fiber_core::{Error, Result};
 use fiber_runtime::directory::{Key, Kind, Member, Members, Refusal};
 use fiber_runtime::mesh::Load;
-use fiber_runtime::reply::Reply;
+use fiber_runtime::reply::{self, Replies, Reply};
 use fiber_runtime::runtime::Runtime;
-use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::sync::oneshot;
 
 use crate::keys::weight;
 use crate::names::{enter, error, known, leave, member};
-use crate::remote::{RemoteMessage, RemoteRecipient};
+use crate::remote::{ForAll, Outgoing, RemoteMessage, RemoteRecipient};
 
 /// A group of actors that handle messages of type `M`, known by its name in all processes of the
 /// session.
@@ -47,11 +46,8 @@ use crate::remote::{RemoteMessage, RemoteRecipient};
 /// counters.join(&one.recipient()).wait()?;
 /// counters.join(&other.recipient()).wait()?;
 ///
-/// let add = |(counters, x): (Group<Add>, u64)| {
-///     let answers = counters.send_all(Add(x)).wait().unwrap();
-///     answers.into_iter().map(Result::unwrap).collect::<Vec<_>>()
-/// };
-/// assert_eq!(Pool::new(2)?.apply(add, (counters.clone(), 5)).wait()?, [15, 25]);
+/// let add = |(counters, x): (Group<Add>, u64)| counters.send_all(Add(x)).all().wait();
+/// assert_eq!(Pool::new(2)?.try_apply(add, (counters.clone(), 5)).wait()?, [15, 25]);
 /// counters.leave(&one.recipient()).wait()?;
 /// assert_eq!(counters.send(Add(1)).wait()?, 26);
 /// # Ok::<(), fiber::Error>(())
@@ -201,9 +197,7 @@ impl<M: RemoteMessage> Group<M> {
         let state = Arc::clone(&self.state);
         Reply::begun(async move {
             let members = state.runtime.directory().ask(&state.key).await;
-            let members =
-                members.map_err(|refusal| error(refusal, &state.key, type_name::<M>()))?;
-            members.iter().map(|member| recipient(&state.key, member)).collect()
+            recipients(&state.key, members.as_ref().map_err(Refusal::clone))
         })
     }
 
@@ -253,22 +247,28 @@ impl<M: RemoteMessage> Group<M> {
         })
     }
 
-    /// Sends a message to each member. The reply has their answers, in the order in which they
-    /// joined; a member that fails does not keep the others from answering.
-    /// [`Group`] has an example.
+    /// Sends a message to each member, encoded once. The replies are in the order in which they
+    /// joined; a member that fails does not keep the others from answering. [`Group`] has an
+    /// example.
     ///
     /// # Errors
     /// [`Error::OwnerEnded`] if the session's first process can't be reached; [`Error::OtherType`]
-    /// if the members get messages of another type.
-    pub fn send_all(&self, message: M) -> Reply<Vec<Result<M::Result>>> {
-        let key = self.state.key.clone();
-        self.with_members(move |members| {
-            let recipients = members?.iter().map(|member| recipient::<M>(&key, member));
-            let recipients: Vec<_> = recipients.collect::<Result<_>>()?;
-            let replies: Vec<_> =
-                recipients.iter().map(|to| to.addr.call::<M>(to.method, &message, None)).collect();
-            Ok(Reply::new(async move { Ok(join_all(replies).await) }))
-        })
+    /// if the members get messages of another type. Otherwise each reply fails by itself.
+    pub fn send_all(&self, message: M) -> Replies<M::Result> {
+        let (key, (sent, replies)) = (self.state.key.clone(), oneshot::channel());
+        self.state.with_members(move |members| {
+            let send = || {
+                let to = recipients::<M>(&key, members)?;
+                let message = ForAll::new(message);
+                let call = |to: RemoteRecipient<M>| reply::Member {
+                    name: Arc::clone(&to.addr.target.name),
+                    reply: to.addr.call(to.method, message.for_one(), None),
+                };
+                Ok(to.into_iter().map(call).collect())
+            };
+            let _ = sent.send(send());
+        });
+        Replies::later(replies)
     }
 
     /// Sends a message to each member without an answer, and ignores all errors.
@@ -287,10 +287,9 @@ impl<M: RemoteMessage> Group<M> {
     pub fn do_send_all(&self, message: M) {
         let key = self.state.key.clone();
         self.state.with_members(move |members| {
-            let Ok(members) = members else { return };
-            for to in members.iter().filter_map(|member| recipient::<M>(&key, member).ok()) {
-                to.addr.do_send(to.method, &message);
-            }
+            let Ok(to) = recipients::<M>(&key, members) else { return };
+            let message = ForAll::new(message);
+            to.iter().for_each(|to| to.addr.do_send(to.method, message.for_one()));
         });
     }
 
@@ -300,32 +299,32 @@ impl<M: RemoteMessage> Group<M> {
         message: M,
         choose: impl FnOnce(&[Arc<Member>]) -> usize + Send + 'static,
     ) -> Reply<M::Result> {
-        let key = self.state.key.clone();
-        self.with_members(move |members| {
-            let members = members?;
+        let (key, (sent, reply)) = (self.state.key.clone(), oneshot::channel());
+        let send = move |members: Result<&Members, Refusal>| {
+            let members = members.map_err(|refusal| error(refusal, &key, type_name::<M>()))?;
             if members.is_empty() {
                 return Err(Error::NoMembers { group: key.name.to_string() });
             }
             let member = &members[choose(members)];
             let to = recipient::<M>(&key, member)?;
             let load = Load::new(&known(member)?.load);
-            Ok(to.addr.call(to.method, &message, Some(load)))
-        })
-    }
-
-    /// Sends with the members. The reply is that of `send`.
-    fn with_members<T: Send + 'static>(
-        &self,
-        send: impl FnOnce(Result<&Members>) -> Result<Reply<T>> + Send + 'static,
-    ) -> Reply<T> {
-        let (key, (sent, reply)) = (self.state.key.clone(), oneshot::channel());
+            Ok(to.addr.call(to.method, Outgoing::Value(&message), Some(load)))
+        };
         self.state.with_members(move |members| {
-            let members = members.map_err(|refusal| error(refusal, &key, type_name::<M>()));
             let _ = sent.send(send(members).unwrap_or_else(Reply::failed));
         });
         let ended = |_| Error::system("sending to a group failed", "fiber's thread ended");
         Reply::new(async move { reply.await.map_err(ended)?.await })
     }
+}
+
+/// Returns the members as recipients.
+fn recipients<M: RemoteMessage>(
+    key: &Key,
+    members: Result<&Members, Refusal>,
+) -> Result<Vec<RemoteRecipient<M>>> {
+    let members = members.map_err(|refusal| error(refusal, key, type_name::<M>()))?;
+    members.iter().map(|member| recipient(key, member)).collect()
 }
 
 fn recipient<M: RemoteMessage>(key: &Key, member: &Member) -> Result<RemoteRecipient<M>> {

@@ -1,6 +1,8 @@
 //! The future of an answer, for async code and for code that is not async.
 
 mod call;
+mod completed;
+mod replies;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,6 +16,8 @@ use futures_util::future::{Either, select};
 use tokio::task::unconstrained;
 
 pub use self::call::PendingCall;
+pub use self::completed::{AsCompleted, CompletedIter, First, as_completed, first};
+pub use self::replies::{Member, Replies};
 use crate::mesh::Alarm;
 use crate::runtime::Runtime;
 

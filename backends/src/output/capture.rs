@@ -16,7 +16,7 @@ use super::printer::{OutputStream, PendingWrite};
 /// The destination of a child's output.
 #[derive(Clone, Debug)]
 pub struct ChildOutput {
-    /// Whether its lines are forwarded, with a prefix, kept in a file or dropped.
+    /// Whether its lines are forwarded, with a prefix, merged, kept in a file or dropped.
     pub mode: OutputMode,
     /// The test for which the process forwards them.
     pub(super) capture: Option<Capture>,
@@ -25,7 +25,7 @@ pub struct ChildOutput {
 impl ChildOutput {
     /// Returns the output of a child that the current thread asks for.
     pub fn new(mode: OutputMode) -> ChildOutput {
-        let forwards = matches!(mode, OutputMode::Inherit | OutputMode::Prefix);
+        let forwards = matches!(mode, OutputMode::Inherit | OutputMode::Prefix | OutputMode::Merge);
         let captures = forwards && IN_TESTS.load(Ordering::Relaxed);
         ChildOutput { mode, capture: captures.then(Capture::start).flatten() }
     }

@@ -10,6 +10,8 @@ use fiber_core::{Patient, shortage, start_thread};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::mpsc;
 
+use super::merge;
+
 /// The number of writes that may wait for the printer thread.
 const WAITING: usize = 16;
 
@@ -36,6 +38,15 @@ pub(super) async fn print(stream: OutputStream, bytes: Vec<u8>) {
             tracing::error!("output of a child process is lost: {}", shortage::explain(&error))
         }
     }
+}
+
+/// Queues lines for a standard stream of this process, if the queue has room. Returns whether it
+/// has.
+pub(super) fn try_print(stream: OutputStream, lines: impl FnOnce() -> Vec<u8>) -> bool {
+    let Ok(printer) = printer() else { return false };
+    let Ok(room) = printer.try_reserve() else { return false };
+    room.send(WriteRequest { stream, bytes: lines(), _pending: PendingWrite::new() });
+    true
 }
 
 /// Queues a message of fiber for standard error, where it clears a progress bar.
@@ -165,6 +176,7 @@ fn write(mut stream: impl Write, bytes: &[u8]) {
 /// Waits until all output of children is written, as long as its reader takes, like a process's own
 /// output. Gives up when another thread holds the stream for longer than `limit`.
 pub fn flush(limit: Duration) {
+    merge::release();
     let mut unwritten = UNWRITTEN.lock();
     while *unwritten > 0 {
         if WRITTEN.wait_for(&mut unwritten, limit).timed_out() && !WRITING.load(Ordering::Relaxed) {
@@ -175,5 +187,6 @@ pub fn flush(limit: Duration) {
 
 /// Waits until all output of children is written, but not longer than `limit`.
 pub fn flush_within(limit: Duration) {
+    merge::release();
     WRITTEN.wait_while_for(&mut UNWRITTEN.lock(), |unwritten| *unwritten > 0, limit);
 }

@@ -54,6 +54,7 @@ fn variant(error: &Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Forked {}
         ActorStopped { name, reason }
         Call { name, message, failure }
+        Member { index, name, cause }
         MailboxFull { name, capacity }
         NoSuchName { name }
         NameTaken { name, holder, process }

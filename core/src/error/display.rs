@@ -118,6 +118,13 @@ impl fmt::Display for Error {
             Error::Call { name, message, failure } => {
                 write!(f, "actor `{name}` {failure} (handling `{message}`)")
             }
+            Error::Member { index, name, cause } => match &**cause {
+                // These have the name.
+                Error::Call { .. } | Error::ActorStopped { .. } | Error::MailboxFull { .. } => {
+                    write!(f, "member {index}: {cause}")
+                }
+                _ => write!(f, "member {index} (`{name}`): {cause}"),
+            },
             Error::MailboxFull { name, capacity } => write!(
                 f,
                 "the mailbox of actor `{name}` is full ({capacity} messages): send less at a time, \

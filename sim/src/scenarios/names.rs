@@ -77,7 +77,7 @@ fn use_all(user: u64, owners: u64, is_calm: bool) -> Result<usize, Error> {
         if let Ok(addr) = find::<Echo>(&shared_name(number % owners)).wait() {
             ask(addr, number);
         }
-        let answers = group.send_all(Say(number)).timeout(limit).wait();
+        let answers = group.send_all(Say(number)).try_all().timeout(limit).wait();
         if let Err(error) = &answers {
             fiber_world::note(format_args!("user {user}: {error}"));
         }
@@ -99,7 +99,7 @@ fn use_all(user: u64, owners: u64, is_calm: bool) -> Result<usize, Error> {
         Err(_) => wait_for::<Echo>(OVER).wait()?,
     };
     assert_eq!(over.send(Say(7)).wait()?, 7);
-    let answers = group.send_all(Say(1)).wait()?;
+    let answers = group.send_all(Say(1)).try_all().wait()?;
     Ok(answers.into_iter().filter(|answer| matches!(answer, Ok(1))).count())
 }
 

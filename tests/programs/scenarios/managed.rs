@@ -97,7 +97,7 @@ fn shortage_of_a_pool() {
     let shortage = Shortage::begin();
     shortages::kill(victim);
     shortages::wait_for_word();
-    let mut replies = pool.broadcast(Double(21));
+    let mut replies: Vec<_> = pool.broadcast(Double(21)).into_iter().collect();
     let lost = replies.remove(1);
     for reply in replies {
         println!("meanwhile {}", reply.wait().expect("the other actors answer"));
@@ -105,6 +105,5 @@ fn shortage_of_a_pool() {
     shortages::wait_for_word();
     drop(shortage);
     println!("afterwards {}", lost.wait().expect("the actor is restarted"));
-    let answers = pool.broadcast(Double(2)).into_iter().map(|reply| reply.wait());
-    println!("whole {:?}", answers.collect::<fiber::Result<Vec<_>>>());
+    println!("whole {:?}", pool.broadcast(Double(2)).all().wait());
 }

@@ -24,10 +24,6 @@ fn wait_for_members(group: &Group<Add>, count: usize) {
     });
 }
 
-fn values(answers: Vec<fiber::Result<u64>>) -> Vec<u64> {
-    answers.into_iter().map(Result::unwrap).collect()
-}
-
 #[test]
 fn a_message_to_all_reaches_each_member_from_every_process() {
     let managers = counters([10, 20, 30]);
@@ -36,12 +32,12 @@ fn a_message_to_all_reaches_each_member_from_every_process() {
         group.join(&manager.recipient()).wait().unwrap();
         group.join(&manager.recipient()).wait().unwrap();
     }
-    assert_eq!(values(group.send_all(Add(1)).wait().unwrap()), [11, 21, 31]);
-    let add = |group: Group<Add>| values(group.send_all(Add(1)).wait().unwrap());
+    assert_eq!(group.send_all(Add(1)).all().wait().unwrap(), [11, 21, 31]);
+    let add = |group: Group<Add>| group.send_all(Add(1)).all().wait().unwrap();
     let process = Process::spawn(add, group.clone());
     assert_eq!(process.wait().unwrap(), [12, 22, 32]);
     group.leave(&managers[1].recipient()).wait().unwrap();
-    assert_eq!(values(group.send_all(Add(1)).wait().unwrap()), [13, 33]);
+    assert_eq!(group.send_all(Add(1)).all().wait().unwrap(), [13, 33]);
 }
 
 #[test]
@@ -59,7 +55,7 @@ fn actors_of_any_process_join_and_those_of_dead_ones_have_left() {
     let manager = counter(0);
     group.join(&manager.recipient()).wait().unwrap();
     wait_for_members(&group, 3);
-    let mut sums = values(group.send_all(Add(1)).wait().unwrap());
+    let mut sums = group.send_all(Add(1)).all().wait().unwrap();
     sums.sort_unstable();
     assert_eq!(sums, [1, 6, 6]);
     processes.iter().for_each(|process| process.kill());
@@ -71,7 +67,7 @@ fn actors_of_any_process_join_and_those_of_dead_ones_have_left() {
     wait_for_members(&group, 0);
     let error = group.send(Add(1)).wait().unwrap_err();
     assert!(matches!(error, Error::NoMembers { .. }), "{error:?}");
-    assert_eq!(group.send_all(Add(1)).wait().unwrap().len(), 0);
+    assert!(group.send_all(Add(1)).is_empty());
 }
 
 #[test]

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 
 use actix::prelude::*;
 use fiber::actor_pool::{ActorPoolAddr, Routing};
-use fiber::{ActorPool, AsyncManager, Process, RemoteAddr, error::ExitReason};
-use fiber_values::codec;
+use fiber::{ActorPool, AsyncManager, Process, error::ExitReason};
 
 use super::counter::{Add, Counter, Gate, WhichProcess};
 use super::{exists, stopped, watcher};
@@ -22,9 +21,7 @@ fn actors_of_a_pool_take_turns_and_keys_stay_with_their_actor() {
     assert_eq!(HashSet::<u32>::from_iter(pids).len(), 3);
     let to_key = |key: &str| pool.send_to(key, WhichProcess).wait().unwrap();
     assert!((0..5).all(|_| to_key("left") == to_key("left")));
-    let everywhere: Vec<_> =
-        pool.broadcast(Add(7)).into_iter().map(|call| call.wait().unwrap()).collect();
-    assert_eq!(everywhere, [7, 7, 7]);
+    assert_eq!(pool.broadcast(Add(7)).all().wait().unwrap(), [7, 7, 7]);
     assert_eq!((pool.size(), pool.addrs().len()), (3, 3));
     let error = ActorPool::builder().start(Counter::new, []).wait().unwrap_err();
     assert!(error.to_string().contains("at least 1 actor"), "{error}");
@@ -96,9 +93,7 @@ fn messages_without_an_answer_take_turns_and_a_key_stays_with_its_actor_everywhe
     }
     pool.try_send(Add(1)).unwrap();
     pool.try_send(Add(1)).unwrap();
-    let counts: Vec<_> =
-        pool.broadcast(Add(0)).into_iter().map(|call| call.wait().unwrap()).collect();
-    assert_eq!(counts, [3, 3]);
+    assert_eq!(pool.broadcast(Add(0)).all().wait().unwrap(), [3, 3]);
     let here = pool.send_to("left", WhichProcess).wait().unwrap();
     let there = |addr: ActorPoolAddr<Counter>| addr.send_to("left", WhichProcess).wait();
     assert_eq!(Process::builder().try_spawn(there, pool.addr()).wait().unwrap(), here);
@@ -178,13 +173,6 @@ fn an_actor_that_is_removed_answers_the_calls_of_the_pool_first() {
     let error = pool.remove(&last).err().unwrap().to_string();
     assert!(error.contains("only actor: add another one, or stop the pool"), "{error}");
     assert_eq!(pool.send(Add(1)).wait().unwrap(), 1);
-}
-
-#[test]
-fn an_address_of_no_actors_does_not_arrive() {
-    let bytes = codec::encode(&(Vec::<RemoteAddr<Counter>>::new(), Routing::RoundRobin)).unwrap();
-    let error = codec::decode::<ActorPoolAddr<Counter>>(&bytes).unwrap_err();
-    assert!(error.to_string().contains("at least 1"), "{error}");
 }
 
 #[test]

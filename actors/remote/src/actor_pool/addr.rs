@@ -1,22 +1,25 @@
 //! Addresses of actor pools.
 
+use std::any::type_name;
 use std::fmt;
 use std::hash::Hash;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use actix::dev::ToEnvelope;
 use actix::{Actor, Handler, Recipient};
-use fiber_core::Result;
+use fiber_core::{Error, Result};
 use futures_util::future::try_join_all;
 use parking_lot::RwLock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Routing;
 use crate::keys::weight;
-use crate::remote::{RemoteAddr, RemoteMessage, SendError};
+use crate::remote::{Outgoing, RemoteAddr, RemoteMessage, SendError};
 use fiber_runtime::mesh::Load;
 use fiber_runtime::reply::Reply;
+use fiber_runtime::runtime::Runtime;
 use fiber_supervisor::supervisor::Down;
 
 /// The address of an [`ActorPool`](super::ActorPool) in any process of the program.
@@ -66,8 +69,8 @@ struct PooledActor<A> {
 }
 
 /// The actor that gets a message. An actor that is removed meanwhile stops after it.
-struct Chosen<A> {
-    addr: RemoteAddr<A>,
+pub(super) struct Chosen<A> {
+    pub(super) addr: RemoteAddr<A>,
     load: Load,
 }
 
@@ -102,9 +105,8 @@ impl<A: Actor> ActorPoolAddr<A> {
     /// Encodes the message on this thread, sends it to that actor's process, and returns at once.
     ///
     /// # Errors
-    /// As [`RemoteAddr::send`]: [`Error::ActorStopped`](fiber_core::Error::ActorStopped) if the
-    /// actor's process dies before it has answered, unless the pool
-    /// [resends](super::ActorPoolBuilder::resend).
+    /// As [`RemoteAddr::send`]: [`Error::ActorStopped`] if the actor's process dies before it has
+    /// answered, unless the pool [resends](super::ActorPoolBuilder::resend).
     ///
     /// # Examples
     /// ```
@@ -121,7 +123,7 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.choose().send(message)
+        self.choose().map_or_else(Reply::failed, |chosen| chosen.send(Outgoing::Value(&message)))
     }
 
     /// Sends a message without an answer to the actor that the pool's [`Routing`] chooses, and
@@ -142,8 +144,7 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        let chosen = self.choose();
-        chosen.addr.do_send(message);
+        do_send(self.choose(), &message);
     }
 
     /// Sends a message without an answer to the actor that the pool's [`Routing`] chooses.
@@ -167,8 +168,10 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        let chosen = self.choose();
-        chosen.addr.try_send(message)
+        match self.choose() {
+            Ok(chosen) => chosen.addr.try_send(message),
+            Err(error) => Err(SendError::new(message, error)),
+        }
     }
 
     /// Sends a message to the actor to which `key` belongs.
@@ -198,74 +201,125 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        let owner = {
-            let actors = self.members.actors.read();
-            let owner = actors.iter().max_by_key(|actor| weight(key, actor.number));
-            owner.expect("a pool has at least 1 actor").choose()
-        };
-        owner.send(message)
+        self.owner(key).map_or_else(Reply::failed, |owner| owner.send(Outgoing::Value(&message)))
     }
 
-    /// Sends a message to each actor, and returns the replies in the actors' order.
-    ///
-    /// Clones and encodes the message for each actor, on this thread. A reply fails by itself: see
-    /// [`send`](ActorPoolAddr::send).
+    /// Sends a message without an answer to the actor to which `key` belongs, and ignores all
+    /// errors. See [`send_to`](ActorPoolAddr::send_to) and [`RemoteAddr::do_send`].
     ///
     /// # Examples
     /// ```
     /// # fiber::init();
-    /// # use fiber::prelude::*;
-    /// # struct Squarer;
-    /// # impl Actor for Squarer {
-    /// #     type Context = Context<Self>;
-    /// # }
-    /// # #[fiber::message(u64)]
-    /// # #[derive(Clone)]
-    /// # struct Square(u64);
-    /// # #[fiber::handlers]
-    /// # impl Squarer {
-    /// #     fn square(&mut self, square: Square) -> u64 {
-    /// #         square.0 * square.0
-    /// #     }
-    /// # }
-    /// let pool = fiber::ActorPool::builder().start(|_: u32| Squarer, 0..3).wait()?;
-    /// for reply in pool.broadcast(Square(3)) {
-    ///     assert_eq!(reply.wait()?, 9);
-    /// }
+    #[doc = include_str!("../doc/counter.md")]
+    /// let pool = fiber::ActorPool::builder().start(Counter, [0, 0, 0]).wait()?;
+    /// pool.do_send_to("alice", Add(1));
+    /// assert_eq!(pool.send_to("alice", Add(1)).wait()?, 2);
     /// # Ok::<(), fiber::Error>(())
     /// ```
-    pub fn broadcast<M>(&self, message: M) -> Vec<Reply<M::Result>>
+    pub fn do_send_to<M>(&self, key: &(impl Hash + ?Sized), message: M)
     where
-        M: RemoteMessage + Clone,
+        M: RemoteMessage,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        let chosen: Vec<_> = self.members.actors.read().iter().map(PooledActor::choose).collect();
-        chosen.into_iter().map(|actor| actor.send(message.clone())).collect()
+        do_send(self.owner(key), &message);
     }
 
-    /// Sends `recipient` a [`Down`] at the end of each incarnation of each actor. The reply is
-    /// ready when all watches have begun. [`RemoteAddr::watch`] has an example.
+    /// Returns the address of some of the actors: those at these places, as
+    /// [`addrs`](ActorPoolAddr::addrs) gives them. It routes as this one does, and keeps its actors
+    /// when the pool grows or shrinks. They keep their [`index`](RemoteAddr::index).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if there are not so many actors.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("../doc/counter.md")]
+    /// let pool = fiber::ActorPool::builder().start(Counter, [10, 20, 30, 40]).wait()?;
+    /// let half = pool.slice(2..)?;
+    /// assert_eq!(half.broadcast(Add(1)).all().wait()?, [31, 41]);
+    /// assert_eq!(half.addrs().next().unwrap().index(), Some(2));
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<ActorPoolAddr<A>> {
+        let actors = self.actors();
+        let start = match range.start_bound() {
+            Bound::Included(start) => *start,
+            Bound::Excluded(before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(last) => last.saturating_add(1),
+            Bound::Excluded(end) => *end,
+            Bound::Unbounded => start.max(actors.len()),
+        };
+        let slice = actors.get(start..end).ok_or_else(|| {
+            let problem = format!("there is no slice {start}..{end} of {} actors", actors.len());
+            Error::invalid("ActorPoolAddr::slice", problem)
+        })?;
+        Ok(ActorPoolAddr::of(slice.iter().cloned(), self.routing))
+    }
+
+    /// Sends `recipient` a [`Down`] at the end of each incarnation of each actor, with the actor's
+    /// [`index`](RemoteAddr::index). The reply is ready when all watches have begun.
+    /// [`RemoteAddr::watch`] has an example.
     pub fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
         let watches: Vec<_> = self.addrs().map(|addr| addr.watch(recipient.clone())).collect();
         Reply::new(async move { try_join_all(watches).await.map(drop) })
     }
 
-    fn choose(&self) -> Chosen<A> {
+    /// Returns the actor that gets the next message.
+    ///
+    /// # Errors
+    /// There is none.
+    fn choose(&self) -> Result<Chosen<A>> {
         let actors = self.members.actors.read();
         let turn = self.members.turn.fetch_add(1, Ordering::Relaxed);
-        let in_turn = |offset: usize| &actors[turn.wrapping_add(offset) % actors.len()];
-        let mut living = (0..actors.len()).map(in_turn).filter(|actor| actor.addr.connected());
+        let in_turn = |offset: usize| actors.get(turn.wrapping_add(offset) % actors.len().max(1));
+        let mut living =
+            (0..actors.len()).filter_map(in_turn).filter(|actor| actor.addr.connected());
         let chosen = match self.routing {
             Routing::RoundRobin => living.next(),
             Routing::LeastLoaded => living.min_by_key(|actor| actor.load.load(Ordering::Relaxed)),
         };
-        chosen.unwrap_or_else(|| in_turn(0)).choose()
+        chosen.or_else(|| in_turn(0)).map(PooledActor::choose).ok_or_else(no_actors::<A>)
+    }
+
+    /// Returns the actor to which a key belongs.
+    ///
+    /// # Errors
+    /// There is none.
+    fn owner(&self, key: &(impl Hash + ?Sized)) -> Result<Chosen<A>> {
+        let actors = self.members.actors.read();
+        let owner = actors.iter().max_by_key(|actor| weight(key, actor.number));
+        owner.map(PooledActor::choose).ok_or_else(no_actors::<A>)
+    }
+}
+
+fn no_actors<A>() -> Error {
+    Error::NoMembers { group: format!("ActorPoolAddr<{}>", type_name::<A>()) }
+}
+
+/// Sends a message without an answer. Without an actor it is a dead letter.
+fn do_send<A, M>(to: Result<Chosen<A>>, message: &M)
+where
+    M: RemoteMessage,
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M> + 'static,
+{
+    match to {
+        Ok(to) => to.addr.do_send_outgoing(Outgoing::Value(message)),
+        Err(error) => {
+            if let Ok(runtime) = Runtime::get() {
+                runtime.dead_letters().note(type_name::<A>(), 1, error);
+            }
+        }
     }
 }
 
 impl<A> ActorPoolAddr<A> {
-    /// Makes the address of a pool of at least one actor.
+    /// Makes the address of a pool whose actors have numbers from 0 on.
     pub(super) fn new(addrs: Vec<RemoteAddr<A>>, routing: Routing) -> ActorPoolAddr<A> {
         let numbered = addrs.into_iter().zip(0..);
         ActorPoolAddr::of(numbered.map(|(addr, number)| PooledActor::new(addr, number)), routing)
@@ -274,6 +328,11 @@ impl<A> ActorPoolAddr<A> {
     fn of(actors: impl Iterator<Item = PooledActor<A>>, routing: Routing) -> ActorPoolAddr<A> {
         let members = Members { actors: RwLock::new(actors.collect()), turn: AtomicUsize::new(0) };
         ActorPoolAddr { members: Arc::new(members), routing }
+    }
+
+    /// Returns the actors, which all get a message.
+    pub(super) fn choose_all(&self) -> Vec<Chosen<A>> {
+        self.members.actors.read().iter().map(PooledActor::choose).collect()
     }
 
     fn actors(&self) -> Arc<[PooledActor<A>]> {
@@ -302,7 +361,8 @@ impl<A> ActorPoolAddr<A> {
 }
 
 impl<A> PooledActor<A> {
-    fn new(addr: RemoteAddr<A>, number: u64) -> PooledActor<A> {
+    fn new(mut addr: RemoteAddr<A>, number: u64) -> PooledActor<A> {
+        addr.untyped.index = Some(number);
         PooledActor { addr, number, load: Arc::default() }
     }
 
@@ -320,7 +380,7 @@ impl<A> Clone for PooledActor<A> {
 }
 
 impl<A: Actor> Chosen<A> {
-    fn send<M>(self, message: M) -> Reply<M::Result>
+    pub(super) fn send<M>(self, message: Outgoing<'_, M>) -> Reply<M::Result>
     where
         M: RemoteMessage,
         A: Handler<M>,
@@ -357,22 +417,43 @@ impl<A> fmt::Debug for ActorPoolAddr<A> {
     }
 }
 
+/// The pool of these actors. They take turns, and their numbers are those of their places here.
+///
+/// Without actors, messages fail with [`Error::NoMembers`].
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+#[doc = include_str!("../doc/counter.md")]
+/// use fiber::{AsyncManager, actor_pool::ActorPoolAddr};
+///
+/// let counters = [1, 2].map(|count| AsyncManager::start(Counter, count).wait().unwrap());
+/// let pool: ActorPoolAddr<Counter> = counters.iter().map(|counter| counter.addr()).collect();
+/// assert_eq!(pool.broadcast(Add(10)).all().wait()?, [11, 12]);
+/// # Ok::<(), fiber::Error>(())
+/// ```
+impl<A> FromIterator<RemoteAddr<A>> for ActorPoolAddr<A> {
+    fn from_iter<I: IntoIterator<Item = RemoteAddr<A>>>(addrs: I) -> ActorPoolAddr<A> {
+        ActorPoolAddr::new(addrs.into_iter().collect(), Routing::default())
+    }
+}
+
+/// The addresses have the numbers.
 impl<A> Serialize for ActorPoolAddr<A> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let actors = self.actors();
-        let actors: Vec<_> = actors.iter().map(|actor| (&actor.addr, actor.number)).collect();
-        (actors, self.routing).serialize(serializer)
+        let addrs: Vec<_> = actors.iter().map(|actor| &actor.addr).collect();
+        (addrs, self.routing).serialize(serializer)
     }
 }
 
 impl<'de, A> Deserialize<'de> for ActorPoolAddr<A> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ActorPoolAddr<A>, D::Error> {
-        let (actors, routing): (Vec<(RemoteAddr<A>, u64)>, _) =
-            Deserialize::deserialize(deserializer)?;
-        if actors.is_empty() {
-            return Err(serde::de::Error::custom("a pool of actors has at least 1"));
-        }
-        let pooled = |(addr, number)| PooledActor::new(addr, number);
-        Ok(ActorPoolAddr::of(actors.into_iter().map(pooled), routing))
+        let (addrs, routing): (Vec<RemoteAddr<A>>, _) = Deserialize::deserialize(deserializer)?;
+        let pooled = |(addr, place): (RemoteAddr<A>, u64)| {
+            let number = addr.untyped.index.unwrap_or(place);
+            PooledActor::new(addr, number)
+        };
+        Ok(ActorPoolAddr::of(addrs.into_iter().zip(0..).map(pooled), routing))
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::export::LocalActor;
 use super::message::RemoteMessage;
 use super::method::method;
+use super::outgoing::Outgoing;
 use super::recipient::RemoteRecipient;
 use super::send_error::SendError;
 use super::untyped::{Target, UntypedAddr};
@@ -127,6 +128,15 @@ impl<A: Actor> RemoteAddr<A> {
         &self.untyped.target.name
     }
 
+    /// Returns the actor's number in its pool, if the address has come from a pool's.
+    ///
+    /// Numbers begin with 0, in the order of the arguments and then of their
+    /// [addition](crate::actor_pool::ActorPool::add). A number that an actor has had is never
+    /// another's. [`ActorPoolAddr::slice`](crate::actor_pool::ActorPoolAddr::slice) has an example.
+    pub fn index(&self) -> Option<usize> {
+        self.untyped.index.map(|index| index as usize)
+    }
+
     /// Returns the same address with a time limit for each call. Calls that are not answered within
     /// it fail with [`Error::TimedOut`](fiber_core::Error::TimedOut); the actor may have handled
     /// their messages, and handles none that it comes to later. Calls that a handler makes have the
@@ -201,17 +211,27 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.untyped.call(method::<A, M>().reference(), &message, None)
+        self.untyped.call(method::<A, M>().reference(), Outgoing::Value(&message), None)
     }
 
     /// Sends a message, which `load` counts until it is answered.
-    pub(crate) fn send_counted<M>(&self, message: M, load: Load) -> Reply<M::Result>
+    pub(crate) fn send_counted<M>(&self, message: Outgoing<'_, M>, load: Load) -> Reply<M::Result>
     where
         M: RemoteMessage,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.untyped.call(method::<A, M>().reference(), &message, Some(load))
+        self.untyped.call(method::<A, M>().reference(), message, Some(load))
+    }
+
+    /// Sends a message without an answer, and ignores all errors.
+    pub(crate) fn do_send_outgoing<M>(&self, message: Outgoing<'_, M>)
+    where
+        M: RemoteMessage,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M> + 'static,
+    {
+        self.untyped.do_send(method::<A, M>().reference(), message);
     }
 
     /// Sends a message without an answer, and ignores all errors.
@@ -234,7 +254,7 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.untyped.do_send(method::<A, M>().reference(), &message);
+        self.do_send_outgoing(Outgoing::Value(&message));
     }
 
     /// Sends a message without an answer. Does not wait.
@@ -259,7 +279,7 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        let sent = self.untyped.try_send(method::<A, M>().reference(), &message);
+        let sent = self.untyped.try_send(method::<A, M>().reference(), Outgoing::Value(&message));
         sent.map_err(|error| SendError::new(message, error))
     }
 
@@ -319,7 +339,7 @@ impl<A: Actor> RemoteAddr<A> {
     }
 
     /// Sends `recipient` a [`Down`] at the end of each incarnation. The reply is ready when the
-    /// watch has begun.
+    /// watch has begun. `Down` has the [`index`](RemoteAddr::index) of this address.
     ///
     /// The last one is sent when the actor has ended for good, or its owner can't be reached.
     /// [`Down`] has an example of a recipient.
@@ -434,7 +454,7 @@ mod tests {
         actix_rt::System::new().block_on(async {
             let idle = RemoteAddr::export(Idle.start()).unwrap();
             let unknown = EntryRef { offset: 8, name: 7 };
-            let call = idle.untyped.call(unknown, &Unused, None);
+            let call = idle.untyped.call(unknown, Outgoing::Value(&Unused), None);
             let error = call.await.unwrap_err();
             assert!(error.to_string().contains("another build"), "{error}");
         });

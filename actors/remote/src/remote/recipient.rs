@@ -8,6 +8,7 @@ use fiber_values::entry::EntryRef;
 use serde::{Deserialize, Serialize};
 
 use super::message::RemoteMessage;
+use super::outgoing::Outgoing;
 use super::send_error::SendError;
 use super::untyped::UntypedAddr;
 use fiber_runtime::reply::Reply;
@@ -50,13 +51,13 @@ impl<M: RemoteMessage> RemoteRecipient<M> {
     /// Sends a message, as [`RemoteAddr::send`](super::RemoteAddr::send). [`RemoteRecipient`] has
     /// an example.
     pub fn send(&self, message: M) -> Reply<M::Result> {
-        self.addr.call(self.method, &message, None)
+        self.addr.call(self.method, Outgoing::Value(&message), None)
     }
 
     /// Sends a message without an answer, as [`RemoteAddr::do_send`](super::RemoteAddr::do_send).
     /// [`RemoteRecipient`] has an example.
     pub fn do_send(&self, message: M) {
-        self.addr.do_send(self.method, &message);
+        self.addr.do_send(self.method, Outgoing::Value(&message));
     }
 
     /// Sends a message without an answer, as [`RemoteAddr::try_send`](super::RemoteAddr::try_send).
@@ -65,7 +66,7 @@ impl<M: RemoteMessage> RemoteRecipient<M> {
     /// # Errors
     /// As [`RemoteAddr::try_send`](super::RemoteAddr::try_send), with the message.
     pub fn try_send(&self, message: M) -> Result<(), SendError<M>> {
-        let sent = self.addr.try_send(self.method, &message);
+        let sent = self.addr.try_send(self.method, Outgoing::Value(&message));
         sent.map_err(|error| SendError::new(message, error))
     }
 

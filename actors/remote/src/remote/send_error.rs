@@ -35,7 +35,7 @@ pub struct SendError<M> {
 }
 
 impl<M> SendError<M> {
-    pub(super) fn new(message: M, error: Error) -> SendError<M> {
+    pub(crate) fn new(message: M, error: Error) -> SendError<M> {
         SendError { message, error }
     }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::message::RemoteMessage;
+use super::outgoing::Outgoing;
 use fiber_runtime::mesh::{
     ActorId, Answer, CallFailure, Load, OwnedActor, Payload, Pending, ProcessRef, Route, Terms,
     Unanswered, Waiter, current_deadline,
@@ -34,6 +35,9 @@ pub(crate) struct UntypedAddr {
     pub(crate) deadline: Option<Instant>,
     pub(crate) resend: bool,
     pub(crate) urgent: bool,
+    /// The actor's number in the pool from which the address has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) index: Option<u64>,
 }
 
 #[derive(PartialEq, Serialize, Deserialize)]
@@ -76,6 +80,7 @@ impl UntypedAddr {
             deadline: None,
             resend: false,
             urgent: false,
+            index: None,
         }
     }
 
@@ -118,7 +123,7 @@ impl UntypedAddr {
     pub(crate) fn call<M: RemoteMessage>(
         &self,
         method: EntryRef,
-        message: &M,
+        message: Outgoing<'_, M>,
         load: Option<Load>,
     ) -> Reply<M::Result> {
         let (sender, answer) = oneshot::channel();
@@ -134,7 +139,7 @@ impl UntypedAddr {
     }
 
     /// Sends a message without an answer. Counts one that is not sent as a dead letter.
-    pub(crate) fn do_send<M: RemoteMessage>(&self, method: EntryRef, message: &M) {
+    pub(crate) fn do_send<M: RemoteMessage>(&self, method: EntryRef, message: Outgoing<'_, M>) {
         let Err(error) = self.try_send(method, message) else { return };
         match self.runtime() {
             Ok(runtime) => {
@@ -149,20 +154,28 @@ impl UntypedAddr {
     }
 
     /// Sends a message without an answer.
-    pub(crate) fn try_send<M: RemoteMessage>(&self, method: EntryRef, message: &M) -> Result<()> {
+    pub(crate) fn try_send<M: RemoteMessage>(
+        &self,
+        method: EntryRef,
+        message: Outgoing<'_, M>,
+    ) -> Result<()> {
         self.send(method, message, None)
     }
 
     fn send<M: RemoteMessage>(
         &self,
         method: EntryRef,
-        message: &M,
+        message: Outgoing<'_, M>,
         answer: Option<(oneshot::Sender<Answer>, Option<Load>)>,
     ) -> Result<()> {
         let runtime = self.runtime()?;
         let time_left = if answer.is_some() { self.time_left() } else { None };
         let terms = Terms { urgent: self.urgent, time_left };
-        let encode = || Payload::call(self.callee(), method, terms, message);
+        let callee = self.callee();
+        let encode = || match message {
+            Outgoing::Value(message) => Payload::call(callee, method, terms, message),
+            Outgoing::Encoded(message) => Ok(Payload::call_encoded(callee, method, terms, message)),
+        };
         let (payload, keep_alive) = if answer.is_some() {
             transfer::repeatable(encode)
         } else {
@@ -264,7 +277,7 @@ impl UntypedAddr {
     ) -> Result<oneshot::Receiver<Answer>> {
         let runtime = self.runtime()?;
         let (sender, answer) = oneshot::channel();
-        let payload = Payload::call_encoded(self.callee(), method, message);
+        let payload = Payload::call_encoded(self.callee(), method, Terms::default(), message);
         let answer_to = Some((sender, None));
         self.send_payload(runtime, payload, answer_to, self.timeout, KeepAlive::default())?;
         Ok(answer)

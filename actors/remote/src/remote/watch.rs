@@ -3,7 +3,7 @@
 use actix::Recipient;
 use tokio::sync::oneshot;
 
-use super::untyped::{Target, UntypedAddr};
+use super::untyped::UntypedAddr;
 use fiber_runtime::mesh::{Ends, Query};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
@@ -17,9 +17,7 @@ impl UntypedAddr {
         let runtime = addr.runtime();
         if let Ok(runtime) = &runtime {
             let runtime = *runtime;
-            runtime.spawn(
-                move || async move { watch(runtime, &addr.target, &recipient, sender).await },
-            );
+            runtime.spawn(move || async move { watch(runtime, &addr, &recipient, sender).await });
         }
         Reply::named(format!("the watch of actor `{}`", self.target.name), async move {
             runtime?;
@@ -32,12 +30,14 @@ impl UntypedAddr {
 
 async fn watch(
     runtime: &'static Runtime,
-    target: &Target,
+    addr: &UntypedAddr,
     recipient: &Recipient<Down>,
     watching: oneshot::Sender<()>,
 ) {
+    let target = &*addr.target;
     let (mesh, actor) = (runtime.mesh(), target.actor);
-    let down = |reason| recipient.do_send(Down::new(target.name.to_string(), reason));
+    let index = addr.index.map(|index| index as usize);
+    let down = |reason| recipient.do_send(Down::new(target.name.to_string(), index, reason));
     if !target.owned {
         let _ = watching.send(());
         let end = mesh.query(&target.home, Query::ActorEnd { actor }).await;

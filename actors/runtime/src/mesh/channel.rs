@@ -89,8 +89,11 @@ impl Channel {
                 let registry = *registry;
                 drop(state);
                 let message = payload.into_message(call);
-                let bytes =
-                    if message.body.is_empty() { message.head.into() } else { message.body };
+                let bytes = match (message.head.is_empty(), message.body.is_empty()) {
+                    (_, true) => message.head.into(),
+                    (true, false) => message.body,
+                    (false, false) => [&message.head[..], &message.body].concat().into(),
+                };
                 let frame = Frame::read(Received { bytes, blobs: message.blobs });
                 registry.accept(frame, ReplyTo::Local(Arc::clone(&self.calls)));
             }

@@ -38,8 +38,8 @@ const TERMS: u8 = 6;
 const CALL_ID: std::ops::Range<usize> = 2..10;
 /// Bytes before the body of a message to a port.
 pub(crate) const PORT_HEAD: usize = 18;
-/// Bytes before the message of a call.
-const CALL_HEAD: usize = 34;
+/// Bytes before the message of a call, at most.
+const CALL_HEAD: usize = 43;
 /// The length, in bytes, from which frames are passed to the link as they are. Shorter ones are
 /// copied together.
 const LONG: usize = 16 << 10;
@@ -166,6 +166,8 @@ pub struct Ends {
 #[derive(Clone, Debug)]
 pub struct Payload {
     frame: Vec<u8>,
+    /// The end of the frame, if payloads share it.
+    body: Bytes,
     blobs: Blobs,
 }
 
@@ -177,30 +179,26 @@ impl Payload {
         terms: Terms,
         message: &M,
     ) -> Result<Payload> {
-        let mut frame = Vec::with_capacity(96);
-        frame.extend_from_slice(&[MESH, if terms.is_default() { CALL } else { TERMS }]);
-        for number in [NO_ANSWER, actor.0, method.offset, method.name] {
-            frame.extend_from_slice(&number.to_le_bytes());
-        }
-        if !terms.is_default() {
-            // 0 stands for no limit, so a time that is over is 1 ns.
-            let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
-            frame.push(terms.urgent.into());
-            frame.extend_from_slice(&terms.time_left.map_or(0, nanos).to_le_bytes());
-        }
+        let mut frame = call_head(actor, method, terms, 64);
         let blobs = codec::append_apart(&mut frame, message)?;
-        Ok(Payload { frame, blobs })
+        Ok(Payload::whole(frame, blobs))
     }
 
-    /// Returns a call of `method` at `actor` with a message that is encoded already.
-    pub fn call_encoded(actor: ActorId, method: EntryRef, message: &Received) -> Payload {
-        let mut frame = Vec::with_capacity(CALL_HEAD + message.len());
-        frame.extend_from_slice(&[MESH, CALL]);
-        for number in [NO_ANSWER, actor.0, method.offset, method.name] {
-            frame.extend_from_slice(&number.to_le_bytes());
+    /// Returns a call of `method` at `actor` with a message that is encoded already. A long one is
+    /// not copied.
+    pub fn call_encoded(
+        actor: ActorId,
+        method: EntryRef,
+        terms: Terms,
+        message: &Received,
+    ) -> Payload {
+        let Received { bytes, blobs } = message.clone();
+        if bytes.len() >= LONG {
+            return Payload { frame: call_head(actor, method, terms, 0), body: bytes, blobs };
         }
-        frame.extend_from_slice(message);
-        Payload { frame, blobs: message.blobs.clone() }
+        let mut frame = call_head(actor, method, terms, bytes.len());
+        frame.extend_from_slice(&bytes);
+        Payload::whole(frame, blobs)
     }
 
     /// Returns a query.
@@ -213,26 +211,50 @@ impl Payload {
 
     /// Returns the message to a port that began as `port_head`.
     pub fn to_port(frame: Vec<u8>, blobs: Blobs) -> Payload {
-        Payload { frame, blobs }
+        Payload::whole(frame, blobs)
+    }
+
+    fn whole(frame: Vec<u8>, blobs: Blobs) -> Payload {
+        Payload { frame, body: Bytes::new(), blobs }
     }
 
     /// Returns the length in bytes, with the blobs.
     pub fn size(&self) -> usize {
-        self.frame.len() + self.blobs.total_len()
+        self.frame.len() + self.body.len() + self.blobs.total_len()
     }
 
     /// Returns the frame, with its call id.
     pub(crate) fn into_message(mut self, call: CallId) -> Message {
         self.frame[CALL_ID].copy_from_slice(&call.to_le_bytes());
-        Message { blobs: self.blobs, ..message(self.frame) }
+        let message = match self.body.is_empty() {
+            true => message(self.frame),
+            false => Message::with_body(self.frame, self.body),
+        };
+        Message { blobs: self.blobs, ..message }
     }
 }
 
 /// The message has no blobs.
 impl From<Vec<u8>> for Payload {
     fn from(frame: Vec<u8>) -> Payload {
-        Payload { frame, blobs: Blobs::default() }
+        Payload::whole(frame, Blobs::default())
     }
+}
+
+/// Returns a call without its message, which the caller appends.
+fn call_head(actor: ActorId, method: EntryRef, terms: Terms, message_len: usize) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(CALL_HEAD + message_len);
+    frame.extend_from_slice(&[MESH, if terms.is_default() { CALL } else { TERMS }]);
+    for number in [NO_ANSWER, actor.0, method.offset, method.name] {
+        frame.extend_from_slice(&number.to_le_bytes());
+    }
+    if !terms.is_default() {
+        // 0 stands for no limit, so a time that is over is 1 ns.
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
+        frame.push(terms.urgent.into());
+        frame.extend_from_slice(&terms.time_left.map_or(0, nanos).to_le_bytes());
+    }
+    frame
 }
 
 fn message(frame: Vec<u8>) -> Message {

@@ -55,6 +55,8 @@ use parking_lot::Mutex;
 pub struct Down {
     /// The full name, with the supervisors above: `app/counter`.
     pub name: String,
+    /// The actor's number in its pool, if it is watched as one of a pool.
+    pub index: Option<usize>,
     /// Why the incarnation ended.
     pub reason: ExitReason,
 }
@@ -62,8 +64,8 @@ pub struct Down {
 impl Down {
     /// Makes the message about the end of `name`.
     #[doc(hidden)]
-    pub fn new(name: String, reason: ExitReason) -> Down {
-        Down { name, reason }
+    pub fn new(name: String, index: Option<usize>, reason: ExitReason) -> Down {
+        Down { name, index, reason }
     }
 }
 
@@ -141,7 +143,7 @@ impl Identity {
     }
 
     fn down(&self, reason: &ExitReason) -> Down {
-        Down { name: self.path().into(), reason: reason.clone() }
+        Down::new(self.path().into(), None, reason.clone())
     }
 }
 

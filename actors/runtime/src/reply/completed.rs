@@ -10,12 +10,16 @@ use futures_core::Stream;
 use futures_util::stream::FuturesUnordered;
 
 /// The outcomes of several calls, in the order in which they come: see [`as_completed`].
-pub struct AsCompleted<C>(FuturesUnordered<Numbered<C>>);
+pub struct AsCompleted<C> {
+    calls: FuturesUnordered<Numbered<C>>,
+    /// The calls, if they are not known yet.
+    later: Option<Pin<Box<dyn Future<Output = Vec<C>> + Send>>>,
+}
 
 /// Gives the outcomes of calls as they come, each with the place of its call.
 ///
-/// Calls are whatever can be awaited: [`ApplyCall`](crate::ApplyCall)s, futures of outputs,
-/// processes, replies of actors. An outcome costs the same however many calls there are. Dropping
+/// Calls are whatever can be awaited: calls of a pool, futures of outputs, processes, replies of
+/// actors. An outcome costs the same however many calls there are. Dropping
 /// the rest cancels it as dropping its handles does.
 ///
 /// # Examples
@@ -40,8 +44,8 @@ pub struct AsCompleted<C>(FuturesUnordered<Numbered<C>>);
 pub fn as_completed<C: IntoFuture>(
     calls: impl IntoIterator<Item = C>,
 ) -> AsCompleted<C::IntoFuture> {
-    let numbered = |(place, call): (usize, C)| Numbered { place, call: call.into_future() };
-    AsCompleted(calls.into_iter().enumerate().map(numbered).collect())
+    let calls = calls.into_iter().map(C::into_future);
+    AsCompleted { calls: calls.enumerate().map(Numbered::new).collect(), later: None }
 }
 
 /// Waits for the first outcome of several calls, and drops the others, which cancels them as
@@ -76,6 +80,12 @@ struct Numbered<C> {
     call: C,
 }
 
+impl<C> Numbered<C> {
+    fn new((place, call): (usize, C)) -> Numbered<C> {
+        Numbered { place, call }
+    }
+}
+
 impl<C: Future + Unpin> Future for Numbered<C> {
     type Output = (usize, C::Output);
 
@@ -86,6 +96,11 @@ impl<C: Future + Unpin> Future for Numbered<C> {
 }
 
 impl<C: Future + Unpin> AsCompleted<C> {
+    /// Returns the outcomes of calls that are known later.
+    pub(super) fn later(calls: impl Future<Output = Vec<C>> + Send + 'static) -> AsCompleted<C> {
+        AsCompleted { calls: FuturesUnordered::new(), later: Some(Box::pin(calls)) }
+    }
+
     /// Blocks for each outcome, as an iterator.
     pub fn wait(self) -> CompletedIter<C> {
         CompletedIter(self)
@@ -104,11 +119,16 @@ where
     /// On a thread that has to run for the calls, the next outcome is
     /// [`Error::WouldDeadlock`], and the last.
     fn next(&mut self) -> Option<(usize, Result<T>)> {
-        let place = self.0.0.iter().next()?.place;
-        let calls = &mut self.0;
-        let next = poll_fn(|context| Pin::new(&mut *calls).poll_next(context).map(Ok));
+        let AsCompleted { calls, later } = &self.0;
+        let place = match calls.iter().next() {
+            Some(call) => call.place,
+            None if later.is_some() => 0,
+            None => return None,
+        };
+        let completed = &mut self.0;
+        let next = poll_fn(|context| Pin::new(&mut *completed).poll_next(context).map(Ok));
         block_on(next).unwrap_or_else(|error| {
-            self.0.0.clear();
+            self.0 = AsCompleted { calls: FuturesUnordered::new(), later: None };
             Some((place, Err(error)))
         })
     }
@@ -131,17 +151,22 @@ impl<C: Future + Unpin> Stream for AsCompleted<C> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<(usize, C::Output)>> {
-        Pin::new(&mut self.0).poll_next(context)
+        if let Some(later) = &mut self.later {
+            let calls = ready!(later.as_mut().poll(context));
+            self.later = None;
+            self.calls.extend(calls.into_iter().enumerate().map(Numbered::new));
+        }
+        Pin::new(&mut self.calls).poll_next(context)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.0.len(), Some(self.0.len()))
+        (self.calls.len(), self.later.is_none().then_some(self.calls.len()))
     }
 }
 
 impl<C> fmt::Debug for AsCompleted<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AsCompleted({} left)", self.0.len())
+        write!(f, "AsCompleted({} left)", self.calls.len())
     }
 }
 
