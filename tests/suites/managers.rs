@@ -1,4 +1,4 @@
-//! Actors in processes of their own, and addresses that travel.
+//! Actors in other processes, of their own or together, and addresses that travel.
 
 mod addresses;
 mod calls;
@@ -12,6 +12,7 @@ mod names;
 mod pools;
 mod restarts;
 mod terms;
+mod together;
 mod told;
 mod values;
 

@@ -2,6 +2,7 @@
 
 mod addr;
 mod builder;
+mod spawn;
 
 use std::fmt;
 use std::ops::Deref;

@@ -27,6 +27,5 @@ pub(crate) use method::{CallOutcome, Encoded, MethodCall, handle};
 pub use recipient::RemoteRecipient;
 pub use send_error::SendError;
 pub use terms::deadline;
-pub(crate) use this::Hosted;
 pub use this::this;
 pub(crate) use untyped::{Target, UntypedAddr};
