@@ -106,7 +106,9 @@ impl Place {
         let (id, place) = (actor.id(), Arc::downgrade(&self));
         actor.snapshot.on_failure(move |error: &Error| {
             let reason = ExitReason::Failed(error.to_string());
-            place.upgrade().into_iter().for_each(|place| place.end_one(id, reason.clone()));
+            if let Some(place) = place.upgrade() {
+                place.end_one(id, reason);
+            }
         });
         let names = move || runtime.directory().names_of(id);
         let mut state = self.state.lock();
@@ -153,12 +155,16 @@ impl Place {
                 let starting = guest.started(process);
                 drop(state);
                 // Nobody may wait for it any more. Then it is stopped.
-                starting.into_iter().for_each(|(done, manager)| drop(done.send(Ok(manager))));
+                if let Some((done, manager)) = starting {
+                    let _ = done.send(Ok(manager));
+                }
             }
             ActorEvent::NotStarted(reason) | ActorEvent::Ended(reason) => {
                 let guest = guests.remove(&id);
                 drop(state);
-                guest.into_iter().for_each(|guest| guest.end(reason.clone()));
+                if let Some(guest) = guest {
+                    guest.end(reason);
+                }
             }
             event => {
                 if let Some(event) = guest.actor.note(event, &running.link) {
@@ -215,7 +221,9 @@ impl Place {
         }
         let guest = guests.remove(&id);
         drop(state);
-        guest.into_iter().for_each(|guest| guest.end(ExitReason::Shutdown));
+        if let Some(guest) = guest {
+            guest.end(ExitReason::Shutdown);
+        }
     }
 
     /// Ends a guest for good, at once.
@@ -226,7 +234,9 @@ impl Place {
         }
         let guest = state.guests.remove(&id);
         drop(state);
-        guest.into_iter().for_each(|guest| guest.end(reason.clone()));
+        if let Some(guest) = guest {
+            guest.end(reason);
+        }
     }
 }
 

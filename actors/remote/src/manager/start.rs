@@ -7,7 +7,7 @@ use std::time::Duration;
 use fiber_backends::ChildOutput;
 use fiber_core::stats::ProcessRole;
 use fiber_core::{Error, Exit, ExitReason, Meta, Result};
-use fiber_transport::Received;
+use fiber_transport::{Link, Received};
 use fiber_values::transfer::KeepAlive;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::mpsc;
@@ -220,7 +220,7 @@ struct ManagerOwner {
     /// Tells the supervisor of failures and restarts of the actor in its process.
     within: mpsc::UnboundedSender<Within>,
     /// The number of the incarnation and the link to it, once it is ready.
-    started: Option<(u64, Arc<dyn fiber_transport::Link>)>,
+    started: Option<(u64, Arc<dyn Link>)>,
     /// Why the actor has ended, if its process has said so.
     ended: Option<ExitReason>,
 }
