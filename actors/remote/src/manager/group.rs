@@ -7,9 +7,9 @@ use actix::{Actor, Context};
 use fiber_core::Result;
 use parking_lot::Mutex;
 
+use super::ManagerInner;
 use super::builder::ManagerBuilder;
 use super::start::ManagerSpec;
-use super::{ManagerInner, UnspecifiedActor};
 use fiber_runtime::runtime::Runtime;
 use fiber_supervisor::supervisor::Restart;
 

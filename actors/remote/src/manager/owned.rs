@@ -46,7 +46,9 @@ impl ManagedActor {
 
     fn keep_awaited(&self, state: EncodedValue, link: Arc<dyn Link>) {
         let id = self.id();
-        let keeps = move || drop(link.send(Request::kept(id)));
+        let keeps = move || {
+            let _ = link.send(Request::kept(id));
+        };
         self.snapshot.set(state, Some(Box::new(keeps)));
     }
 

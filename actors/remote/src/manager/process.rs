@@ -140,7 +140,10 @@ async fn serve(first: HostedActor, mut orders: mpsc::UnboundedReceiver<Order>) -
                 Order::Start(actor) if !is_stopping => {
                     let (id, link) = (actor.id, Arc::clone(&link));
                     let started = ActorEvent::Started.encode(id);
-                    let actor = actor.spawn(started, move |end| drop(link.send(end.encode(id))));
+                    let ended = move |end: ActorEvent| {
+                        let _ = link.send(end.encode(id));
+                    };
+                    let actor = actor.spawn(started, ended);
                     others.insert(id, actor);
                 }
                 Order::Start(_) => {}
