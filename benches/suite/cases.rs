@@ -25,6 +25,7 @@ mod sealed;
 mod starting;
 mod streams;
 mod tasks;
+mod together;
 mod topics;
 mod trips;
 
@@ -61,6 +62,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "calls", measure: actors::pipelined },
     Case { name: "cartpole", measure: actors::cartpole },
     Case { name: "thousand", measure: actors::thousand },
+    Case { name: "managers_together", measure: together::together },
     Case { name: "savina", measure: savina::savina },
     Case { name: "names", measure: names::names },
     Case { name: "replies", measure: replies::replies },

@@ -206,7 +206,7 @@ impl QueueStats {
 pub struct ActorStats {
     /// The process in which it runs.
     pub process: ProcessId,
-    /// A number that identifies it in that process. That of a managed actor is 0.
+    /// A number that identifies it in that process.
     #[serde(default)]
     pub number: u64,
     /// The name of a managed actor, else the type.
@@ -220,6 +220,10 @@ pub struct ActorStats {
     /// How often it was restarted, by itself or with its process.
     #[serde(default)]
     pub restarts: u64,
+    /// How many of these restarts have shown in the statistics of earlier processes.
+    #[doc(hidden)]
+    #[serde(default)]
+    pub restarts_before: u64,
     /// Handled messages in a second: the mean of the last 5 to 10 seconds.
     #[serde(default)]
     pub rate: f64,
@@ -234,9 +238,13 @@ pub struct ActorStats {
 }
 
 impl ActorStats {
-    /// Returns whether it is the managed actor of its process.
+    /// The bit that numbers of managed actors have, and no others.
+    #[doc(hidden)]
+    pub const MANAGED: u64 = 1 << 63;
+
+    /// Returns whether it is a managed actor.
     pub fn is_managed(&self) -> bool {
-        self.number == 0
+        self.number & ActorStats::MANAGED != 0
     }
 
     #[doc(hidden)]
@@ -248,6 +256,7 @@ impl ActorStats {
             actor_type: actor_type.into(),
             names: Vec::new(),
             restarts: 0,
+            restarts_before: 0,
             rate: 0.0,
             waiting: 0,
             handled: 0,

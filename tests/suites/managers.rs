@@ -1,4 +1,4 @@
-//! Actors in processes of their own, and addresses that travel.
+//! Actors in other processes, of their own or together, and addresses that travel.
 
 mod addresses;
 mod calls;
@@ -13,6 +13,7 @@ mod pools;
 mod replies;
 mod restarts;
 mod terms;
+mod together;
 mod told;
 mod values;
 

@@ -3,6 +3,7 @@
 mod addr;
 mod broadcast;
 mod builder;
+mod spawn;
 
 use std::fmt;
 use std::ops::Deref;

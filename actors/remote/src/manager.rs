@@ -1,13 +1,18 @@
-//! Actors in processes of their own.
+//! Actors in other processes: each in one of its own, or several together.
 //!
 //! The process that owns a manager has a supervisor for it, whose only child is the actor's process
-//! (`start`). That process runs the actor under a supervisor of its own (`process`). A handler's
-//! panic restarts the actor there; the process's death restarts the process. An address finds the
-//! current incarnation by asking the owner.
+//! (`start`). Other managed actors may join that process, which is a `place` for them. The process
+//! restarts an actor whose handler panics (`process`, `hosted`); the supervisor restarts the
+//! process, and with it all that ran there. An address finds the current incarnation by asking the
+//! owner.
 
 mod builder;
+mod group;
+mod hosted;
 mod last_snapshot;
 mod lifecycle;
+mod owned;
+mod place;
 mod placement;
 mod process;
 mod snapshot;
@@ -21,23 +26,23 @@ use std::sync::Arc;
 use actix::{Actor, Context};
 use fiber_core::ExitReason;
 use fiber_values::{Function, Portable, assert_captures_nothing};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 pub use self::builder::ManagerBuilder;
+use self::owned::ManagedActor;
+use self::place::Place;
 pub(crate) use self::snapshot::SnapshotInterval;
 pub use self::snapshot::{NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
-use self::start::CurrentProcess;
 use crate::remote::RemoteAddr;
 pub use fiber_runtime::mesh::Full;
-use fiber_runtime::mesh::OwnedActor;
 use fiber_runtime::reply::Reply;
-use fiber_runtime::runtime::{ProcessCommand, Runtime};
+use fiber_runtime::runtime::Runtime;
 use fiber_supervisor::supervisor::SupervisorRef;
 
-/// A handle of an actor in a process of its own, which fiber supervises.
+/// A handle of an actor in another process, which fiber supervises.
 ///
 /// A factory function makes the actor in that process, from arguments that travel there like those
-/// of a task of a pool. The [address](AsyncManager::addr) stays valid across restarts. Dropping the
+/// of a task of a pool. The process is the actor's own, or it has [others](ManagerBuilder::within). The [address](AsyncManager::addr) stays valid across restarts. Dropping the
 /// manager stops the actor and its process.
 ///
 /// - **A handler panics.** Its call fails with the panic's message, and the factory makes the actor
@@ -91,13 +96,14 @@ pub struct AsyncManager<A: Actor> {
     inner: Arc<ManagerInner>,
 }
 
-/// Controls the process of a managed actor. Dropping it stops the actor.
+/// Controls a managed actor. Dropping it stops the actor.
 struct ManagerInner {
     runtime: &'static Runtime,
-    name: String,
-    owned: Arc<OwnedActor>,
-    supervisor: SupervisorRef,
-    process: watch::Receiver<Option<CurrentProcess>>,
+    actor: Arc<ManagedActor>,
+    /// The process in which the actor runs.
+    place: Arc<Place>,
+    /// The supervisor of the process, if the actor is the one for which it was started.
+    supervisor: Option<SupervisorRef>,
 }
 
 /// The type of a handle's actors before the builder's `start` infers it.
@@ -146,6 +152,37 @@ impl<A: Actor> AsyncManager<A> {
         AsyncManager::builder().start(factory, args)
     }
 
+    /// Starts another managed actor in the process of this one: `factory` makes it from `args`.
+    ///
+    /// It is `AsyncManager::builder().within(self).start(factory, args)`:
+    /// [`within`](ManagerBuilder::within) says what the actors share.
+    ///
+    /// # Errors
+    /// As [`ManagerBuilder::start`].
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let first = fiber::AsyncManager::start(Counter, 1).wait()?;
+    /// let second = first.spawn(Counter, 10).wait()?;
+    /// assert_eq!(second.send(Add(1)).wait()?, 11);
+    /// first.stop().wait()?;
+    /// assert!(second.join().wait()?.is_normal());
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn<F, Args, M>(&self, factory: F, args: Args) -> Reply<AsyncManager<F::Output>>
+    where
+        F: Function<Args, M>,
+        F::Output: Actor<Context = Context<F::Output>>,
+        Args: Portable + 'static,
+        M: 'static,
+    {
+        const { assert_captures_nothing::<F>() };
+        AsyncManager::builder().within(self).start(factory, args)
+    }
+
     /// Returns the actor's address, which can travel to other processes. It does not keep the actor
     /// alive.
     ///
@@ -177,16 +214,19 @@ impl<A: Actor> AsyncManager<A> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn name(&self) -> &str {
-        &self.inner.name
+        self.inner.actor.owned.name()
     }
 
-    /// Returns the id of the actor's process, or `None` while it restarts and after its end.
+    /// Returns the id of the actor's process, or `None` while it restarts and after the actor's end.
     /// [`stop`](AsyncManager::stop) has an example.
+    ///
+    /// Actors [within](ManagerBuilder::within) one process have the same.
     pub fn pid(&self) -> Option<u32> {
-        self.inner.process.borrow().as_ref().map(|process| process.pid)
+        self.inner.place.pid().filter(|_| !self.inner.actor.owned.is_gone())
     }
 
-    /// Kills the actor's process (SIGKILL), without waiting.
+    /// Kills the actor's process (SIGKILL), without waiting, and with it all actors
+    /// [within](ManagerBuilder::within) the process.
     ///
     /// The supervisor then restarts it, as after any death. Until the process is dead, it may
     /// handle and answer messages. Calls without an answer fail with
@@ -204,19 +244,19 @@ impl<A: Actor> AsyncManager<A> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn kill_process(&self) {
-        if let Some(process) = &*self.inner.process.borrow() {
-            let _ = process.commands.send(ProcessCommand::Kill(ExitReason::Signal(9)));
-        }
+        self.inner.place.kill(ExitReason::Signal(9));
     }
 
-    /// Stops the actor and then its process, for good.
+    /// Stops the actor and then its process, for good. An actor that was started
+    /// [within](ManagerBuilder::within) the process of others ends alone.
     ///
     /// The handler that runs at that moment finishes. The actor then ends as after
     /// [`Context::stop`](actix::ActorContext::stop): calls whose answers are pending futures, and
     /// messages in the mailbox, fail with [`Error::ActorStopped`](fiber_core::Error::ActorStopped).
     /// When the [shutdown deadline](ManagerBuilder::shutdown) passes before that, the process is
-    /// killed. The reply is ready when the process is gone. It happens whether or not the reply is
-    /// awaited.
+    /// killed. Other actors in the process stop before the one for which it was started. The reply
+    /// is ready when the process is gone, or the actor that ends alone. It happens whether or not
+    /// the reply is awaited.
     ///
     /// # Examples
     /// ```
@@ -229,7 +269,11 @@ impl<A: Actor> AsyncManager<A> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn stop(&self) -> Reply<()> {
-        let supervisor = self.inner.supervisor.clone();
+        let Some(supervisor) = self.inner.supervisor.clone() else {
+            self.inner.place.stop(self.inner.actor.id());
+            let ended = self.join();
+            return Reply::new(async move { ended.await.map(drop) });
+        };
         let (done, ended) = oneshot::channel();
         self.inner.runtime.spawn(move || async move { drop(done.send(supervisor.stop().await)) });
         Reply::new(async move { ended.await.unwrap_or(Ok(())) })
@@ -272,7 +316,9 @@ impl<A: Actor> fmt::Debug for AsyncManager<A> {
 
 impl Drop for ManagerInner {
     fn drop(&mut self) {
-        let supervisor = self.supervisor.clone();
+        let Some(supervisor) = self.supervisor.clone() else {
+            return self.place.stop(self.actor.id());
+        };
         self.runtime.spawn(move || async move { drop(supervisor.stop().await) });
     }
 }

@@ -267,14 +267,9 @@ impl Registered {
     ///
     /// # Errors
     /// As [`RemoteAddr::register`].
-    pub(crate) async fn enter(
-        self,
-        runtime: &'static Runtime,
-        actor_name: &str,
-        owned: &OwnedActor,
-    ) -> Result<()> {
+    pub(crate) async fn enter(self, runtime: &'static Runtime, owned: &OwnedActor) -> Result<()> {
         let home = ProcessRef { id: runtime.id(), address: runtime.address().await?.into() };
-        let addr = UntypedAddr::new(Target::owned(runtime, actor_name, home, owned));
+        let addr = UntypedAddr::new(Target::owned(runtime, home, owned));
         let member = member(&addr, Some(self.actor_type), None);
         enter(&addr, self.key, self.actor_type, member).await
     }

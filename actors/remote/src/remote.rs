@@ -29,6 +29,5 @@ pub(crate) use outgoing::{ForAll, Outgoing};
 pub use recipient::RemoteRecipient;
 pub use send_error::SendError;
 pub use terms::deadline;
-pub(crate) use this::Hosted;
 pub use this::this;
 pub(crate) use untyped::{Target, UntypedAddr};

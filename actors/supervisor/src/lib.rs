@@ -12,7 +12,8 @@ pub mod options;
 pub mod process;
 pub mod supervisor;
 
-pub use supervisor::actor::Lifecycle;
-pub use supervisor::actor_loop::{current_actor, this_child};
+pub use supervisor::actor_loop::{ActorCommand, current_actor, own_addr};
+#[doc(hidden)]
+pub use supervisor::alone::{Alone, Life};
 #[doc(hidden)]
 pub use supervisor::incarnation::Incarnation;

@@ -33,8 +33,9 @@
 //! current incarnation of an actor. All decisions of a supervisor are one state machine without
 //! clock and tasks, `machine`; the supervisor itself, an actor, drives it: `driver`.
 
-pub(crate) mod actor;
+mod actor;
 pub(crate) mod actor_loop;
+pub(crate) mod alone;
 mod backoff;
 mod builder;
 mod child_ref;
@@ -42,6 +43,7 @@ mod directory;
 mod driver;
 mod identity;
 pub(crate) mod incarnation;
+mod inside;
 mod intensity;
 mod machine;
 mod nested;
@@ -56,7 +58,10 @@ pub use child_ref::ChildRef;
 pub use driver::Supervisor;
 pub use fiber_core::stats::Strategy;
 pub use identity::Down;
-pub(crate) use spec::check_name;
+#[doc(hidden)]
+pub use inside::{Inside, TreePlace};
+#[doc(hidden)]
+pub use spec::check_name;
 pub use spec::{ChildSpec, Counts, Restart, Shutdown};
 #[doc(hidden)]
 pub use start::Within;

@@ -278,7 +278,7 @@ impl<A: Actor<Context = Context<A>>> Entity<A> {
         message: &M,
     ) -> Result<oneshot::Receiver<Answer>> {
         let encode =
-            || Payload::call(ActorId::HOSTED, method, Terms::default(), &(&*self.key, message));
+            || Payload::call(ActorId::LATER, method, Terms::default(), &(&*self.key, message));
         let (payload, keep_alive) = transfer::repeatable(encode);
         let payload = payload?;
         let limit = self.client.runtime.config().max_message.as_u64();

@@ -263,9 +263,10 @@ impl<P, R> EntitiesBuilder<P, R> {
         let idle = self.idle.or(kept.anything.then_some(IDLE));
         let plan = Plan { idle, kept };
         let (spread, name) = (self.spread, self.name.clone());
+        let manager = self.manager.with_own_process("EntitiesBuilder::manager")?;
         let manager = match &spread {
-            Some(spread) => self.manager.spread(Arc::clone(spread))?,
-            None => self.manager,
+            Some(spread) => manager.spread(Arc::clone(spread))?,
+            None => manager,
         };
         let start: Starter<F::Output> = Box::new(move |coordinator, id| {
             // The handles in the arguments live as long as it.

@@ -12,10 +12,11 @@ use fiber_values::{Function, Portable, assert_captures_nothing, codec, transfer}
 use tokio::sync::oneshot;
 
 use super::AsyncManager;
+use super::hosted::actor_entry;
 use super::last_snapshot::LastSnapshot;
-use super::process::{ActorMain, actor_entry};
+use super::process::ActorMain;
 use super::snapshot::{NoSnapshots, SnapshotInterval, SnapshotPolicy, Snapshots};
-use super::start::ManagerSpec;
+use super::start::{ManagerSpec, ProcessChoice};
 use crate::names::Registered;
 use crate::remote::RemoteAddr;
 use fiber_runtime::durable::{DurableState, ObjectKind};
@@ -23,7 +24,7 @@ use fiber_runtime::mesh::{Full, ProcessRef};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::{HostRule, Runtime};
 use fiber_supervisor::options::{ProcessOptions, builder_options};
-use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown};
+use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown, check_name};
 
 /// A builder that configures and starts a managed actor. [`AsyncManager::builder`] returns one.
 ///
@@ -79,6 +80,7 @@ pub struct ManagerBuilder<P = NoSnapshots> {
     registered: Option<String>,
     /// See `placement`.
     pub(super) host: HostRule,
+    pub(super) process: ProcessChoice,
     policy: PhantomData<fn() -> P>,
 }
 
@@ -87,8 +89,8 @@ impl<P> Clone for ManagerBuilder<P> {
     fn clone(&self) -> ManagerBuilder<P> {
         let (options, backoff) = (self.options.clone(), self.backoff.clone());
         let (journal, registered) = (self.journal.clone(), self.registered.clone());
-        let host = self.host.clone();
-        ManagerBuilder { options, backoff, journal, registered, host, ..*self }
+        let (host, process) = (self.host.clone(), self.process.clone());
+        ManagerBuilder { options, backoff, journal, registered, host, process, ..*self }
     }
 }
 
@@ -169,6 +171,7 @@ impl ManagerBuilder {
             journal: None,
             registered: None,
             host: HostRule::default(),
+            process: ProcessChoice::Own,
             policy: PhantomData,
         }
     }
@@ -195,6 +198,7 @@ impl<P> ManagerBuilder<P> {
     /// Sets how the actor's process is stopped: a [`Shutdown`], or the time limit after which it is
     /// killed. [`ManagerBuilder`] has an example.
     ///
+    /// An actor in the process of others is dropped at that time, once its handler returns.
     /// The default is `shutdown_timeout` of the [configuration](fiber_core::Config).
     pub fn shutdown(mut self, shutdown: impl Into<Shutdown>) -> ManagerBuilder<P> {
         self.shutdown = Some(shutdown.into());
@@ -263,6 +267,7 @@ impl<P> ManagerBuilder<P> {
             journal: self.journal,
             registered: self.registered,
             host: self.host,
+            process: self.process,
             policy: PhantomData,
         }
     }
@@ -276,8 +281,8 @@ impl<P> ManagerBuilder<P> {
     ///
     /// # Errors
     /// [`Error::Start`] if the process cannot start or the factory panics; [`Error::Invalid`] if
-    /// the mailbox's capacity is 0, the name is empty or contains `/`, or the actor can't be
-    /// durable; [`Error::Journal`]; [`Error::Encode`] or [`Error::TooLarge`] for the arguments;
+    /// the mailbox's capacity is 0, the name is empty or contains `/`, the actor can't be durable,
+    /// or a host is chosen for an actor [within](Self::within) a process; [`Error::Journal`]; [`Error::Encode`] or [`Error::TooLarge`] for the arguments;
     /// [`Error::NotInitialized`].
     #[track_caller]
     pub fn start<F, Args, M>(self, factory: F, args: Args) -> Reply<AsyncManager<F::Output>>
@@ -289,12 +294,11 @@ impl<P> ManagerBuilder<P> {
         P: SnapshotPolicy<F::Output>,
     {
         const { assert_captures_nothing::<F>() };
-        let _ = factory;
-        let prepared = self.prepare::<F, Args, M>(&args);
+        let prepared = self.prepare(factory, &args);
         drop(args);
         let (done, started) = oneshot::channel();
         let runtime = prepared.map(|(runtime, spec)| {
-            runtime.spawn(move || async move { drop(done.send(spec.start(runtime).await)) });
+            runtime.spawn(move || spec.start(runtime, done));
             runtime
         });
         Reply::new(async move {
@@ -302,7 +306,7 @@ impl<P> ManagerBuilder<P> {
             let ended =
                 |_| Err(Error::system("starting the manager failed", "fiber's thread ended"));
             let (owner, inner) = started.await.unwrap_or_else(ended)?;
-            let addr = RemoteAddr::owned(runtime, &inner.name, owner, &inner.owned);
+            let addr = RemoteAddr::owned(runtime, owner, &inner.actor.owned);
             Ok(AsyncManager { addr, inner })
         })
     }
@@ -314,7 +318,8 @@ impl<P> ManagerBuilder<P> {
     /// intensity to restarts of the actor within it.
     ///
     /// # Errors
-    /// As [`start`](ManagerBuilder::start), except [`Error::Start`].
+    /// As [`start`](ManagerBuilder::start), except [`Error::Start`]; [`Error::Invalid`] for an actor
+    /// in the process of others.
     ///
     /// # Examples
     /// ```
@@ -358,16 +363,20 @@ impl<P> ManagerBuilder<P> {
         P: SnapshotPolicy<F::Output>,
     {
         const { assert_captures_nothing::<F>() };
-        let _ = factory;
-        let (runtime, spec) = self.prepare::<F, Args, M>(&args)?;
+        let builder = self.with_own_process("ManagerBuilder::child")?;
+        let (runtime, spec) = builder.prepare(factory, &args)?;
         let owner = ProcessRef { id: runtime.id(), address: runtime.address_now()?.into() };
-        let name = spec.name.clone();
-        let (child, owned, _) = spec.child(runtime, &owner, name.clone());
-        Ok((child, RemoteAddr::owned(runtime, &name, owner, &owned)))
+        let name = spec.main.name.to_string();
+        let (child, actor, _) = spec.child(runtime, &owner, name);
+        Ok((child, RemoteAddr::owned(runtime, owner, &actor.owned)))
     }
 
     #[track_caller]
-    fn prepare<F, Args, M>(self, args: &Args) -> Result<(&'static Runtime, ManagerSpec)>
+    pub(super) fn prepare<F, Args, M>(
+        self,
+        factory: F,
+        args: &Args,
+    ) -> Result<(&'static Runtime, ManagerSpec)>
     where
         F: Function<Args, M>,
         F::Output: Actor<Context = Context<F::Output>>,
@@ -375,6 +384,7 @@ impl<P> ManagerBuilder<P> {
         M: 'static,
         P: SnapshotPolicy<F::Output>,
     {
+        let _ = factory;
         let runtime = Runtime::get()?;
         let config = runtime.config();
         let entry = actor_entry::<F, Args, M, P>();
@@ -388,6 +398,7 @@ impl<P> ManagerBuilder<P> {
             let problem = "a mailbox needs room for at least 1 message";
             return Err(Error::invalid("ManagerBuilder::mailbox", problem));
         }
+        self.check_process()?;
         let durable = self.journal.as_ref().map(|journal| {
             let name = self.options.name.as_deref();
             DurableState::open(runtime, journal, ObjectKind::Actor, name)
@@ -396,9 +407,11 @@ impl<P> ManagerBuilder<P> {
         let journal = durable.as_ref().map(|durable| durable.journal().to_path_buf());
         let snapshot = LastSnapshot::new(durable)?;
         let name = self.options.name_or_numbered("manager");
+        check_name("ManagerBuilder::name", &name)?;
+        let shutdown = self.shutdown.unwrap_or(Shutdown::After(config.shutdown_timeout));
         let main = ActorMain {
             entry: entry.reference(),
-            name: name.clone(),
+            name: name.into(),
             owned: None,
             arguments,
             snapshot: None,
@@ -406,22 +419,24 @@ impl<P> ManagerBuilder<P> {
             interval: self.interval,
             mailbox: self.mailbox as u64,
             full: self.full,
-            restarts: self.restart != Restart::Temporary,
+            restart: self.restart,
+            shutdown,
             intensity: self.intensity,
             backoff: self.backoff.clone(),
+            has_run: false,
         };
         let spec = ManagerSpec {
-            name,
             main,
             keep_alive,
             snapshot,
             meta: self.options.meta.or(Meta::of::<F>()),
             output: self.options.output(config),
             restart: self.restart,
-            shutdown: self.shutdown.unwrap_or(Shutdown::After(config.shutdown_timeout)),
+            shutdown,
             intensity: self.intensity,
             backoff: self.backoff,
             host: self.host,
+            process: self.process,
             registered: self.registered.map(|name| Registered::new::<F::Output>(&name)),
         };
         Ok((runtime, spec))

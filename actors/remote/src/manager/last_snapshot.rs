@@ -1,10 +1,11 @@
 //! The last snapshot of an actor, at its owner.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fiber_core::{Error, Result};
 use fiber_values::codec::EncodedValue;
-use tokio::sync::watch;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use fiber_runtime::durable::{Change, DurableState};
 
@@ -12,11 +13,17 @@ use fiber_runtime::durable::{Change, DurableState};
 const SLOT: u64 = 0;
 
 /// Is called when a snapshot counts, or a later one.
-type Waiter = Box<dyn FnOnce() + Send + Sync>;
+type Waiter = Box<dyn FnOnce() + Send>;
+
+/// Is called when a snapshot could not be recorded.
+type OnFailure = Box<dyn Fn(&Error) + Send + Sync>;
 
 /// The last snapshot of an actor. A durable one counts when it is recorded.
 pub(super) struct LastSnapshot {
-    status: watch::Sender<Status>,
+    status: Mutex<Status>,
+    /// A snapshot was recorded, or could not be.
+    recorded: Notify,
+    on_failure: OnceLock<OnFailure>,
     durable: Option<DurableState>,
 }
 
@@ -37,7 +44,19 @@ impl LastSnapshot {
         let recorded = durable.as_ref().map(|state| state.read(&state.slots())).transpose()?;
         let counts = recorded.into_iter().flatten().find(|(slot, _)| *slot == SLOT);
         let status = Status { counts: counts.map(|(_, snapshot)| snapshot), ..Status::default() };
-        Ok(Arc::new(LastSnapshot { status: watch::Sender::new(status), durable }))
+        Ok(Arc::new(LastSnapshot {
+            status: Mutex::new(status),
+            recorded: Notify::new(),
+            on_failure: OnceLock::new(),
+            durable,
+        }))
+    }
+
+    /// Calls a function when a snapshot can't be recorded.
+    pub(super) fn on_failure(&self, call: impl Fn(&Error) + Send + Sync + 'static) {
+        if self.durable.is_some() {
+            let _ = self.on_failure.set(Box::new(call));
+        }
     }
 
     /// Lets another durable actor have the name.
@@ -48,21 +67,18 @@ impl LastSnapshot {
     /// Sets the last snapshot. `waiter` is called when it counts.
     pub(super) fn set(self: &Arc<Self>, snapshot: EncodedValue, waiter: Option<Waiter>) {
         if self.durable.is_none() {
-            self.status.send_modify(|status| status.counts = Some(snapshot));
+            self.status.lock().counts = Some(snapshot);
             waiter.into_iter().for_each(|waiter| waiter());
             return;
         }
-        let mut now = None;
-        self.status.send_modify(|status| {
-            status.waiters[usize::from(status.is_recording)].extend(waiter);
-            if status.is_recording {
-                status.next = Some(snapshot);
-            } else {
-                status.is_recording = true;
-                now = Some(snapshot);
-            }
-        });
-        if let Some(snapshot) = now {
+        let mut status = self.status.lock();
+        let place = usize::from(status.is_recording);
+        status.waiters[place].extend(waiter);
+        if status.is_recording {
+            status.next = Some(snapshot);
+        } else {
+            status.is_recording = true;
+            drop(status);
             self.record(snapshot);
         }
     }
@@ -75,24 +91,29 @@ impl LastSnapshot {
     }
 
     fn recorded(self: &Arc<Self>, snapshot: EncodedValue, result: Result<()>) {
-        let (mut next, mut waiters) = (None, Vec::new());
-        self.status.send_modify(|status| {
+        let failed = result.as_ref().err().cloned();
+        let (next, waiters) = {
+            let mut status = self.status.lock();
+            let waiters = std::mem::take(&mut status.waiters[0]);
+            status.waiters.swap(0, 1);
             match result {
-                Ok(()) => {
-                    status.counts = Some(snapshot);
-                    next = status.next.take();
-                    waiters = std::mem::take(&mut status.waiters[0]);
-                    status.waiters.swap(0, 1);
-                }
+                Ok(()) => status.counts = Some(snapshot),
                 Err(error) => {
                     status.next = None;
                     status.waiters = Default::default();
                     status.failed = Some(error);
                 }
             }
+            let next = status.next.take();
             status.is_recording = next.is_some();
-        });
-        waiters.into_iter().for_each(|waiter| waiter());
+            (next, waiters)
+        };
+        match (failed, self.on_failure.get()) {
+            (Some(error), Some(on_failure)) => on_failure(&error),
+            (Some(_), None) => {}
+            (None, _) => waiters.into_iter().for_each(|waiter| waiter()),
+        }
+        self.recorded.notify_waiters();
         if let Some(snapshot) = next {
             self.record(snapshot);
         }
@@ -103,16 +124,20 @@ impl LastSnapshot {
     /// # Errors
     /// [`Error::Journal`] if a snapshot could not be recorded.
     pub(super) async fn get(&self) -> Result<Option<EncodedValue>> {
-        let mut status = self.status.subscribe();
-        let status = status.wait_for(|status| !status.is_recording).await;
-        let status = status.expect("the sender lives in `self`");
-        status.failed.clone().map_or_else(|| Ok(status.counts.clone()), Err)
+        loop {
+            let recorded = self.recorded.notified();
+            {
+                let status = self.status.lock();
+                if !status.is_recording {
+                    return status.failed.clone().map_or_else(|| Ok(status.counts.clone()), Err);
+                }
+            }
+            recorded.await;
+        }
     }
 
-    /// Waits for a snapshot that can't be recorded.
-    pub(super) async fn failed(&self) -> Error {
-        let mut status = self.status.subscribe();
-        let status = status.wait_for(|status| status.failed.is_some()).await;
-        status.expect("the sender lives in `self`").failed.clone().expect("it was waited for")
+    /// Returns the last snapshot that counts.
+    pub(super) fn now(&self) -> Option<EncodedValue> {
+        self.status.lock().counts.clone()
     }
 }

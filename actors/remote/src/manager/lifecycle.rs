@@ -1,61 +1,65 @@
-//! The messages and snapshots of a managed actor, in its own process.
+//! The messages and snapshots of a managed actor, in its process.
 
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix::{Actor, AsyncContext, Context};
 use fiber_core::ExitReason;
-use fiber_transport::Link;
+use fiber_transport::{Link, Message};
 use fiber_values::codec::EncodedValue;
-use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use super::snapshot::{SnapshotInterval, SnapshotPolicy};
-use super::wire::ActorMessage;
+use super::wire::ActorEvent;
 use crate::remote::{Holding, Host};
-use fiber_supervisor::Lifecycle;
+use fiber_runtime::mesh::ActorId;
+use fiber_supervisor::Life;
 
-/// Passes messages to each incarnation of a managed actor, and takes its snapshots.
-pub(super) struct ManagedLifecycle<P> {
+/// Passes messages to each incarnation of a managed actor, takes its snapshots, and tells its owner
+/// what happens to it.
+pub(super) struct ManagedLife<P, C> {
+    pub(super) id: ActorId,
     pub(super) host: Host,
     pub(super) link: Arc<dyn Link>,
     /// The last snapshot.
-    pub(super) snapshot: Arc<Mutex<Option<EncodedValue>>>,
+    pub(super) snapshot: Rc<RefCell<Option<EncodedValue>>>,
     pub(super) interval: SnapshotInterval,
     pub(super) held: Holding,
-    /// Whether the actor is restarted in its process after a failure.
-    pub(super) restarts: bool,
-    pub(super) has_failed: AtomicBool,
+    /// Makes the actor.
+    pub(super) create: C,
+    /// The message that the actor has started, until it is sent.
+    pub(super) announcement: RefCell<Option<Message>>,
     /// Whether the owner knows that the actor has started.
-    pub(super) is_ready: Arc<AtomicBool>,
-    /// Set when the actor has ended for good by itself.
-    pub(super) ended: watch::Sender<Option<ExitReason>>,
+    pub(super) is_ready: Rc<Cell<bool>>,
+    pub(super) has_failed: Cell<bool>,
     pub(super) policy: PhantomData<fn() -> P>,
 }
 
-impl<A, P> Lifecycle<A> for ManagedLifecycle<P>
+impl<A, P, C> Life<A> for ManagedLife<P, C>
 where
     A: Actor<Context = Context<A>>,
     P: SnapshotPolicy<A>,
+    C: Fn() -> A + 'static,
 {
     fn starting(&self, context: &mut Context<A>) {
-        if self.has_failed.swap(false, Ordering::Relaxed) {
-            let _ = self.link.send(ActorMessage::Restarted.encode());
+        let id = self.id;
+        if self.has_failed.replace(false) {
+            let _ = self.link.send(ActorEvent::Restarted.encode(id));
         }
-        let (link, snapshot) = (Arc::clone(&self.link), Arc::clone(&self.snapshot));
+        let (link, snapshot) = (Arc::clone(&self.link), Rc::clone(&self.snapshot));
         let held = self.held.clone();
         let take_snapshot = move |actor: &A, is_awaited: bool| match P::take(actor) {
             Ok(Some(state)) => {
-                *snapshot.lock() = Some(state.clone());
-                let message = match &held {
+                *snapshot.borrow_mut() = Some(state.clone());
+                let event = match &held {
                     Some(held) if is_awaited => {
                         held.taken();
-                        ActorMessage::AwaitedSnapshot(state)
+                        ActorEvent::AwaitedSnapshot(state)
                     }
-                    _ => ActorMessage::Snapshot(state),
+                    _ => ActorEvent::Snapshot(state),
                 };
-                let _ = link.send(message.encode());
+                let _ = link.send(event.encode(id));
             }
             Ok(None) => {}
             Err(error) => {
@@ -80,19 +84,23 @@ where
         context.spawn(self.host.inbox_pump(handled, move |actor| take_awaited(actor, true)));
     }
 
+    fn create(&self) -> A {
+        (self.create)()
+    }
+
+    fn started(&self) {
+        if let Some(announcement) = self.announcement.take() {
+            let _ = self.link.send(announcement);
+            self.is_ready.set(true);
+        }
+    }
+
     fn ended(&self, reason: &ExitReason) {
         self.host.ended(reason);
-        match reason {
-            // Its supervisor has stopped it.
-            ExitReason::Shutdown => {}
-            reason if self.restarts && !reason.is_normal() => {
-                // The process itself tells of a failed start.
-                if self.is_ready.load(Ordering::Relaxed) {
-                    self.has_failed.store(true, Ordering::Relaxed);
-                    let _ = self.link.send(ActorMessage::Failed(reason.clone()).encode());
-                }
-            }
-            reason => drop(self.ended.send_replace(Some(reason.clone()))),
-        }
+    }
+
+    fn failed(&self, reason: &ExitReason) {
+        self.has_failed.set(true);
+        let _ = self.link.send(ActorEvent::Failed(reason.clone()).encode(self.id));
     }
 }

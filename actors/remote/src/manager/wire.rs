@@ -1,52 +1,129 @@
-//! Messages from the process of a managed actor to its owner.
+//! Messages between the process of managed actors and their owner. Each is about one actor.
 
 use bytes::Buf;
-use fiber_core::ExitReason;
+use fiber_core::{ExitReason, Result};
 use fiber_transport::Message;
 use fiber_values::codec::{self, EncodedValue};
 
+use super::process::ActorMain;
 use fiber_runtime::endpoint::MAIN;
+use fiber_runtime::mesh::ActorId;
 
-/// A message from the process of a managed actor. Its first byte says which one.
-pub(super) enum ActorMessage {
-    /// The encoded state of the actor.
+/// What has happened to an actor in its process.
+pub(super) enum ActorEvent {
+    /// Its encoded state.
     Snapshot(EncodedValue),
-    /// The encoded state for which answers wait. The owner sends an empty message when it keeps it.
+    /// The encoded state for which answers wait until it is [kept](Request::Kept).
     AwaitedSnapshot(EncodedValue),
-    /// The actor has failed. It is restarted in its process, or too many restarts end that.
+    /// It has started. [`Ready`](fiber_runtime::runtime::ControlMessage::Ready) says so of the actor
+    /// that the process was started for.
+    Started,
+    /// Its first start has failed.
+    NotStarted(ExitReason),
+    /// It has failed. It is restarted in its process, or too many restarts end it.
     Failed(ExitReason),
-    /// The actor is restarted in its process.
+    /// It is restarted in its process.
     Restarted,
-    /// The actor has ended for good.
+    /// It has ended for good.
     Ended(ExitReason),
 }
 
-impl ActorMessage {
-    pub(super) fn encode(self) -> Message {
+impl ActorEvent {
+    pub(super) fn encode(self, actor: ActorId) -> Message {
         match self {
-            ActorMessage::Snapshot(state) => Message::with_value(vec![MAIN, 0], state),
-            ActorMessage::AwaitedSnapshot(state) => Message::with_value(vec![MAIN, 4], state),
-            ActorMessage::Ended(reason) => with_reason(1, &reason),
-            ActorMessage::Failed(reason) => with_reason(2, &reason),
-            ActorMessage::Restarted => Message::new(vec![MAIN, 3]),
+            ActorEvent::Snapshot(state) => Message::with_value(head(0, actor), state),
+            ActorEvent::AwaitedSnapshot(state) => Message::with_value(head(1, actor), state),
+            ActorEvent::Started => Message::new(head(2, actor)),
+            ActorEvent::NotStarted(reason) => with_reason(3, actor, &reason),
+            ActorEvent::Failed(reason) => with_reason(4, actor, &reason),
+            ActorEvent::Restarted => Message::new(head(5, actor)),
+            ActorEvent::Ended(reason) => with_reason(6, actor, &reason),
         }
     }
 
     /// Reads a message without its leading [`MAIN`] byte.
-    pub(super) fn decode(mut message: EncodedValue) -> Option<ActorMessage> {
-        match message.bytes.try_get_u8().ok()? {
-            0 => Some(ActorMessage::Snapshot(message)),
-            1 => codec::decode(&message.bytes).ok().map(ActorMessage::Ended),
-            2 => codec::decode(&message.bytes).ok().map(ActorMessage::Failed),
-            3 => Some(ActorMessage::Restarted),
-            4 => Some(ActorMessage::AwaitedSnapshot(message)),
-            _ => None,
-        }
+    pub(super) fn decode(message: EncodedValue) -> Option<(ActorId, ActorEvent)> {
+        let (kind, actor, message) = split(message)?;
+        let reason = || codec::decode(&message.bytes).ok();
+        let event = match kind {
+            0 => ActorEvent::Snapshot(message),
+            1 => ActorEvent::AwaitedSnapshot(message),
+            2 => ActorEvent::Started,
+            3 => ActorEvent::NotStarted(reason()?),
+            4 => ActorEvent::Failed(reason()?),
+            5 => ActorEvent::Restarted,
+            6 => ActorEvent::Ended(reason()?),
+            _ => return None,
+        };
+        Some((actor, event))
     }
 }
 
-fn with_reason(kind: u8, reason: &ExitReason) -> Message {
+/// What the owner asks of the process.
+pub(super) enum Request {
+    /// Starts an actor.
+    Start(Box<ActorMain>),
+    /// Stops an actor in order.
+    Stop(ActorId),
+    /// Ends an actor at once, for this reason.
+    Kill(ActorId, ExitReason),
+    /// The owner keeps the last awaited snapshot.
+    Kept(ActorId),
+    /// The owner knows that the actor has ended.
+    Forget(ActorId),
+}
+
+impl Request {
+    /// # Errors
+    /// As [`EncodedValue::new`].
+    pub(super) fn start(actor: ActorId, main: &ActorMain) -> Result<Message> {
+        Ok(Message::with_value(head(0, actor), EncodedValue::new(main)?))
+    }
+
+    pub(super) fn stop(actor: ActorId) -> Message {
+        Message::new(head(1, actor))
+    }
+
+    pub(super) fn kill(actor: ActorId, reason: &ExitReason) -> Message {
+        with_reason(2, actor, reason)
+    }
+
+    pub(super) fn kept(actor: ActorId) -> Message {
+        Message::new(head(3, actor))
+    }
+
+    pub(super) fn forget(actor: ActorId) -> Message {
+        Message::new(head(4, actor))
+    }
+
+    /// Reads a message without its leading [`MAIN`] byte.
+    pub(super) fn decode(message: EncodedValue) -> Option<Request> {
+        let (kind, actor, message) = split(message)?;
+        Some(match kind {
+            0 => Request::Start(message.decode().ok()?),
+            1 => Request::Stop(actor),
+            2 => Request::Kill(actor, codec::decode(&message.bytes).ok()?),
+            3 => Request::Kept(actor),
+            4 => Request::Forget(actor),
+            _ => return None,
+        })
+    }
+}
+
+fn head(kind: u8, actor: ActorId) -> Vec<u8> {
     let mut head = vec![MAIN, kind];
+    head.extend_from_slice(&actor.0.to_le_bytes());
+    head
+}
+
+fn with_reason(kind: u8, actor: ActorId, reason: &ExitReason) -> Message {
+    let mut head = head(kind, actor);
     codec::append(&mut head, reason).expect("an exit reason serializes");
     Message::new(head)
+}
+
+fn split(mut message: EncodedValue) -> Option<(u8, ActorId, EncodedValue)> {
+    let kind = message.bytes.try_get_u8().ok()?;
+    let actor = ActorId(message.bytes.try_get_u64_le().ok()?);
+    Some((kind, actor, message))
 }

@@ -99,13 +99,8 @@ impl<A: Actor> RemoteAddr<A> {
     }
 
     /// Returns the address of an actor that this process owns.
-    pub(crate) fn owned(
-        runtime: &Runtime,
-        name: &str,
-        home: ProcessRef,
-        owned: &OwnedActor,
-    ) -> RemoteAddr<A> {
-        RemoteAddr::of(UntypedAddr::new(Target::owned(runtime, name, home, owned)))
+    pub(crate) fn owned(runtime: &Runtime, home: ProcessRef, owned: &OwnedActor) -> RemoteAddr<A> {
+        RemoteAddr::of(UntypedAddr::new(Target::owned(runtime, home, owned)))
     }
 
     /// Returns the address of an actor that is of this type.

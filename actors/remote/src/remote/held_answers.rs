@@ -27,6 +27,8 @@ struct State {
     sent: Option<Vec<(Responder, Encoded)>>,
     /// Wakes the actor for the next snapshot.
     actor: Option<Waker>,
+    /// Why the last incarnation ended.
+    ended: Option<ExitReason>,
 }
 
 impl HeldAnswers {
@@ -80,6 +82,7 @@ impl HeldAnswers {
 
     /// Fails the answers that belong to the state of an incarnation that has ended.
     pub(super) fn ended(&self, reason: &ExitReason) {
+        self.0.lock().ended = Some(reason.clone());
         self.fail_next(&CallFailure::Stopped(reason.clone()));
     }
 
@@ -89,6 +92,15 @@ impl HeldAnswers {
         let answers = std::mem::take(&mut state.next);
         drop(state);
         answers.into_iter().for_each(|(responder, _)| responder.fail(failure));
+    }
+}
+
+impl Drop for HeldAnswers {
+    /// Fails the answers whose snapshot the owner has not kept.
+    fn drop(&mut self) {
+        let State { sent, ended, .. } = self.0.get_mut();
+        let failure = CallFailure::Stopped(ended.take().unwrap_or(ExitReason::Shutdown));
+        sent.take().into_iter().flatten().for_each(|(responder, _)| responder.fail(&failure));
     }
 }
 

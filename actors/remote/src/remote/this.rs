@@ -1,26 +1,13 @@
 //! The address of the actor whose code runs.
 
 use std::any::type_name;
-use std::sync::{Arc, OnceLock};
 
 use actix::Actor;
 use fiber_core::{Error, Result};
-use fiber_supervisor::this_child;
+use fiber_supervisor::own_addr;
+use fiber_supervisor::supervisor::ChildRef;
 
 use super::addr::RemoteAddr;
-use super::untyped::UntypedAddr;
-use fiber_runtime::runtime::Runtime;
-
-/// The managed actor of this process.
-#[derive(Default)]
-pub(crate) struct Hosted(OnceLock<(Arc<str>, UntypedAddr)>);
-
-impl Hosted {
-    /// Sets the actor's name under its supervisor in this process, and its address.
-    pub(crate) fn set(&self, path: Arc<str>, addr: UntypedAddr) {
-        let _ = self.0.set((path, addr));
-    }
-}
 
 /// Returns the address of the managed or supervised actor of type `A` whose code runs on this thread.
 ///
@@ -58,15 +45,15 @@ impl Hosted {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub fn this<A: Actor>() -> Result<RemoteAddr<A>> {
-    let child = this_child::<A>().ok_or_else(|| {
+    if let Some(managed) = own_addr::<RemoteAddr<A>>() {
+        return Ok(managed);
+    }
+    let child = own_addr::<ChildRef<A>>().ok_or_else(|| {
         let problem = format!(
             "no managed or supervised actor of type `{}` runs on this thread",
             type_name::<A>()
         );
         Error::invalid("fiber::this", problem)
     })?;
-    match Runtime::get()?.part::<Hosted>().0.get() {
-        Some((path, addr)) if **path == *child.path() => Ok(RemoteAddr::of(addr.clone())),
-        _ => RemoteAddr::export(child),
-    }
+    RemoteAddr::export(child)
 }

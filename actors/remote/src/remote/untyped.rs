@@ -54,15 +54,10 @@ pub(crate) struct Target {
 
 impl Target {
     /// Returns an actor that this process owns.
-    pub(crate) fn owned(
-        runtime: &Runtime,
-        name: &str,
-        home: ProcessRef,
-        owned: &OwnedActor,
-    ) -> Target {
+    pub(crate) fn owned(runtime: &Runtime, home: ProcessRef, owned: &OwnedActor) -> Target {
         Target {
             session: runtime.session(),
-            name: name.into(),
+            name: Arc::clone(owned.name()),
             home,
             actor: owned.id(),
             owned: true,
@@ -199,7 +194,7 @@ impl UntypedAddr {
 
     /// Returns the number of the actor in the process to which messages go.
     fn callee(&self) -> ActorId {
-        if self.target.owned { ActorId::HOSTED } else { self.target.actor }
+        if self.target.owned { self.target.actor.hosted() } else { self.target.actor }
     }
 
     fn send_payload(
@@ -260,7 +255,13 @@ impl UntypedAddr {
     }
 
     /// Sends a message that is encoded already. The caller keeps the handles in it alive.
-    pub(crate) fn call_payload(&self, runtime: &'static Runtime, payload: Payload, waiter: Waiter) {
+    pub(crate) fn call_payload(
+        &self,
+        runtime: &'static Runtime,
+        mut payload: Payload,
+        waiter: Waiter,
+    ) {
+        payload.set_actor(self.callee());
         let resend = self.resend.then(|| payload.clone());
         let pending = Pending { resend, ..Pending::new(waiter) };
         runtime.mesh().send(self.route(runtime), payload, Some(pending));

@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use fiber_core::{ExitReason, ProcessId};
+use fiber_core::ExitReason;
 use tokio::sync::watch;
 
 use super::wire::{ActorId, Ends, ProcessRef};
 
-/// An actor that this process has started in a process of its own, and restarts.
+/// An actor that this process has started in another one, and restarts.
 pub struct OwnedActor {
     id: ActorId,
+    name: Arc<str>,
     places: Option<NonZeroU32>,
     status: watch::Sender<ActorStatus>,
 }
@@ -50,8 +51,13 @@ impl ActorStatus {
 
 impl OwnedActor {
     /// Returns the state of an actor that was not started yet.
-    pub(crate) fn new(id: ActorId, places: Option<NonZeroU32>) -> Arc<OwnedActor> {
-        Arc::new(OwnedActor { id, places, status: watch::Sender::default() })
+    pub(crate) fn new(id: ActorId, name: &str, places: Option<NonZeroU32>) -> Arc<OwnedActor> {
+        Arc::new(OwnedActor { id, name: name.into(), places, status: watch::Sender::default() })
+    }
+
+    /// Returns the actor's name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// Returns how many places the mailbox has for the messages of each process, if these wait for
@@ -108,9 +114,9 @@ impl OwnedActor {
         });
     }
 
-    /// Returns the process of the actor, while it runs.
-    pub(super) fn process(&self) -> Option<ProcessId> {
-        self.status.borrow().process.as_ref().map(|process| process.id)
+    /// Returns how often the actor was started again with a process.
+    pub(crate) fn restarts(&self) -> u64 {
+        self.status.borrow().incarnation.saturating_sub(1)
     }
 
     /// Returns whether the actor will not be restarted.

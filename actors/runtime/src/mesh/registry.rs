@@ -1,7 +1,7 @@
 //! The actors and ports of this process that others can reach, and answers to queries about the
 //! actors that it owns.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -46,8 +46,8 @@ pub fn set_transit_time(time: Duration) {
 pub struct Registry {
     endpoint: &'static Endpoint,
     inboxes: DashMap<ActorId, Arc<Inbox>>,
-    /// The actor that this process was started for, as its owner knows it.
-    hosted: OnceLock<(ProcessId, ActorId)>,
+    /// The owner of the managed actors that run in this process.
+    owner: OnceLock<ProcessId>,
     owned: DashMap<ActorId, Arc<OwnedActor>>,
     /// Exported actors that have not ended.
     exported: Mutex<BTreeMap<ActorId, Exported>>,
@@ -70,14 +70,14 @@ impl Registry {
         Registry {
             endpoint,
             inboxes: DashMap::new(),
-            hosted: OnceLock::new(),
+            owner: OnceLock::new(),
             owned: DashMap::new(),
             exported: Mutex::default(),
             ended: Mutex::new(Recent::new(ENDED_ACTORS)),
             ports: Ports::default(),
             dead_letters: DeadLetters::new(endpoint),
             waits: Waits::default(),
-            last: AtomicU64::new(ActorId::HOSTED.0),
+            last: AtomicU64::new(ActorId::LATER.0),
         }
     }
 
@@ -157,20 +157,19 @@ impl Registry {
         }
     }
 
-    /// Makes the actor reachable that this process was started for: the one with this number in its
-    /// owner.
-    pub fn host(&self, inbox: Arc<Inbox>, owned: (ProcessId, ActorId)) {
-        let _ = self.hosted.set(owned);
-        inbox.set_reachable(ActorId::HOSTED, &self.dead_letters);
-        self.inboxes.insert(ActorId::HOSTED, inbox);
+    /// Makes an actor of `owner`, this process's parent, reachable that runs in this process.
+    pub fn host(&self, inbox: Arc<Inbox>, owner: ProcessId, actor: ActorId) {
+        let _ = self.owner.set(owner);
+        inbox.set_reachable(actor.hosted(), &self.dead_letters);
+        self.inboxes.insert(actor.hosted(), inbox);
     }
 
     /// Returns the messages for an actor of `owner`, if it runs in this process.
     pub(crate) fn inbox_here(&self, owner: ProcessId, actor: ActorId) -> Option<Arc<Inbox>> {
-        if self.hosted.get() == Some(&(owner, actor)) {
-            self.inbox(ActorId::HOSTED)
+        if owner == self.endpoint.id {
+            self.inbox(actor)
         } else {
-            self.inbox(actor).filter(|_| owner == self.endpoint.id)
+            self.inbox(actor.hosted()).filter(|_| self.owner.get() == Some(&owner))
         }
     }
 
@@ -179,15 +178,10 @@ impl Registry {
     }
 
     /// Adds an actor that this process is going to start in another one.
-    pub fn own(&self, places: Option<NonZeroU32>) -> Arc<OwnedActor> {
-        let owned = OwnedActor::new(self.next_id(), places);
+    pub fn own(&self, name: &str, places: Option<NonZeroU32>) -> Arc<OwnedActor> {
+        let owned = OwnedActor::new(self.next_id(), name, places);
         self.owned.insert(owned.id(), Arc::clone(&owned));
         owned
-    }
-
-    /// Returns the actors that this process owns and that run, by their processes.
-    pub(crate) fn running(&self) -> HashMap<ProcessId, ActorId> {
-        self.owned.iter().filter_map(|owned| Some((owned.process()?, owned.id()))).collect()
     }
 
     pub fn owned(&self, actor: ActorId) -> Option<Arc<OwnedActor>> {

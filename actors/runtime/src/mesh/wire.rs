@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use fiber_core::stats::ActorStats;
 use fiber_core::{Error, ExitReason, Failure, ProcessId, Result};
 use fiber_transport::{Message, Received};
 use fiber_values::blob::Blobs;
@@ -36,6 +37,8 @@ const TERMS: u8 = 6;
 
 /// The position of the call's id in a frame.
 const CALL_ID: std::ops::Range<usize> = 2..10;
+/// The position of the actor's number in a call.
+const ACTOR: std::ops::Range<usize> = 10..18;
 /// Bytes before the body of a message to a port.
 pub(crate) const PORT_HEAD: usize = 18;
 /// Bytes before the message of a call, at most.
@@ -70,8 +73,19 @@ pub(crate) const NO_ANSWER: CallId = 0;
 pub struct ActorId(pub u64);
 
 impl ActorId {
-    /// The actor that a process was started for.
-    pub const HOSTED: ActorId = ActorId(0);
+    /// The number of an actor that is chosen when its message is sent.
+    pub const LATER: ActorId = ActorId(0);
+
+    /// Returns the number that an actor of another process has in the process where it runs. None
+    /// of that process's own actors has it.
+    pub fn hosted(self) -> ActorId {
+        ActorId(self.0 | ActorStats::MANAGED)
+    }
+
+    /// Returns the number at its owner of an actor with such a number.
+    pub(crate) fn at_owner(self) -> Option<ActorId> {
+        (self.0 & ActorStats::MANAGED != 0).then_some(ActorId(self.0 & !ActorStats::MANAGED))
+    }
 }
 
 /// The number of a port in its process.
@@ -216,6 +230,11 @@ impl Payload {
 
     fn whole(frame: Vec<u8>, blobs: Blobs) -> Payload {
         Payload { frame, body: Bytes::new(), blobs }
+    }
+
+    /// Chooses the actor that gets the call.
+    pub fn set_actor(&mut self, actor: ActorId) {
+        self.frame[ACTOR].copy_from_slice(&actor.0.to_le_bytes());
     }
 
     /// Returns the length in bytes, with the blobs.

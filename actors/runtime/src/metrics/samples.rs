@@ -1,6 +1,6 @@
 //! The values of the metrics.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fiber_core::ProcessId;
@@ -207,17 +207,11 @@ pub(super) fn counters(stats: &SessionStats, labelled: &Labelled<'_>) -> BTreeMa
         samples.count(Id::QueuePut, &[label], queue.put);
         samples.count(Id::QueueTaken, &[label], queue.taken);
     }
-    let restarted = report.processes.iter().filter(|process| process.restarts > 0);
-    let restarted: HashMap<_, _> =
-        restarted.map(|process| (process.id, process.restarts)).collect();
     for (actor, label) in &labelled.actors {
         let samples = sources.entry(Source::Actor(actor.process, actor.name.clone())).or_default();
         let labels = of_actor(actor, label);
-        // Those before the start of its process have been counted in earlier processes.
-        let is_managed = actor.is_managed();
-        let of_process = restarted.get(&actor.process).filter(|_| is_managed);
-        let earlier = of_process.map_or(0, |restarts| restarts - 1);
-        samples.count(Id::ActorRestarts, &labels, actor.restarts.saturating_sub(earlier));
+        let restarts = actor.restarts.saturating_sub(actor.restarts_before);
+        samples.count(Id::ActorRestarts, &labels, restarts);
         samples.count(Id::ActorMessagesHandled, &labels, actor.handled);
         samples.count(Id::ActorMessagesFailed, &labels, actor.failed);
         samples.add(Id::ActorLatency, &labels, &Value::Times(actor.latency.clone()));

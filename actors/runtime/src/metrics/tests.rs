@@ -200,11 +200,9 @@ fn each_restart_of_an_actor_counts_once() {
     let mut renderer = Renderer::default();
     let mut restarts = |processes: u64, in_process: u64| {
         let mut report = Report::default();
-        let mut process = process(10 + processes, ProcessRole::Actor, 1);
-        process.restarts = processes;
-        report.processes.push(process);
-        let mut actor = actor("teller", 10 + processes, 0);
+        let mut actor = actor("teller", 10 + processes, ActorStats::MANAGED);
         actor.restarts = processes + in_process;
+        actor.restarts_before = processes.saturating_sub(1);
         report.actors.push(actor);
         let text = renderer.render(&session(report), &EventCounts::default(), Format::Prometheus);
         value(&text, "fiber_actor_restarts_total{actor=\"teller\",type=\"demo::Counter\"}")

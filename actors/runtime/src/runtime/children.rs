@@ -123,7 +123,13 @@ impl Children {
     }
 
     /// Adds the children of `parent` to its report, and what is below them.
-    pub(super) fn report(&self, parent: ProcessId, report: &mut Report) {
+    /// `describe` adds what this process knows of its managed actors.
+    pub(super) fn report(
+        &self,
+        parent: ProcessId,
+        report: &mut Report,
+        describe: impl Fn(&mut ActorStats),
+    ) {
         let mut ids: Vec<_> =
             self.records.iter().map(|record| (record.since, *record.key())).collect();
         ids.sort_unstable();
@@ -131,15 +137,8 @@ impl Children {
             let Some(record) = self.records.get(&id) else { continue };
             report.processes.push(record.stats(id, parent));
             if let Some(mut below) = record.below() {
-                // A managed actor has the name of its process, and is restarted with it.
-                let is_managed =
-                    |actor: &&mut ActorStats| actor.process == id && actor.is_managed();
-                if record.role == ProcessRole::Actor {
-                    for actor in below.actors.iter_mut().filter(is_managed) {
-                        actor.name.clone_from(&record.name);
-                        actor.restarts += record.restarts;
-                    }
-                }
+                let is_own = |actor: &&mut ActorStats| actor.process == id && actor.is_managed();
+                below.actors.iter_mut().filter(is_own).for_each(&describe);
                 report.add_below(&record.name, below);
             }
         }

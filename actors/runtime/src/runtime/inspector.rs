@@ -92,23 +92,21 @@ impl Runtime {
     /// Returns the statistics of this process's objects, and of all processes below it.
     pub(super) fn report_below(&self) -> Report {
         let mut report = self.part::<Sources>().report(self.id());
-        self.children.report(self.id(), &mut report);
-        self.add_names(&mut report.actors);
+        for actor in report.actors.iter_mut().filter(|actor| !actor.is_managed()) {
+            actor.names = self.directory().names_of(ActorId(actor.number));
+        }
+        self.children.report(self.id(), &mut report, |actor| self.describe(actor));
         report
     }
 
-    /// Adds the registered names of the actors whose home is this process.
-    fn add_names(&self, actors: &mut [ActorStats]) {
-        let managed = self.registry().running();
-        for actor in actors {
-            let number = match ActorId(actor.number) {
-                ActorId::HOSTED => managed.get(&actor.process).copied(),
-                number => (actor.process == self.id()).then_some(number),
-            };
-            if let Some(number) = number {
-                actor.names = self.directory().names_of(number);
-            }
-        }
+    /// Adds what its owner, this process, knows of a managed actor.
+    fn describe(&self, actor: &mut ActorStats) {
+        let number = ActorId(actor.number).at_owner();
+        let Some(owned) = number.and_then(|number| self.registry().owned(number)) else { return };
+        actor.name = owned.name().to_string();
+        actor.restarts += owned.restarts();
+        actor.restarts_before = owned.restarts().saturating_sub(1);
+        actor.names = self.directory().names_of(owned.id());
     }
 
     /// Returns the heartbeat of this child.

@@ -10,7 +10,7 @@ use futures_core::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor_loop::{ActorCommand, Own, catch_panic, run_actor};
+use super::actor_loop::{ActorCommand, Commands, Own, catch_panic, run_actor};
 use super::child_ref::ChildRef;
 use super::incarnation::{Current, ExitWatch, IncarnationGuard};
 use super::spec::ChildSpec;
@@ -36,59 +36,14 @@ impl ChildSpec {
     where
         A: Actor<Context = Context<A>>,
     {
-        ChildSpec::actor_with(name, factory, Arc::new(()))
-    }
-
-    /// Returns the specification of an actor with hooks.
-    #[doc(hidden)]
-    pub fn actor_with<A>(
-        name: impl Into<String>,
-        factory: impl Fn() -> A + Send + 'static,
-        lifecycle: Arc<dyn Lifecycle<A>>,
-    ) -> ChildSpec
-    where
-        A: Actor<Context = Context<A>>,
-    {
-        ChildSpec::new(name, ActorStart::new(factory, lifecycle))
+        let (factory, current) = (Arc::new(Mutex::new(factory)), Arc::new(Current::new()));
+        ChildSpec::new(name, ActorStart { factory, current })
     }
 }
 
 struct ActorStart<A: Actor, F> {
     factory: Arc<Mutex<F>>,
-    lifecycle: Arc<dyn Lifecycle<A>>,
     current: Arc<Current<A>>,
-}
-
-/// Hooks into the life of an actor.
-pub trait Lifecycle<A: Actor>: Send + Sync + 'static {
-    /// Is called before an incarnation starts in this context.
-    fn starting(&self, context: &mut Context<A>)
-    where
-        A: Actor<Context = Context<A>>;
-
-    /// Is called after the end of an incarnation.
-    fn ended(&self, reason: &ExitReason);
-}
-
-/// No hooks.
-impl<A: Actor> Lifecycle<A> for () {
-    fn starting(&self, _: &mut Context<A>)
-    where
-        A: Actor<Context = Context<A>>,
-    {
-    }
-
-    fn ended(&self, _: &ExitReason) {}
-}
-
-impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> ActorStart<A, F> {
-    fn new(factory: F, lifecycle: Arc<dyn Lifecycle<A>>) -> ActorStart<A, F> {
-        ActorStart {
-            factory: Arc::new(Mutex::new(factory)),
-            lifecycle,
-            current: Arc::new(Current::new()),
-        }
-    }
 }
 
 impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for ActorStart<A, F> {
@@ -100,11 +55,10 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
         let (commands, inbox) = mpsc::unbounded_channel();
         let (started, ready) = oneshot::channel();
         let (exit, exited) = ExitWatch::channel();
-        let (current, factory, lifecycle) =
-            (self.current.clone(), self.factory.clone(), self.lifecycle.clone());
+        let (current, factory) = (self.current.clone(), self.factory.clone());
         let name: Arc<str> = child.path().into();
         let this = ChildRef::new(Arc::clone(&child.identity), Arc::clone(&self.current));
-        let own = Own { name, child: Some(Box::new(this)) };
+        let own = Arc::new(Own { name, addr: Some(Box::new(this)) });
         let arbiter = child.arbiter().cloned().map_or_else(shared_arbiter, Ok);
         Box::pin(async move {
             let arbiter = arbiter?;
@@ -114,10 +68,9 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
                     return;
                 }
                 fiber_core::spawn_local(async move {
-                    let mut context = Context::<A>::new();
+                    let context = Context::<A>::new();
                     let guard =
                         IncarnationGuard::new(current, context.address(), own_arbiter, exit);
-                    lifecycle.starting(&mut context);
                     let reason = match catch_panic(|| (*factory.lock())()) {
                         Ok(actor) => {
                             let on_started = || {
@@ -125,11 +78,11 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
                                 let _ = started.send(());
                             };
                             let exit = || ExitReason::Normal;
-                            run_actor(own, context, actor, inbox, on_started, exit).await
+                            let mut commands = Commands::new(inbox);
+                            run_actor(&own, context, actor, &mut commands, on_started, exit).await
                         }
                         Err(reason) => reason,
                     };
-                    lifecycle.ended(&reason);
                     guard.finish(reason);
                 });
             });

@@ -15,20 +15,42 @@ use fiber_runtime::runtime::report_panic;
 use futures_core::future::LocalBoxFuture;
 use tokio::sync::mpsc;
 
-use super::child_ref::ChildRef;
-
 /// A command of a supervisor to an actor.
 #[derive(Debug)]
-pub(super) enum ActorCommand {
+pub enum ActorCommand {
+    /// Asks it to end in order.
     Stop,
+    /// Ends it at once, for this reason.
     Kill(ExitReason),
+}
+
+/// The commands to an actor.
+pub(super) struct Commands {
+    pub(super) inbox: mpsc::UnboundedReceiver<ActorCommand>,
+    /// Why the actor is to end, once a command says so.
+    pub(super) end: Option<ExitReason>,
+}
+
+impl Commands {
+    pub(super) fn new(inbox: mpsc::UnboundedReceiver<ActorCommand>) -> Commands {
+        Commands { inbox, end: None }
+    }
+
+    /// Waits until the actor is to end, and returns why.
+    pub(super) async fn end(&mut self) -> ExitReason {
+        match self.inbox.recv().await {
+            Some(ActorCommand::Kill(reason)) => reason,
+            Some(ActorCommand::Stop) | None => ExitReason::Shutdown,
+        }
+    }
 }
 
 /// A supervised actor, as its own code sees it.
 pub(super) struct Own {
     pub(super) name: Arc<str>,
-    /// The [`ChildRef`] of an actor that is no supervisor.
-    pub(super) child: Option<Box<dyn Any + Send + Sync>>,
+    /// The address by which it knows itself, if it is no supervisor: a
+    /// [`ChildRef`](super::ChildRef), or one for other processes.
+    pub(super) addr: Option<Box<dyn Any + Send + Sync>>,
 }
 
 thread_local! {
@@ -45,33 +67,31 @@ pub fn current_actor() -> Option<Arc<str>> {
     current(|own| Some(Arc::clone(&own.name)))
 }
 
-/// Returns the supervised actor whose code runs on this thread, if it is of this type.
-pub fn this_child<A: Actor>() -> Option<ChildRef<A>> {
-    current(|own| own.child.as_ref()?.downcast_ref().cloned())
+/// Returns the address of the supervised actor whose code runs on this thread, if it is of this type.
+pub fn own_addr<T: Clone + 'static>() -> Option<T> {
+    current(|own| own.addr.as_ref()?.downcast_ref().cloned())
 }
 
 /// Runs `actor` until it ends, and drops it. Calls `on_started` when its `started` has returned,
 /// and `exit` for the reason of an end that the supervisor did not ask for.
-pub(super) async fn run_actor<A: Actor<Context = Context<A>>>(
-    own: Own,
+pub(super) fn run_actor<A: Actor<Context = Context<A>>>(
+    own: &Arc<Own>,
     context: Context<A>,
     actor: A,
-    mut commands: mpsc::UnboundedReceiver<ActorCommand>,
+    commands: &mut Commands,
     on_started: impl FnOnce(),
     exit: impl FnOnce() -> ExitReason,
-) -> ExitReason {
-    let own = Arc::new(own);
+) -> impl Future<Output = ExitReason> {
     let mut run = Some(context.into_future(actor));
     let mut on_started = Some(on_started);
     let mut exit = Some(exit);
-    let mut stop_requested = false;
     poll_fn(move |task| {
         let future = run.as_mut().expect("a finished actor is not polled again");
-        let reason = match handle_commands(&mut commands, future, &mut stop_requested, task) {
+        let reason = match handle_commands(commands, future, task) {
             Some(reason) => reason,
-            None => match run_as(&own, || user_code(|| Pin::new(&mut *future).poll(task))) {
+            None => match run_as(own, || user_code(|| Pin::new(&mut *future).poll(task))) {
                 Err(reason) => reason,
-                Ok(Poll::Ready(())) if stop_requested => ExitReason::Shutdown,
+                Ok(Poll::Ready(())) if commands.end.is_some() => ExitReason::Shutdown,
                 Ok(Poll::Ready(())) => exit.take().map_or(ExitReason::Normal, |exit| exit()),
                 Ok(Poll::Pending) => {
                     if let Some(on_started) = on_started.take() {
@@ -84,7 +104,6 @@ pub(super) async fn run_actor<A: Actor<Context = Context<A>>>(
         drop_quietly(run.take());
         Poll::Ready(reason)
     })
-    .await
 }
 
 /// Runs code of an actor, and returns a panic as the reason.
@@ -97,20 +116,25 @@ fn run_as<T>(own: &Arc<Own>, body: impl FnOnce() -> T) -> Result<T, ExitReason> 
 
 /// Handles the commands that have come. Returns `Some` if the actor must end at once.
 fn handle_commands<A: Actor<Context = Context<A>>>(
-    commands: &mut mpsc::UnboundedReceiver<ActorCommand>,
+    commands: &mut Commands,
     future: &mut ContextFut<A, Context<A>>,
-    stop_requested: &mut bool,
     task: &mut TaskContext<'_>,
 ) -> Option<ExitReason> {
-    while let Poll::Ready(command) = commands.poll_recv(task) {
+    while let Poll::Ready(command) = commands.inbox.poll_recv(task) {
         match command {
             Some(ActorCommand::Stop) => {
-                *stop_requested = true;
+                commands.end = Some(ExitReason::Shutdown);
                 future.ctx().stop();
             }
-            Some(ActorCommand::Kill(reason)) => return Some(reason),
-            // The supervisor is gone.
-            None => return Some(ExitReason::Shutdown),
+            Some(ActorCommand::Kill(reason)) => {
+                commands.end = Some(reason.clone());
+                return Some(reason);
+            }
+            None => {
+                // The supervisor is gone.
+                commands.end = Some(ExitReason::Shutdown);
+                return Some(ExitReason::Shutdown);
+            }
         }
     }
     None

@@ -10,7 +10,7 @@ use fiber_core::ExitReason;
 use futures_core::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use super::actor_loop::{ActorCommand, Own, run_actor};
+use super::actor_loop::{ActorCommand, Commands, Own, run_actor};
 use super::directory::Directory;
 use super::driver::{Command, Supervisor};
 use super::incarnation::{Current, ExitWatch, IncarnationGuard};
@@ -64,12 +64,14 @@ impl Start for SupervisorStart {
         let (commands, inbox) = mpsc::unbounded_channel();
         let context = supervisor.context();
         let addr = context.address();
-        let own = Own { name: child.path().into(), child: None };
+        let own = Arc::new(Own { name: child.path().into(), addr: None });
         let guard = IncarnationGuard::new(current, addr.clone(), Arbiter::current(), exit);
         fiber_core::spawn_local(async move {
             let exit = move || exit_cell.get().cloned().unwrap_or(ExitReason::Normal);
             let on_started = || guard.started();
-            let reason = run_actor(own, context, supervisor, inbox, on_started, exit).await;
+            let mut commands = Commands::new(inbox);
+            let reason =
+                run_actor(&own, context, supervisor, &mut commands, on_started, exit).await;
             guard.finish(reason);
         });
         Box::pin(async move {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use actix::ArbiterHandle;
 use fiber_core::{Error, ExitReason, Result};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
 use super::machine::Rules;
@@ -17,7 +18,7 @@ use crate::options::builder_options;
 /// When a child is restarted after it ended by itself.
 ///
 /// A child that stops together with a failed sibling is restarted with it, unless it is temporary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Restart {
     /// Always.
     #[default]
@@ -29,7 +30,7 @@ pub enum Restart {
 }
 
 /// How a child is stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shutdown {
     /// The supervisor kills it at once.
     Kill,
@@ -43,6 +44,18 @@ impl Default for Shutdown {
     /// Returns a limit of 5 seconds.
     fn default() -> Shutdown {
         Shutdown::After(Duration::from_secs(5))
+    }
+}
+
+impl Restart {
+    /// Returns whether a child is restarted that has ended by itself for this reason.
+    #[doc(hidden)]
+    pub fn follows(self, reason: &ExitReason) -> bool {
+        match self {
+            Restart::Permanent => true,
+            Restart::Transient => !reason.is_normal(),
+            Restart::Temporary => false,
+        }
     }
 }
 
@@ -252,7 +265,7 @@ pub(super) fn check_names(specs: &[ChildSpec]) -> Result<()> {
 ///
 /// # Errors
 /// [`Error::Invalid`].
-pub(crate) fn check_name(method: &'static str, name: &str) -> Result<()> {
+pub fn check_name(method: &'static str, name: &str) -> Result<()> {
     if name.is_empty() || name.contains('/') {
         let problem = format!("`{name}` can't be a name: use at least one character, and no `/`");
         return Err(Error::invalid(method, problem));

@@ -10,6 +10,7 @@ pub use fiber_core::stats::{Branch, ChildKind, ChildState, Tree};
 use fiber_core::stats::{Report, Supervisors};
 use fiber_core::{ExitReason, ProcessId, value_memory};
 
+use super::start::Within;
 use fiber_runtime::parts::Parts;
 use fiber_runtime::sources::{Registration, Source, Sources};
 
@@ -32,6 +33,20 @@ pub(super) struct EntryData {
 }
 
 impl EntryData {
+    /// Shows what has happened to an actor in a process that restarts it.
+    pub(super) fn note_within(&mut self, event: Within) {
+        match event {
+            Within::Failed(reason) => {
+                self.last_exit = Some(reason);
+                self.enter(ChildState::Restarting);
+            }
+            Within::Restarted => {
+                self.restarts_within += 1;
+                self.enter(ChildState::Running);
+            }
+        }
+    }
+
     pub(super) fn enter(&mut self, state: ChildState) {
         if self.state != state {
             self.state = state;

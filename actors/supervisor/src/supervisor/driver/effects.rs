@@ -1,14 +1,12 @@
 //! Carries out the effects of the machine.
 
-use fiber_core::stats::EventKind;
 use fiber_core::{ExitReason, rounded};
 
+use super::super::inside::announce_restart;
 use super::super::machine::{Effect, Event, Key};
 use super::super::start::Within;
 use super::super::tree::{ChildKind, ChildState};
 use super::Supervisor;
-use super::child::HeldChild;
-use fiber_runtime::events::emit;
 
 impl Supervisor {
     pub(super) fn carry_out(&mut self, effect: Effect) {
@@ -81,7 +79,7 @@ impl Supervisor {
     fn note_restart(&self, key: Key) {
         let Some(child) = self.children.get(&key) else { return };
         if !self.options.is_quiet {
-            announce_restart(child);
+            announce_restart(child.spec.identity.path().to_string(), &child.entry);
         }
         self.entry.update(|data| {
             if let ChildKind::Supervisor { restarts, .. } = &mut data.kind {
@@ -95,21 +93,13 @@ impl Supervisor {
         let child = self.children.get_mut(&key).filter(|child| child.runs(incarnation));
         let Some(child) = child else { return };
         child.note_within(&event);
-        match event {
-            Within::Failed(reason) => {
-                tracing::warn!("`{}` {reason}", child.spec.identity.path());
-                child.entry.update(|data| {
-                    data.last_exit = Some(reason);
-                    data.enter(ChildState::Restarting);
-                });
-            }
-            Within::Restarted => {
-                child.entry.update(|data| {
-                    data.restarts_within += 1;
-                    data.enter(ChildState::Running);
-                });
-                self.note_restart(key);
-            }
+        if let Within::Failed(reason) = &event {
+            tracing::warn!("`{}` {reason}", child.spec.identity.path());
+        }
+        let is_restart = matches!(event, Within::Restarted);
+        child.entry.update(|data| data.note_within(event));
+        if is_restart {
+            self.note_restart(key);
         }
     }
 
@@ -149,11 +139,4 @@ impl Supervisor {
     fn path_of(&self, key: Key) -> &str {
         self.children.get(&key).map_or("", |child| child.spec.identity.path())
     }
-}
-
-/// Emits the event that a child is restarted.
-fn announce_restart(child: &HeldChild) {
-    let reason = child.entry.last_exit().unwrap_or(ExitReason::Shutdown);
-    let (child, names) = (child.spec.identity.path().to_string(), child.entry.names());
-    emit(EventKind::ChildRestarted { child, names, reason });
 }

@@ -182,12 +182,7 @@ impl Supervision {
             child.phase = ChildPhase::Finished;
             return self.stop_all(ExitReason::NotStarted(problem), StopMode::InOrder, turn);
         }
-        let restart = match child.rules.restart {
-            Restart::Permanent => true,
-            Restart::Transient => !reason.is_normal(),
-            Restart::Temporary => false,
-        };
-        if !restart {
+        if !child.rules.restart.follows(&reason) {
             if child.rules.restart == Restart::Temporary || child.is_added() {
                 return self.remove(key, &reason, turn);
             }
