@@ -109,7 +109,7 @@ impl PoolBuilder {
         try_initializer => initializer;
     }
 
-    /// Sets the number of worker processes, at least 1.
+    /// Sets the number of worker processes, from 1 to 100,000.
     ///
     /// The default is `processes` of the [configuration](fiber_core::Config), and one for each
     /// processor core where that is 0. The [example](PoolBuilder#examples) shows it.
@@ -231,6 +231,9 @@ impl PoolBuilder {
 
     fn check(&self, bounds: &RangeInclusive<usize>) -> Result<()> {
         let invalid = |method, problem: &str| Err(Error::invalid(method, problem));
+        if self.scale.is_none() {
+            Runtime::check_processes("PoolBuilder::processes", *bounds.end())?;
+        }
         match &self.scale {
             None if *bounds.start() == 0 => invalid(
                 "PoolBuilder::processes",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fiber_core::{Error, Meta, PoolEndReason, forks};
+use fiber_runtime::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use super::Pool;
@@ -48,7 +49,8 @@ impl Pool {
         self.state().readiness.borrow().ready
     }
 
-    /// Changes the number of worker processes to `processes`, at least 1, while calls run.
+    /// Changes the number of worker processes to `processes`, from 1 to 100,000, while calls
+    /// run.
     ///
     /// Superfluous workers finish their pending tasks before they stop. The reply is ready when
     /// exactly `processes` workers are ready, with the exceptions of
@@ -56,7 +58,7 @@ impl Pool {
     /// dropped.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for 0; [`Error::PoolEnded`].
+    /// [`Error::Invalid`] for another number; [`Error::PoolEnded`].
     ///
     /// # Examples
     /// ```
@@ -72,8 +74,11 @@ impl Pool {
             let problem = "a pool needs at least 1 process: use `stop` or drop it to end it";
             return Reply::new(async move { Err(Error::invalid("Pool::scale", problem)) });
         }
-        if let Err(error) = state.check_owned("Pool::scale") {
-            return Reply::new(async { Err(error) });
+        let checked = state.check_owned("Pool::scale");
+        if let Err(error) =
+            checked.and_then(|()| Runtime::check_processes("Pool::scale", processes))
+        {
+            return Reply::failed(error);
         }
         state.ensure_started(Meta::new());
         let (noted, answer) = oneshot::channel();

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use actix::{Actor, Context};
 use fiber_core::{Error, Result};
 use fiber_runtime::reply::Reply;
+use fiber_runtime::runtime::Runtime;
 use tokio::sync::oneshot;
 
 pub use self::addr::{EntitiesAddr, Entity, find_entities};
@@ -132,6 +133,9 @@ impl<A: Actor<Context = Context<A>>> Entities<A> {
         if processes == 0 {
             let problem = "entities need at least 1 process; `stop` ends all of them";
             return Reply::failed(Error::invalid("Entities::scale", problem));
+        }
+        if let Err(error) = Runtime::check_processes("Entities::scale", processes) {
+            return Reply::failed(error);
         }
         self.run(move |owner| async move { owner.scale(processes).await })
     }

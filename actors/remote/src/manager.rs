@@ -42,8 +42,9 @@ use fiber_supervisor::supervisor::SupervisorRef;
 /// A handle of an actor in another process, which fiber supervises.
 ///
 /// A factory function makes the actor in that process, from arguments that travel there like those
-/// of a task of a pool. The process is the actor's own, or it has [others](ManagerBuilder::within). The [address](AsyncManager::addr) stays valid across restarts. Dropping the
-/// manager stops the actor and its process.
+/// of a task of a pool. The process is the actor's own, or it has [others](ManagerBuilder::within).
+/// The [address](AsyncManager::addr) stays valid across restarts. Dropping the manager stops the
+/// actor and its process.
 ///
 /// - **A handler panics.** Its call fails with the panic's message, and the factory makes the actor
 ///   again, in the same process. Other calls that the actor was handling fail with

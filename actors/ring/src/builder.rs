@@ -94,7 +94,7 @@ impl RingBuilder {
         backoff => backoff;
     }
 
-    /// Sets the number of nodes, at least 1. [`RingBuilder`] has an example.
+    /// Sets the number of nodes, from 1 to 100,000. [`RingBuilder`] has an example.
     ///
     /// The default is `processes` of the [configuration](fiber_core::Config), and one for each
     /// processor core where that is 0.
@@ -243,10 +243,10 @@ impl RingBuilder {
         let config = runtime.config();
         let function = entry.display_name();
         let size = self.size.unwrap_or_else(|| runtime.default_processes());
-        if size == 0 || u32::try_from(size).is_err() {
-            let problem = format!("a ring needs at least 1 node and at most 2^32 - 1, not {size}");
-            return Err(Error::invalid("RingBuilder::size", problem));
+        if size == 0 {
+            return Err(Error::invalid("RingBuilder::size", "a ring needs at least 1 node"));
         }
+        Runtime::check_processes("RingBuilder::size", size)?;
         codec::check_size(arguments.size(), config.max_message.as_u64(), || {
             format!("the arguments of `{function}`")
         })?;

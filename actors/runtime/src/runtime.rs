@@ -296,6 +296,19 @@ impl Runtime {
         self.directory.get().expect("it is set when the runtime is made")
     }
 
+    /// Checks a number of processes, which a pool or ring shall have. Each takes memory before it
+    /// starts.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`]: it is above 100,000.
+    pub fn check_processes(method: &'static str, count: usize) -> Result<()> {
+        const MOST: usize = 100_000;
+        if count <= MOST {
+            return Ok(());
+        }
+        Err(Error::invalid(method, format!("{count} processes are too many: there can be {MOST}")))
+    }
+
     /// Returns how many processes a pool or ring has that sets no number.
     pub fn default_processes(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);

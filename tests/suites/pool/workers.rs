@@ -81,7 +81,7 @@ fn a_pool_scales_with_the_number_of_tasks() {
 }
 
 #[test]
-fn zero_processes_and_threads_are_refused() {
+fn numbers_of_processes_and_threads_have_bounds() {
     for pool in [
         Pool::new(0),
         Pool::builder().threads_per_worker(0).build(),
@@ -90,4 +90,6 @@ fn zero_processes_and_threads_are_refused() {
         let error = pool.unwrap_err().to_string();
         assert!(error.contains("at least 1"), "{error}");
     }
+    let error = Pool::new(usize::MAX).unwrap_err().to_string();
+    assert!(error.contains("there can be 100000"), "{error}");
 }

@@ -75,6 +75,8 @@ fn a_panic_ends_the_run_with_an_error_that_has_its_rank() {
 fn an_invalid_size_or_rank_is_an_error_that_says_what_is_valid() {
     let empty = Ring::builder().size(0).run(|_: RingNode| (), ()).wait().unwrap_err();
     assert!(matches!(empty, Error::Invalid { method: "RingBuilder::size", .. }), "{empty}");
+    let endless = Ring::builder().size(usize::MAX).run(|_: RingNode| (), ()).wait().unwrap_err();
+    assert!(endless.to_string().contains("there can be 100000"), "{endless}");
     let ranks = Ring::builder()
         .name("small")
         .size(2)

@@ -246,6 +246,7 @@ impl<P, R> EntitiesBuilder<P, R> {
             let problem = "entities need at least 1 process";
             return Err(Error::invalid("EntitiesBuilder::processes", problem));
         }
+        Runtime::check_processes("EntitiesBuilder::processes", processes)?;
         let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
         let arguments = arguments?;
         codec::check_size(arguments.size(), runtime.config().max_message.as_u64(), || {
