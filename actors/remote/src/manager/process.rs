@@ -4,7 +4,6 @@
 //! that its owner starts in it later.
 
 use std::collections::HashMap;
-use std::future::pending;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -126,7 +125,7 @@ async fn serve(first: HostedActor, mut orders: mpsc::UnboundedReceiver<Order>) -
     let (runtime, link, id) = (first.runtime, Arc::clone(&first.link), first.id);
     let address = match runtime.address_now() {
         Ok(address) => Some(address.to_string()),
-        Err(error) => return fail(&link, error.to_string()).await,
+        Err(error) => return fail(&link, error.to_string(), orders).await,
     };
     let (done, mut ended) = oneshot::channel();
     let ready = ControlMessage::Ready { address }.message();
@@ -136,8 +135,8 @@ async fn serve(first: HostedActor, mut orders: mpsc::UnboundedReceiver<Order>) -
     let end = loop {
         tokio::select! {
             end = &mut ended => break end,
-            Some(order) = orders.recv() => match order {
-                Order::Start(actor) if !is_stopping => {
+            order = orders.recv(), if !is_stopping => match order {
+                Some(Order::Start(actor)) => {
                     let (id, link) = (actor.id, Arc::clone(&link));
                     let started = ActorEvent::Started.encode(id);
                     let ended = move |end: ActorEvent| {
@@ -146,13 +145,13 @@ async fn serve(first: HostedActor, mut orders: mpsc::UnboundedReceiver<Order>) -
                     let actor = actor.spawn(started, ended);
                     others.insert(id, actor);
                 }
-                Order::Start(_) => {}
-                Order::Stop(id) => others.get(&id).into_iter().for_each(RunningActor::stop),
-                Order::Kill(id, reason) => {
+                Some(Order::Stop(id)) => others.get(&id).into_iter().for_each(RunningActor::stop),
+                Some(Order::Kill(id, reason)) => {
                     others.get(&id).into_iter().for_each(|actor| actor.kill(reason.clone()));
                 }
-                Order::Forget(id) => drop(others.remove(&id)),
-                Order::Shutdown => {
+                Some(Order::Forget(id)) => drop(others.remove(&id)),
+                // Without orders, the link to the owner is lost.
+                Some(Order::Shutdown) | None => {
                     is_stopping = true;
                     stop(&others).await;
                     first.ask_to_stop();
@@ -164,7 +163,7 @@ async fn serve(first: HostedActor, mut orders: mpsc::UnboundedReceiver<Order>) -
         Ok(ActorEvent::Ended(reason)) => reason,
         Ok(ActorEvent::NotStarted(reason)) => {
             runtime.backtraces_printed().await;
-            return fail(&link, reason.start_problem()).await;
+            return fail(&link, reason.start_problem(), orders).await;
         }
         _ => ExitReason::Shutdown,
     };
@@ -188,8 +187,13 @@ async fn stop(actors: &HashMap<ActorId, RunningActor>) {
 }
 
 /// Reports to the parent that the process can't start. The parent then kills it.
-async fn fail(link: &Arc<dyn Link>, problem: String) -> i32 {
+async fn fail(
+    link: &Arc<dyn Link>,
+    problem: String,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+) -> i32 {
     let _ = link.send(ControlMessage::Failed(problem).message());
-    // As `wait_for_kill`, while the actix system runs on.
-    pending().await
+    // The actix system runs on, and the link to the parent may end first.
+    while orders.recv().await.is_some() {}
+    EXIT_GIVEN_UP
 }
