@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::ClusterArgs;
 use crate::sessions::{self, Session};
-use crate::terminal::{printable, warn};
+use crate::terminal::{column, printable, warn};
 
 pub(crate) async fn ps(
     args: &ClusterArgs,
@@ -87,10 +87,10 @@ fn row(process: &SessionProcess, indent: String) -> [String; 10] {
     });
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     [
-        format!("{indent}{}", process.name),
-        or_dash(process.program.clone()),
+        format!("{indent}{}", column(&process.name)),
+        or_dash(process.program.as_deref().map(column)),
         words(&process.state),
-        or_dash(process.machine.clone()),
+        or_dash(process.machine.as_deref().map(column)),
         process.restarts.to_string(),
         or_dash(process.meta.cpu.map(|cores| cores.to_string()).or_else(|| cpu_share(process))),
         or_dash(process.meta.memory.map(|limit| limit.to_string()).or(used)),

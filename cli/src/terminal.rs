@@ -32,6 +32,18 @@ fn is_plain(c: char) -> bool {
     !turns && (!c.is_control() || matches!(c, '\n' | '\t'))
 }
 
+/// Returns a name for a column of a table: its beginning and its end, if it is long. One such name
+/// would make all rows as wide.
+pub(crate) fn column(name: &str) -> String {
+    const MOST: usize = 48;
+    let length = name.chars().count();
+    if length <= MOST {
+        return name.to_string();
+    }
+    let begin = name.chars().take(MOST / 2 - 1);
+    begin.chain(['~']).chain(name.chars().skip(length - MOST / 2)).collect()
+}
+
 /// See [`say`].
 pub(crate) fn write_output(line: Arguments<'_>) {
     match writeln!(Patient(io::stdout()), "{line}") {
@@ -56,6 +68,15 @@ pub(crate) fn warn(problem: impl Display) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_name_keeps_its_beginning_and_its_end() {
+        let name = format!("{}/worker-17", "pool".repeat(40));
+        let column = column(&name);
+        assert_eq!(column.chars().count(), 48);
+        assert!(column.starts_with("poolpool") && column.ends_with("pool/worker-17"), "{column}");
+        assert_eq!(super::column("pool-1/worker-2"), "pool-1/worker-2");
+    }
 
     #[test]
     fn text_can_neither_command_the_terminal_nor_turn_a_line() {

@@ -112,6 +112,9 @@ fn wanted(expected: &dyn Expected) -> String {
         "f32" | "f64" => "a number".into(),
         "a boolean" => "`true` or `false`".into(),
         "a string" => "a text".into(),
+        other if other.ends_with("parsable string") || other.ends_with("integer or string") => {
+            "an amount such as `64MiB`".into()
+        }
         other => other.into(),
     }
 }

@@ -10,6 +10,7 @@ use super::format::{age, bytes, count, plural, span, waiting, whole};
 use super::rows::{self, Filter, Order, activity};
 use super::theme::Activity;
 use super::{names, values, waits};
+use crate::terminal::column;
 
 /// The number of tasks, actors and events that are listed.
 const MOST: usize = 20;
@@ -176,7 +177,10 @@ fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(columns);
-    table.add_rows(rows);
+    // The last column may be a text.
+    let last = columns.len() - 1;
+    let cell = |(at, text): (usize, String)| if at < last { column(&text) } else { text };
+    table.add_rows(rows.map(|row| row.into_iter().enumerate().map(cell).collect::<Vec<_>>()));
     if table.is_empty() { String::new() } else { format!("\n{}\n", table.trim_fmt()) }
 }
 

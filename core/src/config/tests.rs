@@ -63,6 +63,10 @@ fn errors_name_key_value_place_and_remedy() {
     assert!(duration.ends_with(words), "{duration}");
     let number = error_of("processes = 'many'");
     assert!(number.contains("`processes`") && number.contains("many"), "{number}");
+    for amount in ["call_buffer = 'lots'", "call_buffer = true"] {
+        let amount = error_of(amount);
+        assert!(amount.contains("it must be an amount such as `64MiB`, and is"), "{amount}");
+    }
     assert!(error_of("link =").contains("can't be read"));
 }
 

@@ -74,9 +74,9 @@ impl fmt::Display for Error {
                 let is_untagged = cause.contains("did not match any variant of untagged enum");
                 if is_untagged {
                     f.write_str(
-                        "(do its `Serialize` and `Deserialize` match each other? An untagged enum \
-                         holds no numbers of 128 bits, as serde reads it before it knows the \
-                         variant: carry them as a text or as two of 64 bits)",
+                        "(an untagged enum holds no numbers of 128 bits, as serde reads it before \
+                         it knows the variant: carry them as a text or as two of 64 bits. Else its \
+                         `Serialize` and `Deserialize` do not match each other)",
                     )
                 } else if is_buffered.contains(&&*cause) {
                     f.write_str(

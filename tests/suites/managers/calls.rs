@@ -106,7 +106,7 @@ fn a_timeout_of_two_actors_that_wait_for_each_other_names_both() {
     let limit = Duration::from_secs(2);
     let circle = AskInACircle(right.addr(), left.addr().timeout(limit));
     let problem = left.send(circle).wait().unwrap().unwrap_err();
-    assert!(problem.contains("`left`") && problem.contains("`right"), "{problem}");
+    assert!(problem.contains("`left`") && problem.contains("`right`"), "{problem}");
     assert!(problem.contains("2s"), "{problem}");
 }
 

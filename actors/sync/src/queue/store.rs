@@ -162,13 +162,13 @@ impl Store {
     /// Admits elements when there is room in the memory of values, or a file can be written again.
     /// Nothing of this queue announces that: other queues and calls may free memory.
     fn await_memory(&self) {
-        let (runtime, port) = (self.runtime, self.port);
+        let (runtime, port, label) = (self.runtime, self.port, self.label.clone());
         runtime.spawn(move || async move {
             let mut has_said = false;
             loop {
                 if timeout(RETRY, value_memory::wait_for_room()).await.is_err() {
                     if !std::mem::replace(&mut has_said, true) {
-                        print_message(waiting_text(port)).await;
+                        print_message(waiting_text(&label)).await;
                     }
                     spill::try_again();
                 }
@@ -187,11 +187,10 @@ impl Store {
     }
 }
 
-fn waiting_text(port: PortId) -> String {
+fn waiting_text(queue: &str) -> String {
     format!(
-        "fiber: queue {} waits for memory ({}), and its elements can't be written to {}: free room \
+        "fiber: the queue `{queue}` waits for memory ({}), and its elements can't be written to {}: free room \
          there, name another folder (`FIBER_SPILL_DIR`), or raise `FIBER_VALUE_MEMORY`\n",
-        port.0,
         value_memory(),
         spill::folder().display()
     )

@@ -42,12 +42,15 @@ pub(super) fn draw(
         figure("CPU", format!("{}{lately}, {} threads", span(usage.cpu), usage.threads));
         figure(
             "memory",
+            match usage.pss {
+                Some(pss) => format!("{} PSS", bytes(pss)),
+                None => format!("{} RSS", bytes(usage.memory)),
+            },
+        );
+        figure(
+            "values",
             format!(
-                "{}, values {}, in shared memory {}, in a file {}",
-                match usage.pss {
-                    Some(pss) => format!("{} PSS", bytes(pss)),
-                    None => format!("{} RSS", bytes(usage.memory)),
-                },
+                "{}, in shared memory {}, in a file {}",
                 bytes(usage.stored),
                 bytes(usage.shared),
                 bytes(usage.spilled)

@@ -148,8 +148,10 @@ fn a_process_without_room_for_values_shows_in_a_line_of_its_own() {
     }
     press(&mut app, &[KeyCode::Tab; 5]);
     press(&mut app, &[KeyCode::Enter]);
-    let wanted = ["values 1.0M, in shared memory 0B, in a file 300.0M", "1.0M for values: full"];
-    shows(&mut app, (80, 24), &wanted);
+    let wanted = ["1.0M, in shared memory 0B, in a file 300.0M", "1.0M for values: full"];
+    for size in [SMALLEST, (80, 24)] {
+        shows(&mut app, size, &wanted);
+    }
 }
 
 #[test]

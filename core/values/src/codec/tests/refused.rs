@@ -89,6 +89,13 @@ fn the_error_of_a_wide_number_that_serde_buffers_names_the_remedy() {
     }
     remedied(&Tagged::Wide { number: 1 });
     remedied(&Outer { inner: Signed { number: -1 } });
+    #[derive(Debug, Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Bare {
+        Wide { number: u128 },
+    }
+    let bare = decode::<Bare>(&encode(&Bare::Wide { number: 1 }).unwrap()).unwrap_err().to_string();
+    assert!(bare.contains("(an untagged enum holds no numbers of 128 bits"), "{bare}");
     let remedy = Adjacent::Wide { number: 1 << 100 };
     assert_eq!(decode::<Adjacent>(&encode(&remedy).unwrap()).unwrap(), remedy);
 }
