@@ -282,8 +282,8 @@ impl<P> ManagerBuilder<P> {
     /// # Errors
     /// [`Error::Start`] if the process cannot start or the factory panics; [`Error::Invalid`] if
     /// the mailbox's capacity is 0, the name is empty or contains `/`, the actor can't be durable,
-    /// or a host is chosen for an actor [within](Self::within) a process; [`Error::Journal`]; [`Error::Encode`] or [`Error::TooLarge`] for the arguments;
-    /// [`Error::NotInitialized`].
+    /// or a host is chosen for an actor [within](Self::within) a process; [`Error::Journal`];
+    /// [`Error::Encode`] or [`Error::TooLarge`] for the arguments; [`Error::NotInitialized`].
     #[track_caller]
     pub fn start<F, Args, M>(self, factory: F, args: Args) -> Reply<AsyncManager<F::Output>>
     where
@@ -318,8 +318,8 @@ impl<P> ManagerBuilder<P> {
     /// intensity to restarts of the actor within it.
     ///
     /// # Errors
-    /// As [`start`](ManagerBuilder::start), except [`Error::Start`]; [`Error::Invalid`] for an actor
-    /// in the process of others.
+    /// As [`start`](ManagerBuilder::start), except [`Error::Start`]; [`Error::Invalid`] for an
+    /// actor in the process of others.
     ///
     /// # Examples
     /// ```
