@@ -69,7 +69,7 @@ reference: setup
 	$(CARGO) run --quiet -p fiber-runtime --features metrics --example metrics_page >docs/metrics.md.new
 	mv docs/metrics.md.new docs/metrics.md
 
-## site: the pages and the API as one static site in target/site; a broken link fails
+## site: the pages and the API as one static site in target/site; a broken link fails, and a word that the search does not find
 site: setup
 	@scripts/setup.sh site
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --all-features

@@ -27,8 +27,6 @@ HERE = Path(__file__).resolve().parent
 API = ROOT / "src/lib.rs"
 REPOSITORY = re.search(r'^repository = "(.*)"$', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
 TEXTS = ("text", "code_inline")
-# Marks of Markdown, which are no part of its text.
-MARKS = re.compile(r"[`*\[\]]|\([^) ]*\)|<[^>]*>")
 TITLE = re.compile(r"^# (.*)$", re.MULTILINE)
 
 
@@ -47,6 +45,14 @@ def slug(text, seen):
     name = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
     count = seen[name] = seen.get(name, -1) + 1
     return f"{name}-{count}" if count else name
+
+
+def plain(token):
+    """Returns the text of a paragraph, a heading or a block of code."""
+    if token.children is None:
+        return token.content
+    words = (word for word in token.children if not word.nesting)
+    return "".join(word.content if word.type in TEXTS else " " for word in words)
 
 
 def colored(code, language, _attributes):
@@ -100,22 +106,32 @@ class Site:
         title = TITLE.search(text).group(1).replace("`", "")
         for index, token in enumerate(tokens):
             if token.type == "heading_open":
-                words = tokens[index + 1].children
-                plain = "".join(word.content for word in words if word.type in TEXTS)
-                heading = slug(plain, seen)
-                anchors.add(heading)
-                token.attrSet("id", heading)
-                self.entries.append([title, plain, f"{page}.html#{heading}", ""])
-            elif token.type == "inline" and tokens[index - 1].type != "heading_open":
-                self.entries[-1][3] += " " + MARKS.sub("", token.content)
+                heading = plain(tokens[index + 1])
+                anchor = slug(heading, seen)
+                anchors.add(anchor)
+                token.attrSet("id", anchor)
+                self.entries.append([title, heading, f"{page}.html#{anchor}", ""])
+            elif token.type == "fence" or (
+                token.type == "inline" and tokens[index - 1].type != "heading_open"
+            ):
+                self.entries[-1][3] += " " + plain(token)
             for child in token.children or []:
                 for name in ("href", "src"):
                     if child.attrGet(name):
                         self.links += 1
                         child.attrSet(name, self.target(source, child.attrGet(name)))
         body = self.markdown.renderer.render(tokens, self.markdown.options, {})
+        self.check_search(source, body)
         body = body.replace("<table>", '<div class="table"><table>')
         return title, body.replace("</table>", "</table></div>")
+
+    def check_search(self, source, body):
+        """Checks that the search finds each word of a page."""
+        page = f"{self.pages[source]}.html#"
+        parts = (part for entry in self.entries if entry[2].startswith(page) for part in entry)
+        shown = html.unescape(re.sub(r"<[^>]*>", "", body))
+        lost = set(re.findall(r"\w+", shown)) - set(re.findall(r"\w+", " ".join(parts)))
+        self.problems.extend(f"{source}: the search does not find {word}" for word in lost)
 
     def navigation(self):
         """Returns the list of pages: the tables of docs/README.md."""
@@ -221,7 +237,7 @@ def main():
     write(site, options.out)
     site.check_anchors()
     for problem in site.problems:
-        print(f"broken link: {problem}", file=sys.stderr)
+        print(f"broken: {problem}", file=sys.stderr)
     counts = f"{len(site.pages)} pages, {site.links} links, {len(site.problems)} broken"
     print(f"{counts}: {options.out}/index.html")
     sys.exit(bool(site.problems))
