@@ -35,6 +35,8 @@ CHECKS = [
 ]
 # So many flaky tests are borne in a run.
 MOST_FLAKY = 2
+# The summary has at most so many lines: a forge shows the end of a log.
+SUMMARY_LINES = 30
 # Tests that need these are skipped without them.
 SETUP = ["collectives", "observability"]
 
@@ -174,24 +176,30 @@ def summarize(results):
     flaky = [test for result in results for test in result.flaky]
     failed = [test for result in results for test in result.failed]
     note_flaky(flaky)
-    print("\n==> summary")
-    for result in results:
-        word = "FAILED" if result.is_failed else "skipped" if result.is_left_out else "passed"
-        print(f"{word:7}  {result.seconds:5.0f} s  make {result.target}")
+    lines = ["==> summary"]
+    took = [f"{result.target.split()[0]} {result.seconds:.0f} s" for result in results]
+    lines.append(f"took: {', '.join(took)}")
+    lines += [f"FAILED: make {result.target}" for result in results if result.is_failed]
     left_out = sorted({why for result in results for why in result.left_out})
-    for why in left_out[:5]:
-        print(f"skipped: {why}")
-    for name, reason in flaky:
-        print(f"flaky: {name}\n         {reason}")
+    if left_out:
+        lines.append(f"skipped: {'; '.join(left_out)}"[:500])
+    lines += [f"flaky: {name}: {reason}" for name, reason in flaky[: MOST_FLAKY + 1]]
     if len(flaky) > MOST_FLAKY:
-        print(f"FAILED: {len(flaky)} flaky tests, {MOST_FLAKY} at most")
-    for name, reason, again in failed[:8]:
-        print(f"failed: {name}\n         {reason}\n         again: {again}")
-    if len(failed) > 8:
-        print(f"and {len(failed) - 8} more, above")
+        lines.append(f"FAILED: {len(flaky)} flaky tests, {MOST_FLAKY} at most")
     passed = sum(result.passed for result in results)
     skipped = sum(result.skipped for result in results)
-    print(f"tests: {passed} passed, {len(failed)} failed, {skipped} skipped")
+    counts = f"tests: {passed} passed, {len(failed)} failed, {skipped} skipped"
+    shown = 0
+    for name, reason, again in failed:
+        block = [f"failed: {name}", *f"         {reason}".splitlines(), f"         again: {again}"]
+        # The last two lines are for the counts.
+        if len(lines) + len(block) + 2 > SUMMARY_LINES:
+            break
+        lines += block
+        shown += 1
+    if shown < len(failed):
+        lines.append(f"and {len(failed) - shown} more that failed, above")
+    print("", *lines, counts, sep="\n")
     is_failed = any(result.is_failed for result in results) or len(flaky) > MOST_FLAKY
     return 1 if is_failed else 0
 
