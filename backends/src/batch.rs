@@ -35,7 +35,9 @@ pub(crate) use self::program::{program_of, program_path};
 #[cfg(feature = "slurm")]
 pub(crate) use self::records::copy_path;
 #[cfg(feature = "gridengine")]
-pub(crate) use self::records::{EXIT, GRACE, NODE, RESTARTS, ended_in, has_started_in};
+pub(crate) use self::records::{
+    EXIT, GRACE, NODE, RESTARTS, ended_in, environment_path, has_started_in,
+};
 pub(crate) use self::records::{Record, Records};
 pub(crate) use self::script::quoted;
 pub(crate) use self::session_job::SessionJob;

@@ -118,13 +118,13 @@ impl<S: BatchSystem> BatchCluster<S> {
         }
     }
 
-    /// Removes the copies of programs whose sessions have ended.
-    fn remove_programs(&self, jobs: &[SessionJob]) -> Result<(), BackendError> {
+    /// Removes what the jobs of sessions needed that have ended.
+    fn remove_needs(&self, jobs: &[SessionJob]) -> Result<(), BackendError> {
         for job in jobs.iter().filter(|job| job.has_ended()) {
-            self.records.remove_program(&job.session)?;
+            self.records.remove_needs(&job.session)?;
         }
         let is_needed = |session: &str| jobs.iter().any(|job| job.session == session);
-        self.records.remove_programs(SILENT, is_needed)
+        self.records.remove_old_needs(SILENT, is_needed)
     }
 }
 
@@ -158,7 +158,7 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                     self.records.remove(&job.name, &job.id)?;
                 }
                 self.system.cancel_session(session).await?;
-                self.records.remove_program(session)
+                self.records.remove_needs(session)
             };
             let removed: Result<(), BackendError> = remove.await;
             removed.map_err(|problem| {
@@ -251,7 +251,7 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                     self.records.remove(name, &record.id)?;
                 }
                 let jobs = self.jobs().await?;
-                self.remove_programs(&jobs)
+                self.remove_needs(&jobs)
             };
             let removed: Result<(), BackendError> = remove.await;
             removed.map_err(|problem| Error::system(format!("{name} can't be removed"), problem))
@@ -266,7 +266,7 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
         Box::pin(async move {
             let keep = async {
                 let jobs = self.jobs().await?;
-                self.remove_programs(&jobs)?;
+                self.remove_needs(&jobs)?;
                 let Some(job) = jobs.iter().find(|job| job.name == name) else {
                     return Ok(Vec::new());
                 };
@@ -299,7 +299,7 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                         removed.push(record.name);
                     }
                 }
-                self.remove_programs(&jobs)?;
+                self.remove_needs(&jobs)?;
                 removed.extend(self.system.sweep().await?);
                 Ok(removed)
             };

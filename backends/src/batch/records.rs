@@ -4,10 +4,15 @@
 //! share. Beside it are the exit code, `NAME.JOB.exit`, and the output of hosts, in
 //! `NAME.JOB.hosts`. A session is removed when its record is.
 //!
-//! Copies of programs are in `programs/SESSION`: the id of a job is not known before it may start.
+//! What a job needs before its id is known is in `sessions/SESSION`: a copy of its program, or its
+//! environment.
 
 #[cfg(feature = "slurm")]
 use std::ffi::OsStr;
+#[cfg(feature = "gridengine")]
+use std::io::Write;
+#[cfg(feature = "gridengine")]
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{env, fs, io};
@@ -31,14 +36,20 @@ pub(crate) const RESTARTS: &str = "restarts";
 /// The text in place of an exit code while the program runs.
 #[cfg(feature = "gridengine")]
 const STARTED: &str = "started";
-/// The folder of copies of programs.
-const PROGRAMS: &str = "programs";
+/// The folder of what jobs need before their ids are known.
+const SESSIONS: &str = "sessions";
 
 /// Returns the path of the copy of a program.
 #[cfg(feature = "slurm")]
 pub(crate) fn copy_path(folder: &Path, session: &str, original: &Path) -> PathBuf {
     let name = original.file_name().unwrap_or(OsStr::new("program"));
-    folder.join(PROGRAMS).join(session).join(name)
+    folder.join(SESSIONS).join(session).join(name)
+}
+
+/// Returns the path of the file with the environment of a session.
+#[cfg(feature = "gridengine")]
+pub(crate) fn environment_path(folder: &Path, session: &str) -> PathBuf {
+    folder.join(SESSIONS).join(session).join("environment")
 }
 
 /// The folder of the records of one cluster.
@@ -227,25 +238,38 @@ impl Records {
         })
     }
 
-    /// Removes the copy of a session's program, if there is one.
-    pub(crate) fn remove_program(&self, session: &str) -> Result<(), BackendError> {
-        remove_folder(&self.folder.join(PROGRAMS).join(session))
+    /// Writes the environment of a session, which only this user may read.
+    #[cfg(feature = "gridengine")]
+    pub(crate) fn write_environment(&self, session: &str, text: &[u8]) -> Result<(), BackendError> {
+        let path = environment_path(&self.folder, session);
+        let written = || {
+            fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+            file.write_all(text)
+        };
+        written().map_err(|error| refused!("{} can't be written: {error}", path.display()))
     }
 
-    /// Removes the copies of programs that no session needs any more. One that is young may be of a
-    /// session whose job is not submitted yet.
-    pub(crate) fn remove_programs(
+    /// Removes what the job of a session has needed, if there is anything.
+    pub(crate) fn remove_needs(&self, session: &str) -> Result<(), BackendError> {
+        remove_folder(&self.folder.join(SESSIONS).join(session))
+    }
+
+    /// Removes what the jobs of sessions have needed that need nothing any more. What is young may
+    /// be of a session whose job is not submitted yet.
+    pub(crate) fn remove_old_needs(
         &self,
         older_than: Duration,
         is_needed: impl Fn(&str) -> bool,
     ) -> Result<(), BackendError> {
-        let Ok(entries) = fs::read_dir(self.folder.join(PROGRAMS)) else { return Ok(()) };
+        let Ok(entries) = fs::read_dir(self.folder.join(SESSIONS)) else { return Ok(()) };
         for entry in entries.flatten() {
             let written = entry.metadata().and_then(|metadata| metadata.modified()).ok();
             if let Some(session) = entry.file_name().to_str().filter(|session| !is_needed(session))
                 && is_older_than(written, older_than)
             {
-                self.remove_program(session)?;
+                self.remove_needs(session)?;
             }
         }
         Ok(())
@@ -297,6 +321,8 @@ fn folder() -> Result<PathBuf, BackendError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -335,6 +361,18 @@ mod tests {
     }
 
     #[test]
+    fn an_environment_is_its_users_alone() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let records = Records { folder: folder.path().join("cluster") };
+        records.write_environment("00aa", b"export A=b\n").unwrap();
+        let path = environment_path(records.folder(), "00aa");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "export A=b\n");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        records.remove_needs("00aa").unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
     fn copies_of_programs_go_when_no_session_needs_them() {
         let folder = tempfile::tempdir().expect("there is room");
         let records = Records { folder: folder.path().join("cluster") };
@@ -346,12 +384,12 @@ mod tests {
             assert_eq!(fs::read_to_string(copy(session)).unwrap(), "code");
         }
         let is_needed = |session: &str| session == "needed";
-        records.remove_programs(Duration::from_secs(60), is_needed).unwrap();
+        records.remove_old_needs(Duration::from_secs(60), is_needed).unwrap();
         assert!(copy("ended").exists(), "it is young");
-        records.remove_programs(Duration::ZERO, is_needed).unwrap();
+        records.remove_old_needs(Duration::ZERO, is_needed).unwrap();
         assert!(copy("needed").exists() && !copy("ended").exists());
-        records.remove_program("needed").unwrap();
-        records.remove_program("needed").unwrap();
+        records.remove_needs("needed").unwrap();
+        records.remove_needs("needed").unwrap();
         assert!(!copy("needed").exists());
     }
 }

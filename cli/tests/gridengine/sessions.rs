@@ -18,6 +18,15 @@ fn a_session_that_waits_for_slots_says_so() {
 }
 
 #[trial]
+fn nobody_else_sees_the_environment_of_a_session() {
+    let started = StartedSession::new(&["--gridengine=-h", "--env", "GIVEN=away"], "ready");
+    let shown = grid("qstat", &["-j", &(SYSTEM.job)(&started.name).expect("it is queued")]);
+    assert!(shown.contains(&started.name), "{shown}");
+    assert!(!shown.contains("GIVEN") && !shown.contains("HOME="), "{shown}");
+    fiber(&["kill", &started.name]).run().code(0);
+}
+
+#[trial]
 fn a_session_in_an_error_state_says_why_and_how_to_go_on() {
     let directory = tempfile::tempdir().expect("there is room");
     let gone = directory.path().display().to_string();

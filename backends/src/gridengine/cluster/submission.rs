@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::super::script::{self, JobScript, text_of};
-use super::super::{commands, environments};
+use super::super::{commands, environments, task};
 use super::job_options::JobOptions;
 use crate::BackendError;
-use crate::batch::{self, Records, SessionJob, program_of, quoted};
+use crate::batch::{self, Records, SessionJob, environment_path, program_of, quoted};
 use crate::cluster::session::RunRequest;
 use crate::progress::Progress;
 
@@ -16,6 +16,9 @@ pub(super) const CONTEXT: &str = "fiber";
 pub(super) struct Submission {
     options: Vec<String>,
     script: String,
+    /// The lines that set the environment: the script reads them from a file, because Grid Engine
+    /// shows the environment of a job to everybody.
+    environment: Vec<u8>,
     /// The path of the program.
     program: String,
 }
@@ -27,10 +30,11 @@ impl Submission {
         let options = JobOptions::of(run)?;
         let program = text_of(&program_of(run)?)?;
         let script = script_of(run, &options, &program, records.folder())?;
+        let environment = environment_of(run, records.folder())?;
         let pe = environments::choose(options.pe.as_deref(), options.slots).await?;
         let options = qsub_options(run, &options, &pe, records.folder())?;
         records.create_folder()?;
-        Ok(Submission { options, script, program })
+        Ok(Submission { options, script, environment, program })
     }
 
     /// Returns the script, with its options as comments for `qsub`.
@@ -53,10 +57,19 @@ impl Submission {
             ));
         }
         let step = progress.begin("submitting the job");
-        let id = commands::submit(&self.options, &format!("#!/bin/sh\n{}", self.script)).await?;
-        if let Err(problem) = records.describe(&run.name, &id, &run.session, &self.program) {
-            commands::delete(&id).await?;
-            records.remove(&run.name, &id)?;
+        records.write_environment(&run.session, &self.environment)?;
+        let submitted = async {
+            let script = format!("#!/bin/sh\n{}", self.script);
+            let id = commands::submit(&self.options, &script).await?;
+            if let Err(problem) = records.describe(&run.name, &id, &run.session, &self.program) {
+                commands::delete(&id).await?;
+                records.remove(&run.name, &id)?;
+                return Err(problem);
+            }
+            Ok(())
+        };
+        if let Err(problem) = submitted.await {
+            records.remove_needs(&run.session)?;
             return Err(problem);
         }
         step.done();
@@ -76,8 +89,6 @@ fn qsub_options(
     let directory = script::directory()?;
     let is_restarted = run.restarts > 0;
     let mut words = script::common_options(&run.name, &context, &output, &directory, is_restarted);
-    // The environment of this process.
-    words.push("-V".to_string());
     words.extend(["-pe".to_string(), pe.to_string(), options.slots.to_string()]);
     let JobOptions { queue, project, .. } = options;
     words.extend(script::place_options(queue.as_ref(), project.as_ref(), options.limit())?);
@@ -93,9 +104,9 @@ fn script_of(
     program: &str,
     folder: &Path,
 ) -> Result<String, BackendError> {
-    let files = quoted(&format!("{}/{}.", folder.display(), run.name)) + "$JOB_ID";
+    let environment = quoted(&text_of(&environment_path(folder, &run.session))?);
     let script = JobScript {
-        exports: batch::exports(run, "gridengine", &files)?,
+        exports: format!(". {environment}\n"),
         limit: options.limit(),
         directory: &script::directory()?,
         program,
@@ -103,6 +114,15 @@ fn script_of(
         restarts: run.restarts,
     };
     Ok(script.text())
+}
+
+/// Returns the lines that set the environment of this process, and the variables of a session.
+fn environment_of(run: &RunRequest, folder: &Path) -> Result<Vec<u8>, BackendError> {
+    let files = quoted(&format!("{}/{}.", folder.display(), run.name)) + "$JOB_ID";
+    let mut lines = task::environment_for_job();
+    lines.extend_from_slice(b"unset fiber_line_end\n");
+    lines.extend_from_slice(batch::exports(run, "gridengine", &files)?.as_bytes());
+    Ok(lines)
 }
 
 #[cfg(test)]
@@ -139,7 +159,8 @@ mod tests {
         let options = JobOptions::of(run).unwrap();
         let script = script_of(run, &options, "/opt/my tools/pi", folder).unwrap();
         let options = qsub_options(run, &options, "mpi", folder).unwrap();
-        Submission { options, script, program: String::new() }.described()
+        let (environment, program) = (Vec::new(), String::new());
+        Submission { options, script, environment, program }.described()
     }
 
     #[test]
@@ -159,16 +180,25 @@ mod tests {
             "#$ -q long.q",
             "#$ -l h_vmem=4G",
             "#$ -notify",
-            "export FIBER_BACKEND=gridengine",
-            "export GIVEN='a b'",
-            "fiber_files=/home/eve/job-1.$JOB_ID",
+            ". /home/eve/sessions/00aa11bb/environment",
             "fiber_limit=7200",
             r#"    exec $fiber_plain '/opt/my tools/pi' --seed "it's" <&3 2>&4 3<&- 4>&-"#,
         ] {
             assert!(script.lines().any(|other| other == line), "{line} is missing in\n{script}");
         }
-        let checked = std::process::Command::new("sh").args(["-n", "-c", &script]).output();
-        assert!(checked.unwrap().status.success());
+        let environment = environment_of(&run(&[]), Path::new("/home/eve")).unwrap();
+        let environment = String::from_utf8_lossy(&environment);
+        for line in [
+            "export FIBER_BACKEND=gridengine",
+            "export GIVEN='a b'",
+            "fiber_files=/home/eve/job-1.$JOB_ID",
+        ] {
+            assert!(environment.lines().any(|other| other == line), "{line}: {environment}");
+        }
+        for script in [&*script, &environment] {
+            let checked = std::process::Command::new("sh").args(["-n", "-c", script]).output();
+            assert!(checked.unwrap().status.success());
+        }
     }
 
     #[test]

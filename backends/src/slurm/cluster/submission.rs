@@ -56,7 +56,7 @@ pub(super) async fn submit(
         Ok(())
     };
     if let Err(problem) = submitted.await {
-        records.remove_program(&run.session)?;
+        records.remove_needs(&run.session)?;
         return Err(problem);
     }
     step.done();
