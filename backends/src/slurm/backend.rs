@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use fiber_core::{Config, Error, Meta, Result};
@@ -25,9 +24,6 @@ const NO_ALLOCATION: &str = "this process is in no allocation of Slurm: start it
 pub(crate) struct Slurm {
     config: Config,
     section: SlurmSection,
-    /// Names the copies for this process's steps.
-    session: String,
-    next: AtomicU64,
     allocation: SingleFlightCell<Option<Allocation>>,
     pilots: Pilots<SlurmPilots>,
 }
@@ -38,8 +34,6 @@ impl Slurm {
         Slurm {
             config: config.clone(),
             section: config.section(),
-            session: new_session(),
-            next: AtomicU64::new(1),
             allocation: SingleFlightCell::default(),
             pilots: Pilots::new(SlurmPilots(config.section())),
         }
@@ -119,8 +113,8 @@ impl Slurm {
         }));
         let mut arguments: Vec<OsString> = options.into_iter().map(OsString::from).collect();
         if self.section.copy {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let copy = format!("/tmp/fiber-{}-{number}-of-{}", self.session, allocation.job);
+            // `srun` also writes into a file that is there, so nobody else may know the next name.
+            let copy = format!("/tmp/fiber-{}-of-{}", new_session(), allocation.job);
             arguments.push(format!("--bcast={copy}").into());
             spec.environment.push((launcher::COPY, copy));
         }
