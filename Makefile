@@ -116,7 +116,9 @@ test-docs: setup
 cluster-up:
 	@tests/cluster/docker-up.sh
 	@tests/cluster/registry.sh
-	@set -e; for name in $(NAMES); do RUNTIME="$(RUNTIME)" tests/cluster/$$name-up.sh; done
+	@# A download or a port may fail once.
+	@set -e; for name in $(NAMES); do \
+		up="env RUNTIME=$(RUNTIME) tests/cluster/$$name-up.sh"; $$up || $$up; done
 
 ## cluster-down: stop what cluster-up started
 cluster-down:
