@@ -602,8 +602,8 @@ pub mod config {
         DockerSection, GridEngineSection, KubernetesSection, SlurmSection, SshSection,
     };
     pub use fiber_core::{
-        Config, ConfigSource, EarlierNames, LinkKind, OutputMode, Section, SectionKey, ValueMemory,
-        section, value_memory, values,
+        Config, ConfigSource, LinkKind, OutputMode, Section, SectionKey, ValueMemory, section,
+        value_memory, values,
     };
 }
 

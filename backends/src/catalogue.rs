@@ -213,27 +213,4 @@ mod tests {
         let written = std::fs::read_to_string(path).unwrap();
         assert!(written == Config::page(), "{path} is stale: `make reference` writes it");
     }
-
-    #[test]
-    #[expect(deprecated, reason = "programs may go on to use the earlier names")]
-    fn earlier_names_have_the_defaults_of_their_sections() {
-        let config = Config::default();
-        let (docker, kubernetes): (DockerSection, KubernetesSection) =
-            (config.section(), config.section());
-        assert_eq!(config.network, docker.network);
-        assert_eq!(config.namespace, kubernetes.namespace);
-        assert_eq!(config.service_account, kubernetes.service_account);
-        assert_eq!(config.pull_secrets, kubernetes.pull_secrets);
-        assert_eq!(config.node_selector, kubernetes.node_selector);
-        assert_eq!(config.tolerations, kubernetes.tolerations);
-        let (slurm, ssh): (SlurmSection, SshSection) = (config.section(), config.section());
-        assert_eq!((config.slurm_copy, config.slurm_dry_run), (slurm.copy, slurm.dry_run));
-        assert_eq!((config.slurm_pilots, config.slurm_time), (slurm.pilots, slurm.time));
-        assert_eq!(config.slurm_partition, slurm.partition);
-        assert_eq!((&config.slurm_account, &config.slurm_qos), (&slurm.account, &slurm.qos));
-        assert_eq!((&config.slurm_options, &config.slurm_dir), (&slurm.options, &slurm.dir));
-        assert_eq!((&config.hosts, &config.hosts_file), (&ssh.hosts, &ssh.hosts_file));
-        assert_eq!((&config.ssh_config, &config.ssh_cache), (&ssh.config, &ssh.cache));
-        assert_eq!(config.ssh_cache_size, ssh.cache_size);
-    }
 }

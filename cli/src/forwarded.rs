@@ -40,11 +40,7 @@ pub(crate) fn variables(
     let variable =
         |(key, value): (String, Value)| (format!("FIBER_{}", key.to_uppercase()), text(&value));
     let mut variables: Vec<_> = values.into_iter().filter(differs).map(variable).collect();
-    // A program refuses an option that has both of its names.
-    let is_given = |name: &String| {
-        given.iter().any(|(other, _)| Config::current_variable(other).as_ref() == Some(name))
-    };
-    variables.extend(sections.filter(|(name, _)| !is_given(name)));
+    variables.extend(sections);
     // The last variable of a name counts.
     variables.extend(given);
     Ok(variables)
@@ -111,12 +107,9 @@ mod tests {
         config.edit(|slurm: &mut SlurmSection| slurm.pilots = 2);
         config.edit(|ssh: &mut SshSection| ssh.hosts = vec!["a".into(), "b:2".into()]);
         let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
-        let pilots = pair("FIBER_SLURM_PILOTS", "2");
         assert_eq!(
             variables(&config, Vec::new()).unwrap(),
-            [pilots.clone(), pair("FIBER_SSH_HOSTS", "a,b:2")]
+            [pair("FIBER_SLURM_PILOTS", "2"), pair("FIBER_SSH_HOSTS", "a,b:2")]
         );
-        let given = pair("FIBER_HOSTS", "c");
-        assert_eq!(variables(&config, vec![given.clone()]).unwrap(), [pilots, given]);
     }
 }

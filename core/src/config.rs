@@ -1,6 +1,5 @@
 //! The configuration: code overrides environment, which overrides the file.
 
-mod earlier;
 mod found;
 mod load;
 mod names;
@@ -15,13 +14,11 @@ pub mod values;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
-pub use self::earlier::EarlierNames;
 pub use self::problem::{ConfigProblem, ConfigSource};
 use self::section::Sections;
 pub use self::section::{Section, SectionEntry, SectionKey, SectionTable};
@@ -62,9 +59,6 @@ macro_rules! options {
             /// The options of sections.
             #[serde(default)]
             sections: Sections,
-            /// The options by their earlier names.
-            #[serde(skip)]
-            earlier: Arc<EarlierNames>,
         }
 
         impl Default for Config {
@@ -72,7 +66,6 @@ macro_rules! options {
                 Config {
                     $($($name: $default,)+)+
                     sections: Sections::default(),
-                    earlier: Arc::default(),
                 }
             }
         }

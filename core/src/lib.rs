@@ -46,8 +46,8 @@ mod wait;
 pub use address::{Address, AddressError, HostPort};
 pub use build::BuildId;
 pub use config::{
-    Config, ConfigProblem, ConfigSource, EarlierNames, LinkKind, OutputMode, Section, SectionEntry,
-    SectionKey, SectionTable, values,
+    Config, ConfigProblem, ConfigSource, LinkKind, OutputMode, Section, SectionEntry, SectionKey,
+    SectionTable, values,
 };
 pub use error::{
     Cause, CloseReason, Error, Failure, FailureKind, PoolEndReason, RankActivity, Result,

@@ -7,7 +7,6 @@ fiber_core::section! {
     pub struct DockerSection in "docker" {
         /// The network of containers: the name of an existing one, or `host`. Without one: that
         /// of this process's own container, or the engine's `bridge`.
-        #[earlier(network)]
         network: Option<String> = None,
         /// The most processes and threads in a container, so that a task can't take all of the
         /// host's. 0 sets no limit.

@@ -10,24 +10,19 @@ fiber_core::section! {
     pub struct KubernetesSection in "kubernetes" {
         /// The namespace of pods. Without one: that of this process's own pod, or the namespace
         /// in the kubeconfig.
-        #[earlier(namespace)]
         namespace: Option<String> = None,
         /// The service account of pods. Without one: that of this process's own pod, or the
         /// default of the namespace.
-        #[earlier(service_account)]
         service_account: Option<String> = None,
         /// The Secrets for image pulls, in addition to those of this process's own pod.
-        #[earlier(pull_secrets)]
         #[serde(deserialize_with = "lenient::list")]
         pull_secrets: Vec<String> = Vec::new(),
         /// The node labels that pods require, in addition to those of this process's own pod:
         /// `NAME=VALUE`.
-        #[earlier(node_selector)]
         #[serde(deserialize_with = "lenient::list")]
         node_selector: Vec<String> = Vec::new(),
         /// The tolerations of pods, in addition to those of this process's own pod: `KEY`,
         /// `KEY:EFFECT`, `KEY=VALUE` or `KEY=VALUE:EFFECT`.
-        #[earlier(tolerations)]
         #[serde(deserialize_with = "lenient::list")]
         tolerations: Vec<String> = Vec::new(),
         /// A manifest of a `Pod`, in YAML or JSON, from which all pods start. Its container

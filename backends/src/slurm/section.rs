@@ -12,37 +12,28 @@ fiber_core::section! {
         /// Whether the program's file is copied to nodes that lack it: for hosts into `/tmp`
         /// (`srun --bcast`), where it is removed when they run, and for the head of `fiber run`
         /// into the folder for output, with which it is removed.
-        #[earlier(slurm_copy)]
         copy: bool = false,
         /// How many jobs of its own a program may have in Slurm's queue for more machines, if
         /// its allocation has no room or there is none: pilots, each with a node for itself.
-        #[earlier(slurm_pilots)]
         pilots: usize = 0,
         /// Whether the script of the first pilot is printed, and none is submitted.
-        #[earlier(slurm_dry_run)]
         dry_run: bool = false,
         /// The partition of pilots. Without one: the cluster's default.
-        #[earlier(slurm_partition)]
         partition: Option<String> = None,
         /// The account of pilots.
-        #[earlier(slurm_account)]
         #[serde(deserialize_with = "lenient::text")]
         account: Option<String> = None,
         /// The quality of service of pilots.
-        #[earlier(slurm_qos)]
         qos: Option<String> = None,
         /// The time limit of pilots, rounded up to minutes.
-        #[earlier(slurm_time)]
         #[serde(with = "duration")]
         time: Duration = Duration::from_secs(3600),
         /// More options of `sbatch` for pilots, verbatim: `["--constraint=avx512"]`. They win over
         /// fiber's own, such as `--exclusive` and `--mem=0`.
-        #[earlier(slurm_options)]
         #[serde(deserialize_with = "lenient::list")]
         options: Vec<String> = Vec::new(),
         /// The directory for the keys and the output of pilots, which all nodes share. Fiber
         /// creates it if it is missing, and removes the files of pilots that have ended.
-        #[earlier(slurm_dir)]
         dir: PathBuf = "fiber-slurm".into(),
     }
 }

@@ -12,26 +12,21 @@ fiber_core::section! {
         /// The machines: `NAME`, `USER@NAME` or an alias of ssh's configuration, with `:CORES`
         /// for a limit of the processes there. IPv6 addresses are in brackets. Without a limit:
         /// the machine's cores.
-        #[earlier(hosts)]
         #[serde(deserialize_with = "lenient::list")]
         hosts: Vec<String> = Vec::new(),
         /// A file with more machines, one a line, as in `hosts`; `#` begins a comment.
-        #[earlier(hosts_file)]
         #[serde(deserialize_with = "lenient::path")]
         hosts_file: Option<PathBuf> = None,
         /// The configuration file for the command `ssh`. Without one: the user's and the
         /// system's.
-        #[earlier(ssh_config)]
         #[serde(deserialize_with = "lenient::path")]
         config: Option<PathBuf> = None,
         /// The directory on the machines that keeps copies of programs. Without one:
         /// `fiber-UID/builds` in `$XDG_CACHE_HOME`, which is `~/.cache` by default.
-        #[earlier(ssh_cache)]
         #[serde(deserialize_with = "lenient::path")]
         cache: Option<PathBuf> = None,
         /// The size limit of that directory. The builds that were not used for the longest time
         /// are removed first, and none that is in use.
-        #[earlier(ssh_cache_size)]
         #[serde(with = "size")]
         cache_size: ByteSize = ByteSize::gib(2),
     }

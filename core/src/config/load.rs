@@ -7,7 +7,6 @@ use bytesize::ByteSize;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::earlier::{CodeChanges, EarlierNames};
 use super::found::Search;
 use super::section::entries;
 use super::sources::{Environment, SourceValues, text};
@@ -68,8 +67,7 @@ impl Config {
 
     /// Makes this process use its parent's configuration.
     #[doc(hidden)]
-    pub fn inherit(mut self) {
-        self.earlier = Arc::new(EarlierNames::of(&self.sections));
+    pub fn inherit(self) {
         let _ = INHERITED.set(self);
     }
 
@@ -111,7 +109,7 @@ impl Config {
         }
         let environment = Environment::new(PREFIX, &variables::ALL);
         let mut config = Config::read(file.as_deref(), environment)?;
-        config.change(take_overrides().iter().map(|apply| |config: &mut Config| apply(config)))?;
+        take_overrides().iter().for_each(|apply| apply(&mut config));
         config.check()?;
         Ok(config)
     }
@@ -137,20 +135,7 @@ impl Config {
                 config.sections.replace(entry.name, values);
             }
         }
-        config.earlier = Arc::new(EarlierNames::of(&config.sections));
         Ok(config)
-    }
-
-    /// Lets code change the configuration, which has been read from the other sources.
-    pub(super) fn change(
-        &mut self,
-        changes: impl Iterator<Item = impl Fn(&mut Config)>,
-    ) -> Result<()> {
-        let mut so_far = CodeChanges::default();
-        for change in changes {
-            so_far.apply(self, change)?;
-        }
-        Ok(())
     }
 
     fn check(&self) -> Result<()> {
@@ -202,6 +187,5 @@ fn problem(sources: &[SourceValues], error: ReadError) -> ConfigProblem {
     let source = found.as_ref().map_or(ConfigSource::Merged, |found| found.source.clone());
     let Some(problem) = reason else { return ConfigProblem::UnknownOption { source, option } };
     let value = found.as_ref().map(|found| text(found.value)).unwrap_or_default();
-    let option = found.map_or(option.as_str(), |found| found.option).to_string();
     ConfigProblem::InvalidValue { source, option, value, problem }
 }

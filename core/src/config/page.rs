@@ -34,9 +34,7 @@ The options of a backend are in its section: `partition` of `[slurm]` is
 partition = \"short\"     # or, at the top of the file: slurm.partition = \"short\"
 ```
 
-or `FIBER_SLURM_PARTITION`, or `config.edit(|slurm: &mut SlurmSection| …)` in code. Options that
-were outside of sections once may still be set by their earlier names. Setting both names in one
-file, in the environment or in code is an error.
+or `FIBER_SLURM_PARTITION`, or `config.edit(|slurm: &mut SlurmSection| …)` in code.
 
 [Docker](docker.md), [Kubernetes](kubernetes.md), [Slurm](slurm.md) and [ssh](ssh.md) explain the
 backends, [semantics](semantics.md#pools) what pools do with `call_buffer`.
@@ -68,18 +66,12 @@ impl Config {
 fn add_section(page: &mut String, entry: &SectionEntry) {
     let defaults = (entry.defaults)();
     *page += &format!("\n## `[{}]`\n\n{}\n\n", entry.name, one_line(entry.about));
-    *page += "| key | environment | earlier name | default | meaning |\n|---|---|---|---|---|\n";
+    *page += "| key | environment | default | meaning |\n|---|---|---|---|\n";
     for key in entry.keys {
         let variable = entry.variable(key.name).to_uppercase();
-        let earlier = match key.earlier {
-            None => String::new(),
-            // Its variable has not changed.
-            Some(earlier) if earlier.to_uppercase() == variable => format!("`{earlier}` "),
-            Some(earlier) => format!("`{earlier}`, `{PREFIX}{}` ", earlier.to_uppercase()),
-        };
         let (name, default) = (key.name, shown(defaults.get(key.name)));
         let meaning = one_line(key.documentation);
-        writeln!(page, "| `{name}` | `{PREFIX}{variable}` | {earlier}| {default}| {meaning} |")
+        writeln!(page, "| `{name}` | `{PREFIX}{variable}` | {default}| {meaning} |")
             .expect("a text takes all");
     }
 }

@@ -40,15 +40,6 @@ pub enum ConfigProblem {
         /// The name, as in a file: without `FIBER_`, in lower case; `SECTION.KEY` in a section.
         option: String,
     },
-    /// A source sets an option by two names.
-    SetTwice {
-        /// The source.
-        source: ConfigSource,
-        /// The option's name, as in a file: `SECTION.KEY`.
-        option: String,
-        /// Its earlier name.
-        earlier: String,
-    },
     /// An option has a value that it can't use.
     InvalidValue {
         /// The source of the value.
@@ -175,14 +166,6 @@ impl fmt::Display for ConfigProblem {
                     "{source} sets `{name}`, which does not exist: {}remove it, or use one of: {}",
                     meant.unwrap_or_default(),
                     names.join(", ")
-                )
-            }
-            ConfigProblem::SetTwice { source, option, earlier } => {
-                let (name, earlier) = (source.spell(option), source.spell(earlier));
-                write!(
-                    f,
-                    "{source} sets both `{name}` and `{earlier}`, which is its earlier name: \
-                     remove `{earlier}`"
                 )
             }
             ConfigProblem::InvalidValue {

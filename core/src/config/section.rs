@@ -24,23 +24,14 @@ pub trait Section: Default + Serialize + DeserializeOwned {
 pub struct SectionKey {
     /// Its name, in lower case.
     pub name: &'static str,
-    /// The name outside of sections by which files, the environment and code may set it, too.
-    pub earlier: Option<&'static str>,
     /// Its meaning. Line breaks don't count.
     pub documentation: &'static str,
 }
 
 impl SectionKey {
-    /// Makes a key that has had no other name.
+    /// Makes a key.
     pub const fn new(name: &'static str, documentation: &'static str) -> SectionKey {
-        SectionKey { name, earlier: None, documentation }
-    }
-
-    /// Sets the key's earlier name.
-    #[doc(hidden)]
-    pub const fn earlier(mut self, earlier: &'static str) -> SectionKey {
-        self.earlier = Some(earlier);
-        self
+        SectionKey { name, documentation }
     }
 }
 
@@ -74,7 +65,6 @@ macro_rules! section {
         $visibility:vis struct $section:ident in $name:literal {
             $(
                 $(#[doc = $documentation:literal])+
-                $(#[earlier($earlier:ident)])?
                 $(#[serde($($serde:tt)*)])?
                 $key:ident: $type:ty = $default:expr,
             )+
@@ -102,8 +92,7 @@ macro_rules! section {
             const NAME: &'static str = $name;
             const ABOUT: &'static str = concat!($($about, "\n"),+);
             const KEYS: &'static [$crate::SectionKey] = &[$(
-                $crate::SectionKey::new(stringify!($key), concat!($($documentation, "\n"),+))
-                    $(.earlier(stringify!($earlier)))?,
+                $crate::SectionKey::new(stringify!($key), concat!($($documentation, "\n"),+)),
             )+];
         }
     };
@@ -239,16 +228,6 @@ impl Config {
     #[doc(hidden)]
     pub fn is_forwarded(section: &str) -> bool {
         entries().any(|entry| entry.name == section && entry.is_forwarded)
-    }
-
-    /// Returns the name that replaces that of a variable, if it is the earlier name of an option.
-    #[doc(hidden)]
-    pub fn current_variable(variable: &str) -> Option<String> {
-        let earlier = variable.strip_prefix(super::PREFIX)?.to_lowercase();
-        entries().find_map(|entry| {
-            let key = entry.keys.iter().find(|key| key.earlier == Some(&earlier))?;
-            Some(format!("{}{}", super::PREFIX, entry.variable(key.name).to_uppercase()))
-        })
     }
 }
 

@@ -30,15 +30,11 @@ pub(super) struct SourceValues {
     pub(super) options: Values,
     /// The values of sections, by the section's name.
     pub(super) sections: Values,
-    /// The earlier names by which the source sets options, by their names now.
-    earlier: Values,
 }
 
 /// A value in its source.
 pub(super) struct Found<'a> {
     pub(super) source: &'a ConfigSource,
-    /// The name by which the source sets it.
-    pub(super) option: &'a str,
     pub(super) value: &'a Value,
 }
 
@@ -46,7 +42,7 @@ impl SourceValues {
     /// Reads a TOML file.
     ///
     /// # Errors
-    /// It can't be read, has an option by two names, or a section has an unknown key.
+    /// It can't be read, or a section has an unknown key.
     pub(super) fn of_file(path: &Path) -> Result<SourceValues, ConfigProblem> {
         let source = ConfigSource::File(path.to_path_buf());
         let unreadable = |message| ConfigProblem::Unreadable { source: source.clone(), message };
@@ -58,15 +54,15 @@ impl SourceValues {
     /// Takes the values of variables.
     ///
     /// # Errors
-    /// They have an option by two names, or a section an unknown key.
+    /// A section has an unknown key.
     pub(super) fn of_environment(environment: Environment) -> Result<SourceValues, ConfigProblem> {
         SourceValues::new(ConfigSource::Environment, environment.0)
     }
 
     fn new(source: ConfigSource, mut options: Values) -> Result<SourceValues, ConfigProblem> {
-        let (mut sections, mut earlier) = (Values::new(), Values::new());
+        let mut sections = Values::new();
         for entry in entries() {
-            let values = take_section(&mut options, &entry, &source, &mut earlier)?;
+            let values = take_section(&mut options, &entry, &source)?;
             if !values.is_empty() {
                 sections.insert(entry.name.into(), values.into());
             }
@@ -78,17 +74,16 @@ impl SourceValues {
         if options.contains_key("sections") {
             return Err(ConfigProblem::UnknownOption { source, option: "sections".into() });
         }
-        Ok(SourceValues { source, options, sections, earlier })
+        Ok(SourceValues { source, options, sections })
     }
 
     /// Returns an option, `KEY` or `SECTION.KEY`, if the source has it.
-    pub(super) fn find<'a>(&'a self, option: &'a str) -> Option<Found<'a>> {
+    pub(super) fn find(&self, option: &str) -> Option<Found<'_>> {
         let value = match option.split_once('.') {
             Some((section, key)) => self.sections.get(section)?.get(key),
             None => self.options.get(option),
         };
-        let name = self.earlier.get(option).and_then(Value::as_str).unwrap_or(option);
-        Some(Found { source: &self.source, option: name, value: value? })
+        Some(Found { source: &self.source, value: value? })
     }
 }
 
@@ -101,12 +96,11 @@ pub(super) fn text(value: &Value) -> String {
     }
 }
 
-/// Takes a section's values out of `options`. Notes which of them have their earlier names there.
+/// Takes a section's values out of `options`.
 fn take_section(
     options: &mut Values,
     entry: &SectionEntry,
     source: &ConfigSource,
-    by_earlier: &mut Values,
 ) -> Result<Values, ConfigProblem> {
     let is_environment = *source == ConfigSource::Environment;
     let mut section = match options.remove(entry.name) {
@@ -134,13 +128,6 @@ fn take_section(
     for key in entry.keys {
         let variable = is_environment.then(|| options.remove(&entry.variable(key.name))).flatten();
         section.extend(variable.map(|value| (key.name.into(), value)));
-        let Some(earlier) = key.earlier else { continue };
-        let Some(value) = options.remove(earlier) else { continue };
-        if section.insert(key.name.into(), value).is_some() {
-            let (source, option) = (source.clone(), entry.option(key.name));
-            return Err(ConfigProblem::SetTwice { source, option, earlier: earlier.into() });
-        }
-        by_earlier.insert(entry.option(key.name), earlier.into());
     }
     Ok(section)
 }

@@ -210,7 +210,6 @@ pub struct WorkerStats {
     #[serde(with = "units::duration")]
     pub busy: Duration,
     /// Whether it stops when its tasks are complete.
-    #[serde(alias = "draining")]
     pub retiring: bool,
 }
 

@@ -38,7 +38,6 @@ pub struct ProcessStats {
     /// How many processes of this name have ended before it.
     pub restarts: u64,
     /// The statistics of its last heartbeat.
-    #[serde(alias = "figures")]
     pub usage: Option<ProcessUsage>,
     /// The last lines of its output, oldest first.
     pub tail: Vec<String>,

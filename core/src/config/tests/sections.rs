@@ -1,4 +1,4 @@
-//! Options in sections, by their names and by their earlier ones.
+//! Options in sections.
 
 use super::*;
 
@@ -6,18 +6,15 @@ crate::section! {
     /// Options of the backend `ssh`, as a stand-in for those in fiber-backends.
     struct TestSection in "ssh" {
         /// The machines.
-        #[earlier(hosts)]
         #[serde(deserialize_with = "lenient::list")]
         hosts: Vec<String> = Vec::new(),
         /// Where copies of programs are kept.
-        #[earlier(ssh_cache)]
         #[serde(deserialize_with = "lenient::path")]
         cache: Option<PathBuf> = None,
         /// The size limit.
-        #[earlier(ssh_cache_size)]
         #[serde(with = "values::size")]
         cache_size: ByteSize = ByteSize::gib(2),
-        /// A time that has had no other name.
+        /// How long it waits.
         #[serde(with = "duration")]
         patience: Duration = Duration::from_secs(10),
     }
@@ -62,20 +59,10 @@ fn a_section_is_read_from_the_environment() {
 }
 
 #[test]
-fn earlier_names_are_aliases() {
-    assert_eq!(hosts(from_file("hosts = ['a', 'b']")), ["a", "b"]);
-    assert_eq!(hosts(from_file("hosts = 'a'\n[ssh]\npatience = '1s'")), ["a"]);
-    assert_eq!(hosts(from_variables("FIBER_", &[("HOSTS", "a,b")])), ["a", "b"]);
-    let config = from_file("ssh_cache = '/x'\nssh_cache_size = 1_000_001").unwrap();
-    let ssh = section(&config);
-    assert_eq!((ssh.cache, ssh.cache_size), (Some("/x".into()), ByteSize(1_000_001)));
-}
-
-#[test]
-fn the_environment_overrides_the_file_by_whichever_names() {
+fn the_environment_overrides_the_file() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(b"ssh_cache = '/y'\n[ssh]\nhosts = 'a'").unwrap();
-    let variables = [("FIBER_HOSTS".to_string(), "b"), ("FIBER_SSH_CACHE".to_string(), "/z")];
+    file.write_all(b"[ssh]\nhosts = 'a'\ncache = '/y'").unwrap();
+    let variables = [("FIBER_SSH_HOSTS".to_string(), "b"), ("FIBER_SSH_CACHE".to_string(), "/z")];
     let environment = Environment::of("FIBER_", variables.into_iter());
     let ssh = section(&Config::read(Some(file.path()), environment).unwrap());
     assert_eq!((ssh.hosts, ssh.cache), (vec!["b".into()], Some("/z".into())));
@@ -97,65 +84,6 @@ fn variables_of_services_are_no_options() {
     ];
     from_variables("FIBER_", &variables).expect("they are not fiber's");
     assert!(from_variables("FIBER_", &[("PORT", "9464")]).is_err(), "it is of the user");
-}
-
-#[test]
-fn both_names_in_one_file_are_refused() {
-    let error = error_of("hosts = 'a'\n[ssh]\nhosts = 'b'");
-    assert!(error.contains("sets both `ssh.hosts` and `hosts`"), "{error}");
-    assert!(error.ends_with("remove `hosts`"), "{error}");
-    let error = error_of("ssh_cache = '/a'\nssh.cache = '/a'");
-    assert!(error.contains("sets both `ssh.cache` and `ssh_cache`"), "{error}");
-}
-
-#[test]
-fn both_names_in_the_environment_are_refused() {
-    let error = from_variables("FIBER_", &[("HOSTS", "a"), ("SSH_HOSTS", "b")]).unwrap_err();
-    let Error::Config(ConfigProblem::SetTwice { source, option, earlier }) = &error else {
-        panic!("{error:#?}");
-    };
-    assert_eq!(
-        (source, option.as_str(), earlier.as_str()),
-        (&ConfigSource::Environment, "ssh.hosts", "hosts")
-    );
-    assert_eq!(
-        error.to_string().split_once("the environment ").unwrap().1,
-        "sets both `FIBER_SSH_HOSTS` and `FIBER_HOSTS`, which is its earlier name: remove \
-         `FIBER_HOSTS`"
-    );
-}
-
-#[test]
-#[expect(deprecated, reason = "programs may go on to use the earlier names")]
-fn both_names_in_code_are_refused() {
-    let by_name =
-        |config: &mut Config| config.edit(|ssh: &mut TestSection| ssh.hosts.push("a".into()));
-    let by_earlier_name = |config: &mut Config| config.hosts = vec!["b".into()];
-    let changes: [&dyn Fn(&mut Config); 2] = [&by_name, &by_earlier_name];
-    let problem = Config::default().change(changes.into_iter()).unwrap_err();
-    assert!(problem.to_string().contains("the program sets both `ssh.hosts` and `hosts`"));
-}
-
-#[test]
-#[expect(deprecated, reason = "programs may go on to use the earlier names")]
-fn code_may_use_earlier_names() {
-    let mut config = from_file("ssh.hosts = 'a'\nssh.cache_size = 1_000_001").unwrap();
-    assert_eq!((&config.hosts, config.ssh_cache_size), (&vec!["a".into()], ByteSize(1_000_001)));
-    let change = |config: &mut Config| {
-        config.hosts.push("b".into());
-        config.processes = 3;
-    };
-    config.change([change].into_iter()).unwrap();
-    let ssh = section(&config);
-    assert_eq!((ssh.hosts, ssh.cache_size), (vec!["a".into(), "b".into()], ByteSize(1_000_001)));
-    assert_eq!(config.processes, 3);
-    config
-        .change(
-            [|config: &mut Config| config.edit(|ssh: &mut TestSection| ssh.hosts.clear())]
-                .into_iter(),
-        )
-        .unwrap();
-    assert_eq!((config.hosts.len(), section(&config).hosts.len()), (0, 0));
 }
 
 #[test]
@@ -181,8 +109,9 @@ fn wrong_values_in_sections_name_the_key() {
     assert!(error.contains("sets `ssh.patience` to `soon`") && error.contains("500ms"), "{error}");
     let error = from_variables("FIBER_", &[("SSH_PATIENCE", "soon")]).unwrap_err().to_string();
     assert!(error.contains("the environment sets `FIBER_SSH_PATIENCE` to `soon`"), "{error}");
-    let error = error_of("ssh_cache_size = 'much'");
-    assert!(error.contains("sets `ssh_cache_size` to `much`"), "{error}");
+    let error = error_of("ssh.cache_size = 'much'");
+    assert!(error.contains("sets `ssh.cache_size` to `much`"), "{error}");
+    assert!(error_of("ssh_cache = '/x'").contains("did you mean `ssh.cache`?"));
     let error = error_of("ssh = 3");
     assert!(error.contains("sets `ssh` to `3`") && error.contains("write `[ssh]`"), "{error}");
     let error = from_variables("FIBER_", &[("SSH", "a")]).unwrap_err().to_string();
@@ -210,20 +139,13 @@ fn a_section_may_get_its_defaults_back() {
 }
 
 #[test]
-fn variables_have_current_names() {
-    assert_eq!(Config::current_variable("FIBER_HOSTS").as_deref(), Some("FIBER_SSH_HOSTS"));
-    assert_eq!(Config::current_variable("FIBER_SSH_CACHE").as_deref(), Some("FIBER_SSH_CACHE"));
-    assert_eq!(Config::current_variable("FIBER_PROCESSES"), None);
-}
-
-#[test]
-fn the_page_has_sections_with_earlier_names() {
+fn the_page_has_sections() {
     let page = Config::page();
     for row in [
         "## `[ssh]`\n",
-        "| `hosts` | `FIBER_SSH_HOSTS` | `hosts`, `FIBER_HOSTS` | | The machines. |",
-        "| `cache` | `FIBER_SSH_CACHE` | `ssh_cache` | | Where copies of programs are kept. |",
-        "| `patience` | `FIBER_SSH_PATIENCE` | | `10s` | A time that has had no other name. |",
+        "| `hosts` | `FIBER_SSH_HOSTS` | | The machines. |",
+        "| `cache` | `FIBER_SSH_CACHE` | | Where copies of programs are kept. |",
+        "| `patience` | `FIBER_SSH_PATIENCE` | `10s` | How long it waits. |",
     ] {
         assert!(page.contains(row), "{page}");
     }
