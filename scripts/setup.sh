@@ -73,7 +73,6 @@ check_cc() {
   Debian, Ubuntu:  apt-get install build-essential
   Fedora:          dnf install gcc make
   Alpine:          apk add build-base
-  macOS:           xcode-select --install
 Then run this again."
 }
 
@@ -132,7 +131,6 @@ ensure_cmake() {
   and \`kubernetes\`. Do one of:
   Debian, Ubuntu, as root:  apt-get install cmake
   Fedora, as root:          dnf install cmake
-  macOS:                    brew install cmake
   with Python only:         have python3 with venv or pip (Debian: apt-get install python3-venv), run this again
   with conda:               conda install cmake
 Then run this again."

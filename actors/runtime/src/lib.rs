@@ -1,8 +1,9 @@
 //! Fiber inside one process: its runtime, the links to other processes, its children, and what all
 //! of fiber's actors, pools, rings and shared objects are made of.
 //!
-//! The modules form layers, from the bottom to the top: a module imports only from those below its
-//! own, and the test `tests/layers.rs` checks that.
+//! The modules form layers, and import only from the layers below their own. From the bottom to the
+//! top: `json`; `events`, `timeline` and `tokio_runtime`; `blocking`, `endpoint`, `metrics` and
+//! `stats`; `mesh`; `directory` and `topics`; `runtime`; `reply`; `durable` and `objects`.
 //!
 //! Users name the crate `fiber`, which re-exports what they need from here.
 
