@@ -148,7 +148,7 @@ test-cluster: setup-tests cluster-up
 		TEST_REGISTRY="$(if $(filter containerd,$(RUNTIME)),$$(tests/cluster/registry-address.sh))" \
 		scripts/test-engines.sh '$(subst $(space),|,$(SUITES))' $(ARGS)
 
-## format: the format of all code, the places of planted bugs and the one of the address; it builds nothing
+## format: the format of all code, its size, the places of planted bugs and the one of the address; it builds nothing
 format:
 	$(CARGO) fmt --all --check
 	@# The modules of backends, which a macro declares, are hidden from cargo fmt.
@@ -156,6 +156,7 @@ format:
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	sim/mutations.py check
 	@scripts/check-address.sh
+	@scripts/check-size.py
 
 ## lint: `format`, clippy with all features and with few, each feature alone, documentation: a warning fails
 lint: setup format
