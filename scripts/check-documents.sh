@@ -136,7 +136,7 @@ echo "examples of rustdoc: $(grep -c '^```no_run' "$crate/src/examples.md")"
 
 # Builds the command as `make test` does, and so not twice.
 env -u CARGO_PROFILE_DEV_DEBUG "$cargo" test --quiet --no-run --workspace --all-features --test top
-for variant in pool actor ring durable; do
+for variant in pool actor ring durable service; do
     option=$([[ $variant == pool ]] || echo "--$variant")
     # shellcheck disable=SC2086 # one word, or none
     (
@@ -150,7 +150,8 @@ for variant in pool actor ring durable; do
         "$cargo" fmt --check
         "$cargo" clippy --quiet --all-targets -- -D warnings
         "$cargo" test --quiet
-        "$cargo" run --quiet >/dev/null
+        # A service runs until it is ended, as its test does.
+        [[ $variant == service ]] || "$cargo" run --quiet >/dev/null
         echo "the project of fiber new $option builds, runs and passes its tests"
     )
 done

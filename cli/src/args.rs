@@ -270,6 +270,9 @@ pub(crate) struct Variant {
     /// A durable sweep, which goes on where it was after a kill.
     #[arg(long)]
     pub(crate) durable: bool,
+    /// A service: HTTP in front, a named actor behind, metrics, an end in order by SIGTERM.
+    #[arg(long)]
+    pub(crate) service: bool,
 }
 
 /// Starts a program in a container, pod or batch job, from which it starts its workers.

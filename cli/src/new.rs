@@ -1,6 +1,5 @@
 //! `fiber new`: creates a project that builds, runs and has a test.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,30 +12,50 @@ use crate::args::{New, Source, Variant};
 /// The files of a project that differ from variant to variant.
 struct Template {
     program: &'static str,
-    /// A test that runs the program.
-    test: Option<&'static str>,
+    /// A test that runs the program: the name of its file, and its text.
+    test: Option<(&'static str, &'static str)>,
+    /// Features of fiber, as a list in TOML has them.
+    features: &'static str,
+    /// Lines of Cargo.toml for other crates.
+    dependencies: &'static str,
     summary: &'static str,
 }
 
-const POOL: Template = Template {
-    program: include_str!("new/templates/pool.rs"),
-    test: None,
-    summary: "A pool of worker processes, and an actor in a process of its own.",
-};
-const ACTOR: Template = Template {
-    program: include_str!("new/templates/actor.rs"),
-    test: None,
-    summary: "An actor in a process of its own, which keeps its state when the process dies.",
-};
-const RING: Template = Template {
-    program: include_str!("new/templates/ring.rs"),
-    test: None,
-    summary: "A ring of processes that work together and reduce arrays.",
-};
+/// A template whose program needs no other crates, and has its tests itself.
+const fn plain(program: &'static str, summary: &'static str) -> Template {
+    Template { program, test: None, features: "", dependencies: "", summary }
+}
+
+const POOL: Template = plain(
+    include_str!("new/templates/pool.rs"),
+    "A pool of worker processes, and an actor in a process of its own.",
+);
+const ACTOR: Template = plain(
+    include_str!("new/templates/actor.rs"),
+    "An actor in a process of its own, which keeps its state when the process dies.",
+);
+const RING: Template = plain(
+    include_str!("new/templates/ring.rs"),
+    "A ring of processes that work together and reduce arrays.",
+);
 const DURABLE: Template = Template {
-    program: include_str!("new/templates/durable.rs"),
-    test: Some(include_str!("new/templates/resume.rs")),
-    summary: "A sweep that goes on where it was when the program is killed and started again.",
+    test: Some(("resume", include_str!("new/templates/durable_test.rs"))),
+    ..plain(
+        include_str!("new/templates/durable.rs"),
+        "A sweep that goes on where it was when the program is killed and started again.",
+    )
+};
+const SERVICE: Template = Template {
+    test: Some(("service", include_str!("new/templates/service_test.rs"))),
+    features: "\"metrics\"",
+    dependencies: "axum = { version = \"0.8\", default-features = false, features = [\"http1\", \
+                   \"tokio\"] }\ntokio = { version = \"1\", features = [\"macros\", \"net\", \
+                   \"signal\"] }\n",
+    ..plain(
+        include_str!("new/templates/service.rs"),
+        "A service: HTTP in front, a named actor in a process of its own behind. `curl -X POST` of \
+         the printed link counts a visit, `FIBER_METRICS=127.0.0.1:9464` serves metrics.",
+    )
 };
 const CONFIGURATION: &str = include_str!("new/templates/fiber.toml");
 const README: &str = include_str!("new/templates/README.md");
@@ -47,6 +66,7 @@ impl Variant {
             Variant { actor: true, .. } => &ACTOR,
             Variant { ring: true, .. } => &RING,
             Variant { durable: true, .. } => &DURABLE,
+            Variant { service: true, .. } => &SERVICE,
             _ => &POOL,
         }
     }
@@ -111,13 +131,15 @@ impl Dependency {
         let place = place.to_str().context("the path of the checkout is no UTF-8")?;
         Ok(Dependency { key: "path", place: place.to_string() })
     }
-}
 
-impl fmt::Display for Dependency {
-    /// Writes the value in Cargo.toml.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns the line of Cargo.toml, with these features.
+    fn line(&self, features: &str) -> String {
+        let features = match features {
+            "" => String::new(),
+            features => format!(", features = [{features}]"),
+        };
         // A text of JSON is one of TOML.
-        write!(f, "{{ {} = {} }}", self.key, serde_json::json!(self.place))
+        format!("fiber = {{ {} = {}{features} }}", self.key, serde_json::json!(self.place))
     }
 }
 
@@ -144,15 +166,16 @@ fn write_files(
     template: &Template,
 ) -> io::Result<()> {
     let manifest = directory.join("Cargo.toml");
-    let dependencies = format!(
-        "[dependencies]\nfiber = {fiber}\nserde = {{ version = \"1\", features = [\"derive\"] }}\n"
-    );
+    let Template { features, dependencies, .. } = template;
+    let serde = "serde = { version = \"1\", features = [\"derive\"] }";
+    let fiber_line = fiber.line(features);
+    let dependencies = format!("[dependencies]\n{dependencies}{fiber_line}\n{serde}\n");
     let package = fs::read_to_string(&manifest)?;
     fs::write(&manifest, package.replacen("[dependencies]\n", &dependencies, 1))?;
     fs::write(directory.join("src/main.rs"), template.program)?;
-    if let Some(test) = template.test {
+    if let Some((file, test)) = template.test {
         fs::create_dir(directory.join("tests"))?;
-        fs::write(directory.join("tests/resume.rs"), test.replace("{name}", name))?;
+        fs::write(directory.join(format!("tests/{file}.rs")), test.replace("{name}", name))?;
     }
     let fill = |text: &str| {
         let text = text.replace("{name}", name).replace("{summary}", template.summary);

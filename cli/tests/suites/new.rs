@@ -69,6 +69,11 @@ fn each_variant_has_its_program() {
         let [_, _, program, _] = create(&folder, &[option, &format!("project{option}")]);
         assert!(program.contains(word), "{option}: {program}");
     }
+    let [manifest, _, program, _] = create(&folder, &["--service", "web"]);
+    assert!(program.contains("with_graceful_shutdown"), "{program}");
+    assert!(manifest.contains(", features = [\"metrics\"] }\n"), "{manifest}");
+    assert!(manifest.contains("\naxum = ") && manifest.contains("\ntokio = "), "{manifest}");
+    assert!(folder.path().join("web/tests/service.rs").exists());
     let test = fs::read_to_string(folder.path().join("project--durable/tests/resume.rs"));
     assert!(test.expect("it has one").contains("CARGO_BIN_EXE_project--durable"));
 }
