@@ -132,6 +132,11 @@ impl State {
             work.into_iter().for_each(|work| work(members.map_err(Refusal::clone)));
         }
     }
+
+    /// Counts a message without an answer that reaches no member.
+    fn note_lost(&self, problem: Error) {
+        self.runtime.dead_letters().note(&self.key.to_string(), 1, problem);
+    }
 }
 
 impl Drop for State {
@@ -207,12 +212,26 @@ impl<M: RemoteMessage> Group<M> {
     /// # Errors
     /// [`Error::NoMembers`]; otherwise as [`RemoteAddr::send`](crate::remote::RemoteAddr::send).
     pub fn send(&self, message: M) -> Reply<M::Result> {
-        let state = Arc::clone(&self.state);
-        self.call(message, move |members| {
-            let start = state.turn.fetch_add(1, Ordering::Relaxed);
-            let turns = (0..members.len()).map(|at| (start + at) % members.len());
-            turns.min_by_key(|at| load(&members[*at])).unwrap_or_default()
-        })
+        self.call(message, self.in_turn())
+    }
+
+    /// Sends a message without an answer to the member that [`send`](Group::send) would choose, and
+    /// ignores all errors: a message that reaches no member is a dead letter.
+    ///
+    /// # Examples
+    /// ```
+    /// # fiber::init();
+    #[doc = include_str!("doc/counter.md")]
+    /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
+    /// let counters = fiber::Group::<Add>::named("told")?;
+    /// counters.join(&counter.recipient()).wait()?;
+    /// counters.do_send(Add(1));
+    /// counters.do_send_to("anna", Add(1));
+    /// assert_eq!(counters.send(Add(1)).wait()?, 3);
+    /// # Ok::<(), fiber::Error>(())
+    /// ```
+    pub fn do_send(&self, message: M) {
+        self.post(message, self.in_turn());
     }
 
     /// Sends a message to the member to which a key belongs, by rendezvous hashing: the same one
@@ -237,14 +256,13 @@ impl<M: RemoteMessage> Group<M> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn send_to(&self, key: &(impl Hash + ?Sized), message: M) -> Reply<M::Result> {
-        let hash = weight(key, 0);
-        self.call(message, move |members| {
-            let of = |at: &usize| {
-                let id = members[*at].id;
-                weight(&hash, id.home.0 ^ id.actor.0.rotate_left(32))
-            };
-            (0..members.len()).max_by_key(of).unwrap_or_default()
-        })
+        self.call(message, owner(key))
+    }
+
+    /// Sends a message without an answer to the member to which a key belongs, as
+    /// [`do_send`](Group::do_send) does.
+    pub fn do_send_to(&self, key: &(impl Hash + ?Sized), message: M) {
+        self.post(message, owner(key));
     }
 
     /// Sends a message to each member, encoded once. The replies are in the order in which they
@@ -285,11 +303,32 @@ impl<M: RemoteMessage> Group<M> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn do_send_all(&self, message: M) {
-        let key = self.state.key.clone();
-        self.state.with_members(move |members| {
-            let Ok(to) = recipients::<M>(&key, members) else { return };
-            let message = ForAll::new(message);
-            to.iter().for_each(|to| to.addr.do_send(to.method, message.for_one()));
+        let state = Arc::clone(&self.state);
+        self.state.with_members(move |members| match recipients::<M>(&state.key, members) {
+            Ok(to) => {
+                let message = ForAll::new(message);
+                to.iter().for_each(|to| to.addr.do_send(to.method, message.for_one()));
+            }
+            Err(error) => state.note_lost(error),
+        });
+    }
+
+    /// Returns what chooses the member with the fewest unanswered calls.
+    fn in_turn(&self) -> impl FnOnce(&[Arc<Member>]) -> usize + Send + use<M> {
+        let state = Arc::clone(&self.state);
+        move |members| {
+            let start = state.turn.fetch_add(1, Ordering::Relaxed);
+            let turns = (0..members.len()).map(|at| (start + at) % members.len());
+            turns.min_by_key(|at| load(&members[*at])).unwrap_or_default()
+        }
+    }
+
+    /// Sends a message without an answer to the member at the place that `choose` returns.
+    fn post(&self, message: M, choose: impl FnOnce(&[Arc<Member>]) -> usize + Send + 'static) {
+        let state = Arc::clone(&self.state);
+        self.state.with_members(move |members| match chosen::<M>(&state.key, members, choose) {
+            Ok((to, _)) => to.addr.do_send(to.method, Outgoing::Value(&message)),
+            Err(error) => state.note_lost(error),
         });
     }
 
@@ -301,12 +340,7 @@ impl<M: RemoteMessage> Group<M> {
     ) -> Reply<M::Result> {
         let (key, (sent, reply)) = (self.state.key.clone(), oneshot::channel());
         let send = move |members: Result<&Members, Refusal>| {
-            let members = members.map_err(|refusal| error(refusal, &key, type_name::<M>()))?;
-            if members.is_empty() {
-                return Err(Error::NoMembers { group: key.name.to_string() });
-            }
-            let member = &members[choose(members)];
-            let to = recipient::<M>(&key, member)?;
+            let (to, member) = chosen::<M>(&key, members, choose)?;
             let load = Load::new(&known(member)?.load);
             Ok(to.addr.call(to.method, Outgoing::Value(&message), Some(load)))
         };
@@ -316,6 +350,32 @@ impl<M: RemoteMessage> Group<M> {
         let ended = |_| Error::system("sending to a group failed", "fiber's thread ended");
         Reply::new(async move { reply.await.map_err(ended)?.await })
     }
+}
+
+/// Returns what chooses the member to which a key belongs.
+fn owner(key: &(impl Hash + ?Sized)) -> impl FnOnce(&[Arc<Member>]) -> usize + Send + use<> {
+    let hash = weight(key, 0);
+    move |members| {
+        let of = |at: &usize| {
+            let id = members[*at].id;
+            weight(&hash, id.home.0 ^ id.actor.0.rotate_left(32))
+        };
+        (0..members.len()).max_by_key(of).unwrap_or_default()
+    }
+}
+
+/// Returns the member at the place that `choose` returns, also as a recipient.
+fn chosen<'members, M: RemoteMessage>(
+    key: &Key,
+    members: Result<&'members Members, Refusal>,
+    choose: impl FnOnce(&[Arc<Member>]) -> usize,
+) -> Result<(RemoteRecipient<M>, &'members Member)> {
+    let members = members.map_err(|refusal| error(refusal, key, type_name::<M>()))?;
+    if members.is_empty() {
+        return Err(Error::NoMembers { group: key.name.to_string() });
+    }
+    let member: &Member = &members[choose(members)];
+    Ok((recipient(key, member)?, member))
 }
 
 /// Returns the members as recipients.

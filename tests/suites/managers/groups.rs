@@ -170,3 +170,26 @@ fn a_group_has_one_type_of_message() {
     let error = remarks.send(Remark("no".into())).wait().unwrap_err();
     assert!(matches!(error, Error::OtherType { .. }), "{error:?}");
 }
+
+#[test]
+fn messages_without_an_answer_reach_the_member_that_calls_would_reach() {
+    let managers = [counter(0), counter(0)];
+    let group = Group::<Add>::named("told").unwrap();
+    group.do_send(Add(7));
+    for manager in &managers {
+        group.join(&manager.recipient()).wait().unwrap();
+    }
+    for key in 0..20 {
+        let before = group.send_to(&key, Add(0)).wait().unwrap();
+        group.do_send_to(&key, Add(1));
+        assert_eq!(group.send_to(&key, Add(0)).wait().unwrap(), before + 1);
+    }
+    (0..10).for_each(|_| group.do_send(Add(1)));
+    let counts = group.send_all(Add(0)).all().wait().unwrap();
+    assert_eq!(counts.iter().sum::<u64>(), 30);
+    // That of no member was counted.
+    let letters = fiber::stats().unwrap().report.dead_letters;
+    let lost: Vec<_> = letters.iter().filter(|letters| letters.actor.contains("told")).collect();
+    assert_eq!((lost.len(), lost[0].count), (1, 1), "{lost:?}");
+    assert!(lost[0].problem.contains("no members"), "{lost:?}");
+}
