@@ -122,7 +122,8 @@ pub(super) fn run_if_asked() {
 }
 
 /// Returns an error if the process that names functions could fill the memory that this process
-/// shares with it. It takes less than the program's file: see `docs/decisions.md`.
+/// shares with it: `memory.oom.group` lets the kernel kill both. It takes less than the program's
+/// file: 52 MiB, and 80 MiB mapped, for 2,500 addresses of a debug build of 123 MB.
 fn check_room() -> Result<(), String> {
     let needed = fs::metadata(EXECUTABLE).map_or(0, |file| file.len());
     match control_groups::memory_room() {
