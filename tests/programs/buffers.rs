@@ -76,7 +76,12 @@ fn queues_without_a_file_wait_for_memory_and_say_so() {
         .env("FIBER_SPILL_DIR", "/proc/no-folder");
     let ending = setup.run().code(0);
     assert!((16..18).contains(&number(&ending, "stored")), "{}", ending.out);
-    for part in ["the queue `buffers.rs:", "` waits for memory (values: ", "/proc/no-folder", "FIBER_SPILL_DIR"] {
+    for part in [
+        "the queue `buffers.rs:",
+        "` waits for memory (values: ",
+        "/proc/no-folder",
+        "FIBER_SPILL_DIR",
+    ] {
         assert!(ending.errors.contains(part), "{part}: {}", ending.errors);
     }
     assert_eq!(number(&ending, "left"), 0);
