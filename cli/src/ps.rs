@@ -118,6 +118,7 @@ fn words(state: &ProcessState) -> String {
             None => format!("ended ({})", ended.code),
         },
         ProcessState::Gone => "gone".into(),
+        ProcessState::Silent(_) => "no answer".into(),
     }
 }
 
@@ -142,6 +143,7 @@ fn process(process: &SessionProcess) -> Value {
         ProcessState::Paused => ("paused", None, None),
         ProcessState::Ended(ended) => ("ended", ended.reason.clone(), Some(ended.code)),
         ProcessState::Gone => ("gone", None, None),
+        ProcessState::Silent(why) => ("silent", Some(why.clone()), None),
     };
     let since = process.started_at;
     let since = since.map(|since| humantime::format_rfc3339_seconds(since).to_string());

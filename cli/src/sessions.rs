@@ -32,12 +32,14 @@ pub(crate) async fn all(cluster: &dyn Cluster) -> anyhow::Result<Vec<Session>> {
     }
 }
 
-/// Returns the sessions of this host's programs, oldest first, and the problems with those that do
-/// not answer.
+/// Returns the sessions of this host's programs, oldest first, then those that do not answer, and
+/// the problems with these.
 pub(crate) async fn on_host() -> anyhow::Result<(Vec<Session>, Vec<InspectError>)> {
     let observed = Sessions::of_host().look().await?;
     let problems = observed.iter().filter_map(|session| session.stats.as_ref().err().cloned());
-    Ok((observed::sessions(&observed), problems.collect()))
+    let mut sessions = observed::sessions(&observed);
+    sessions.extend(observed::silent(&observed));
+    Ok((sessions, problems.collect()))
 }
 
 /// Removes programs of this host that an engine lists, too, such as the head of a Slurm job on this
@@ -133,13 +135,14 @@ pub(crate) async fn find(
         None => {
             // Processes that share a job are known to their heads alone.
             let observed = Sessions::connect(args).await?.look().await?;
-            target::must_answer(&observed, name)?;
             entries.extend(inside(&sessions, &observed));
+            let silent = target::unreachable(&observed);
+            entries.extend(silent.map(|entry| entry.map(|process| Meant::Silent(process.problem))));
             let chosen = names::choose(&entries, name);
             chosen.map_err(|unnamed| unnamed.explain(name, &target::silent(&observed)))?.clone()
         }
     };
-    Ok(take(sessions, meant))
+    take(sessions, meant)
 }
 
 /// Returns the session of this name; or the session of the process of this name, with that process
@@ -149,6 +152,7 @@ pub(crate) fn named(mut sessions: Vec<Session>, name: &str) -> anyhow::Result<Se
     let chosen = names::choose(&entries, name).map_err(|unnamed| unnamed.explain(name, ""))?;
     let (place, path) = match chosen {
         Meant::Session(place) => return Ok(sessions.swap_remove(*place)),
+        Meant::Silent(problem) => bail!(problem.clone()),
         Meant::Job(place, index) => (*place, sessions[*place].workers[*index].1.name.clone()),
         Meant::Inside(target) => {
             let head = target.head.name();
@@ -169,6 +173,8 @@ enum Meant {
     Session(usize),
     Job(usize, usize),
     Inside(Target),
+    /// Its head does not answer.
+    Silent(InspectError),
 }
 
 fn entries(sessions: &[Session]) -> Vec<Entry<Meant>> {
@@ -178,8 +184,12 @@ fn entries(sessions: &[Session]) -> Vec<Entry<Meant>> {
             entries.extend(observed_entries(place, head, stats));
             continue;
         }
-        let names = [session.head.name.clone()];
-        let [name] = &names;
+        let name = &session.head.name;
+        let mut names = vec![name.clone()];
+        if let ProcessState::Silent(_) = session.head.state {
+            names.extend(name.strip_prefix("pid ").map(String::from));
+            names.extend(session.head.program.clone());
+        }
         entries.push(Entry::session(&names, name.clone(), Meant::Session(place)));
         for (index, (_, process)) in session.workers.iter().enumerate() {
             let meant = Meant::Job(place, index);
@@ -226,8 +236,8 @@ fn inside<'a>(
     })
 }
 
-fn take(mut sessions: Vec<Session>, meant: Meant) -> Named {
-    match meant {
+fn take(mut sessions: Vec<Session>, meant: Meant) -> anyhow::Result<Named> {
+    Ok(match meant {
         Meant::Session(place) => Named::Session(sessions.swap_remove(place)),
         Meant::Job(place, index) => {
             let mut session = sessions.swap_remove(place);
@@ -235,7 +245,8 @@ fn take(mut sessions: Vec<Session>, meant: Meant) -> Named {
             Named::Job(process, session.head.name)
         }
         Meant::Inside(target) => Named::Inside(target),
-    }
+        Meant::Silent(problem) => bail!(problem),
+    })
 }
 
 /// Fails for a process outside of the cluster, on which no command can act.

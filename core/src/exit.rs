@@ -18,6 +18,8 @@ pub enum ExitReason {
     Normal,
     /// It was asked to stop.
     Shutdown,
+    /// The last handle of the managed actor was dropped, so it was stopped.
+    Dropped,
     /// The process exited with a code other than 0.
     Code(i32),
     /// A signal killed the process.
@@ -75,6 +77,7 @@ impl Clone for ExitReason {
         match self {
             Normal => Normal,
             Shutdown => Shutdown,
+            Dropped => Dropped,
             Code(code) => Code(*code),
             Signal(signal) => Signal(*signal),
             OutOfMemory => OutOfMemory,
@@ -103,7 +106,7 @@ impl Clone for ExitReason {
 impl ExitReason {
     /// Returns whether this is an orderly end. A transient child is restarted after any other.
     pub fn is_normal(&self) -> bool {
-        matches!(self, ExitReason::Normal | ExitReason::Shutdown)
+        matches!(self, ExitReason::Normal | ExitReason::Shutdown | ExitReason::Dropped)
     }
 
     /// Returns whether something outside of the program ended the process, for reasons that are not
@@ -139,6 +142,7 @@ impl fmt::Display for ExitReason {
         match self {
             ExitReason::Normal => f.write_str("ended normally"),
             ExitReason::Shutdown => f.write_str("was asked to stop"),
+            ExitReason::Dropped => f.write_str("was stopped, because its last handle was dropped"),
             ExitReason::Code(code) => write!(f, "exited with code {code}"),
             ExitReason::Signal(signal) => {
                 write!(f, "was killed by signal {signal}{}", SignalName(*signal))

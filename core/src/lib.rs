@@ -57,7 +57,7 @@ pub use exit::{Exit, ExitReason};
 pub use id::{ProcessId, SessionKey, random, random_fraction};
 pub use inventory;
 pub use json::{ReadError, read_json};
-pub use lossy::read_lossy;
+pub use lossy::{is_stopped, process_state, read_lossy};
 pub use meta::{Meta, MetaOf, gpus_in_words};
 pub use orphans::reap_orphans;
 pub use own_file::open_own;

@@ -58,15 +58,14 @@ fn a_full_disk_ends_the_calls_and_nothing_hangs() {
 #[trial]
 fn values_of_another_build_are_errors_that_name_the_journal_and_its_version() {
     let sweep = Sweep::new();
-    let kinds = ["pool: ", "ring: ", "actor: ", "queue: "];
+    let kinds = ["pool: ", "output: ", "ring: ", "actor: ", "entity: ", "queue: "];
     let (out, _) = sweep.run("other build", &[]);
     assert!(kinds.iter().all(|kind| out.contains(&format!("{kind}Ok("))), "{out}");
     let (out, _) = sweep.run("other build", &[("OTHER_BUILD", "1")]);
     let path = sweep.journal().display().to_string();
     for kind in kinds {
         let line = out.lines().find(|line| line.starts_with(kind)).expect("there is one");
-        let journal = if kind == "queue: " { "the journal of " } else { path.as_str() };
-        let words = ["missing field `y`", journal, "Journal::version"];
+        let words = ["missing field `y`", path.as_str(), "Journal::version"];
         assert!(words.iter().all(|word| line.contains(word)), "{line}");
     }
 }

@@ -12,7 +12,8 @@ fn failures_of_detached_calls_are_logged() {
         "task 1 (`",
         "failed: odd",
         "was abandoned: 1 of its workers died while they ran it; the last one exited with code 3",
-        "a detached call failed: pool `dropped` has ended, because its last handle was dropped",
+        "a detached call failed: pool `dropped` has ended, because its last handle was dropped: \
+         keep a clone of it",
         "a detached call failed: pool `joined` ",
     ]);
     assert_eq!(ending.out.matches("a detached call failed").count(), 5, "{}", ending.out);

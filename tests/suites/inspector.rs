@@ -46,6 +46,8 @@ fn wait_for<T>(found: impl Fn(&SessionStats) -> Option<T>) -> T {
 
 fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+    let stops = signal == Signal::STOP;
+    wait::wait_until("its state", || fiber_core::is_stopped(pid) == stops);
 }
 
 fn pool_called(name: &str, processes: usize) -> Pool {
@@ -473,7 +475,7 @@ fn a_stopped_worker_does_not_answer_and_nobody_hangs() {
     } });
     let answer = ask(&mut connection, &request.to_string());
     let error = answer["error"].as_str().unwrap_or_else(|| panic!("{answer}"));
-    assert!(error.contains("stopped/worker-1") && error.contains("did not answer"), "{error}");
+    assert!(error.contains("stopped/worker-1") && error.contains("it is stopped"), "{error}");
     drop(call);
 }
 
@@ -492,6 +494,6 @@ fn a_stopped_process_is_seen_from_outside() {
     let stack = answer["ok"].as_str().unwrap_or_else(|| panic!("{answer}"));
     let problem = "no stack: `stopped/worker-1` (pid ";
     assert!(stack.contains("is stopped") && stack.contains(problem), "{stack}");
-    assert!(stack.contains("did not answer within"), "{stack}");
+    assert!(stack.contains("does not answer: it is stopped"), "{stack}");
     pool.apply(std::process::id, ()).wait().unwrap();
 }

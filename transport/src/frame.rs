@@ -26,6 +26,10 @@ const EXTENDED: u32 = u32::MAX;
 /// small messages. A longer body is sent from its own buffer.
 const COPIED_BODY: usize = 16 << 10;
 
+/// Fewer bytes may keep more than twice as many from being freed, as messages share the memory into
+/// which they were received.
+pub(crate) const SHORT: usize = 32 << 10;
+
 /// Bytes to send, with a file that goes with the first of them over a Unix socket.
 #[derive(Debug)]
 pub struct Chunk {
@@ -187,6 +191,18 @@ impl Decoder {
             use_huge_pages(self.buffer.spare_capacity_mut());
         }
         &mut self.buffer
+    }
+
+    /// Takes the bytes in the buffer if they are few, in memory of their own: a message among them
+    /// that waits for long would keep all of the buffer. They are a chunk for
+    /// [`next_frame_in`](Decoder::next_frame_in).
+    pub fn take_short(&mut self) -> Bytes {
+        if self.buffer.len() > SHORT {
+            return Bytes::new();
+        }
+        let short = Bytes::copy_from_slice(&self.buffer);
+        self.buffer.clear();
+        short
     }
 
     /// Returns the next complete frame; `None` when more bytes have to arrive first. The frame
@@ -368,6 +384,24 @@ mod tests {
             let bound = bytes.len().max(64) * 2 + limit + HEADER_LEN;
             prop_assert!(decoder.buffer(1).capacity() <= bound);
         }
+    }
+
+    #[test]
+    fn a_message_keeps_no_more_than_the_short_read_that_brought_it() {
+        let mut decoder = Decoder::new(1 << 20);
+        let block = decoder.buffer(2 * SHORT).as_ptr();
+        let mut kept = Vec::new();
+        for _ in 0..3 {
+            decoder.buffer(2 * SHORT).extend_from_slice(&encode(&[message(3, 7), message(3, 8)]));
+            let mut short = decoder.take_short();
+            while let Some(frame) = decoder.next_frame_in(&mut short).unwrap() {
+                kept.push(frame);
+            }
+            assert_eq!(decoder.buffer(2 * SHORT).as_ptr(), block, "nothing keeps it");
+        }
+        assert_eq!(kept.len(), 6);
+        decoder.buffer(2 * SHORT).extend_from_slice(&[0; SHORT + 1]);
+        assert!(decoder.take_short().is_empty() && decoder.is_in_message());
     }
 
     #[test]

@@ -105,6 +105,20 @@ pub struct Received {
     pub blobs: Blobs,
 }
 
+impl Received {
+    /// Returns the message as [`unshared`] does its bytes.
+    #[must_use]
+    pub fn unshared(self) -> Received {
+        Received { bytes: unshared(self.bytes), ..self }
+    }
+}
+
+/// Returns received bytes that may wait for long in memory of their own, if they keep more than
+/// twice as many from being freed.
+pub fn unshared(bytes: Bytes) -> Bytes {
+    if bytes.len() <= frame::SHORT { Bytes::copy_from_slice(&bytes) } else { bytes }
+}
+
 impl std::ops::Deref for Received {
     type Target = Bytes;
 

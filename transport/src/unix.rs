@@ -113,6 +113,7 @@ fn connection(stream: StdStream) -> io::Result<Connection> {
         borrower: Borrower::new(&link),
         link: Arc::clone(&link),
         decoder: Decoder::new(UNPROVEN_LIMIT),
+        short: Bytes::new(),
         is_proven: false,
     };
     Ok(Connection::new(link, incoming))
@@ -337,6 +338,8 @@ impl SendState {
 struct UnixIncoming {
     link: Arc<UnixLink>,
     decoder: Decoder,
+    /// What a short read has brought, as far as it was not decoded.
+    short: Bytes,
     borrower: Borrower,
     /// Whether the peer has proven that it holds the session's key.
     is_proven: bool,
@@ -350,7 +353,7 @@ impl UnixIncoming {
             if let Some(message) = self.borrower.next() {
                 return Ok(Some(message));
             }
-            match self.decoder.next_frame().map_err(invalid)? {
+            match self.decoder.next_frame_in(&mut self.short).map_err(invalid)? {
                 None => return Ok(None),
                 Some(Frame::Message(bytes)) if !self.borrower.is_waiting() => {
                     return Ok(Some(bytes.into()));
@@ -391,16 +394,20 @@ impl Incoming for UnixIncoming {
             if let Some(message) = self.next()? {
                 return Poll::Ready(Some(Ok(message)));
             }
-            let UnixIncoming { link, decoder, borrower, .. } = &mut *self;
+            let UnixIncoming { link, decoder, short, borrower, .. } = &mut *self;
             let mut readiness = ready!(link.stream.poll_read_ready(context))?;
+            let is_in_message = decoder.is_in_message();
             match read(link.stream.get_ref(), decoder.buffer(READ), &mut borrower.files) {
-                Ok(Read::Ended) if decoder.is_in_message() => {
+                Ok(Read::Ended) if is_in_message => {
                     return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
                 }
                 Ok(Read::Ended) => return Poll::Ready(None),
                 Ok(Read::Some) => {}
                 Ok(Read::All) => readiness.clear_ready(),
                 Err(error) => return Poll::Ready(Some(Err(error.into()))),
+            }
+            if !is_in_message {
+                *short = decoder.take_short();
             }
         }
     }

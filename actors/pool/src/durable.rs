@@ -80,6 +80,7 @@ impl JournalOption {
             id,
             call_keys: store.keys(id),
             store: Arc::clone(store),
+            journal: store.path().display().to_string().into(),
             keeps_failures: self.journal.keeps_failures(),
             keys: TaskKeys::default(),
             recorded: Mutex::default(),
@@ -94,6 +95,8 @@ impl JournalOption {
 /// The journal's part in a call: it records the call's outcomes.
 pub(super) struct DurableCall {
     store: Arc<Store>,
+    /// The journal's folder, for messages.
+    pub(super) journal: Arc<str>,
     id: fiber_journal::CallId,
     call_keys: CallKeys,
     keeps_failures: bool,
@@ -136,7 +139,7 @@ impl DurableCall {
     /// Returns the error of an outcome that can't be read.
     #[cold]
     pub(super) fn unreadable(&self, error: Error) -> Error {
-        error.recorded_at(Some(self.store.path()))
+        error.recorded(Some(&self.journal))
     }
 
     /// Returns how many recorded outcomes were delivered.

@@ -56,7 +56,8 @@ impl CallOutputs {
 impl Exchange {
     /// Returns one of its tasks, as the maker of a value.
     pub(super) fn maker(&self, index: u64) -> Maker {
-        Maker { call: self.id, function: self.function, index }
+        let journal = self.durable.as_ref().map(|call| Arc::clone(&call.journal));
+        Maker { call: self.id, function: self.function, index, journal }
     }
 }
 

@@ -39,9 +39,6 @@ pub(crate) struct Run {
     near: Option<Near>,
 }
 
-/// A quarter of the bytes that are received at once, and share their memory.
-const SMALL: usize = 16 << 10;
-
 /// Fewer bytes travel in about the time in which a worker is chosen.
 const MIN_NEAR: u64 = 64 << 10;
 
@@ -177,9 +174,7 @@ impl Run {
     /// Returns the same run in memory of its own, if it is so small that it may keep a far larger
     /// block of received bytes from being freed.
     pub(crate) fn unshared(mut self) -> Run {
-        if self.bytes.len() <= SMALL {
-            self.bytes = Bytes::copy_from_slice(&self.bytes);
-        }
+        self.bytes = fiber_transport::unshared(self.bytes);
         self
     }
 

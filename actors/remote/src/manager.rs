@@ -270,6 +270,7 @@ impl<A: Actor> AsyncManager<A> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn stop(&self) -> Reply<()> {
+        let _ = self.inner.actor.wanted.set(ExitReason::Shutdown);
         let Some(supervisor) = self.inner.supervisor.clone() else {
             self.inner.place.stop(self.inner.actor.id());
             let ended = self.join();
@@ -317,6 +318,7 @@ impl<A: Actor> fmt::Debug for AsyncManager<A> {
 
 impl Drop for ManagerInner {
     fn drop(&mut self) {
+        let _ = self.actor.wanted.set(ExitReason::Dropped);
         let Some(supervisor) = self.supervisor.clone() else {
             return self.place.stop(self.actor.id());
         };

@@ -1,7 +1,6 @@
 //! A ring node, as its function uses it.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,14 +64,14 @@ pub(super) struct Checkpoints {
     count: u64,
     restored: Option<EncodedValue>,
     /// Where they are recorded, if they are.
-    journal: Option<PathBuf>,
+    journal: Option<String>,
 }
 
 impl Checkpoints {
     /// Returns the checkpoints of a rank that starts, or continues from one.
     pub(super) fn new(
         restored: Option<(u64, EncodedValue)>,
-        journal: Option<PathBuf>,
+        journal: Option<String>,
         confirmed: &ConfirmedCheckpoints,
     ) -> Checkpoints {
         let (count, restored) = restored.map_or((0, None), |(count, state)| (count, Some(state)));
@@ -561,7 +560,7 @@ impl RingNode {
     pub fn restored<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let Checkpoints { restored, journal, .. } = &self.checkpoints;
         let state = restored.as_ref().map(EncodedValue::decode).transpose();
-        state.map_err(|error| error.recorded_at(journal.as_deref()))
+        state.map_err(|error| error.recorded(journal.as_deref()))
     }
 
     /// Returns a host and port on rank 0's machine where the processes of another framework, one a

@@ -1,6 +1,5 @@
 //! The process of a rank.
 
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -39,7 +38,7 @@ pub(super) struct RingMain {
     pub(super) timeout: Duration,
     /// The folder of the journal of a durable ring: the coordinator confirms that checkpoints are
     /// recorded.
-    pub(super) journal: Option<PathBuf>,
+    pub(super) journal: Option<String>,
 }
 
 /// A message from fiber's thread to the main thread.

@@ -1,6 +1,5 @@
 //! A ring's run in a journal: its checkpoints and results.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -139,9 +138,9 @@ impl RecordedRun {
         Ok((opened, progress))
     }
 
-    /// Returns the folder of the journal.
-    pub(super) fn journal(&self) -> PathBuf {
-        self.state.journal().to_path_buf()
+    /// Returns the folder of the journal, for messages.
+    pub(super) fn journal(&self) -> String {
+        self.state.journal_name()
     }
 
     fn read_progress(&mut self) -> Result<Progress> {

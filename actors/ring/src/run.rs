@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -40,14 +39,14 @@ pub struct RingRun<T> {
     coordinator: Option<Arc<Coordinator>>,
     over: bool,
     /// The folder of the journal that has the results of a run that is over.
-    journal: Option<PathBuf>,
+    journal: Option<String>,
     value: PhantomData<fn() -> T>,
 }
 
 /// A run that can start, or one that is over, as its journal has its results.
 pub(super) enum PreparedRun {
     Start(Arc<Coordinator>, RestartPolicy),
-    Finished(Vec<EncodedValue>, Option<PathBuf>),
+    Finished(Vec<EncodedValue>, Option<String>),
 }
 
 impl<T> RingRun<T> {
@@ -177,7 +176,7 @@ impl<T: DeserializeOwned> Future for RingRun<T> {
         let outcome = ready!(Pin::new(&mut self.outcome).poll(context)).unwrap_or_else(lost);
         self.over = true;
         let values = outcome.and_then(|values| values.iter().map(EncodedValue::decode).collect());
-        Poll::Ready(values.map_err(|error: Error| error.recorded_at(self.journal.as_deref())))
+        Poll::Ready(values.map_err(|error: Error| error.recorded(self.journal.as_deref())))
     }
 }
 

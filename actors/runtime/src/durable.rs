@@ -182,6 +182,11 @@ impl DurableState {
         self.store.path()
     }
 
+    /// Returns the folder of the journal, for messages.
+    pub fn journal_name(&self) -> String {
+        self.journal().display().to_string()
+    }
+
     /// Returns the values of slots, by their numbers in ascending order.
     pub fn read(&self, slots: &str) -> Result<Vec<(u64, EncodedValue)>> {
         let value = |(slot, bytes, blobs): (u64, Bytes, Vec<Bytes>)| {

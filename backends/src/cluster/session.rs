@@ -317,6 +317,8 @@ pub enum ProcessState {
     Ended(ExitStatus),
     /// It is gone without a known exit status.
     Gone,
+    /// Its program does not answer. Carries the reason.
+    Silent(String),
 }
 
 /// The exit status of a process.

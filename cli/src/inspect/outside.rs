@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::bail;
-use fiber_core::read_lossy;
+use fiber_core::{process_state, read_lossy};
 
 use super::InspectError;
 use super::sessions::Head;
@@ -27,17 +27,12 @@ impl Unreachable {
         else {
             bail!("{problem}")
         };
-        if stat(pid).is_none_or(|(state, _)| state == 'Z') {
+        if process_state(pid).is_none_or(|(state, _)| state == 'Z') {
             bail!("pid {pid} has ended");
         }
         let stack = fiber_stacks::from_outside(pid, &problem.to_string())?;
         Ok(if all { format!("{stack:#}") } else { stack.to_string() })
     }
-}
-
-/// Returns whether a process is stopped, by a signal or a debugger.
-pub(super) fn is_stopped(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, _)| matches!(state, 'T' | 't'))
 }
 
 /// Returns the names of a head that does not answer, and of the processes below it on this host.
@@ -48,7 +43,7 @@ pub(super) fn entries(head: &Head, problem: &InspectError) -> Vec<Entry<Unreacha
     if let Some(pid) = head.pid() {
         sessions.insert(0, pid.to_string());
         sessions.extend(program(pid));
-        let all: Vec<_> = pids().filter_map(|pid| Some((pid, stat(pid)?.1))).collect();
+        let all: Vec<_> = pids().filter_map(|pid| Some((pid, process_state(pid)?.1))).collect();
         add_below(&all, pid, "", &mut below);
     }
     let own = Entry::session(&sessions, head.name(), meant(head.pid()));
@@ -82,14 +77,6 @@ fn pids() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Returns the state of a process, as a letter, and its parent.
-fn stat(pid: u32) -> Option<(char, u32)> {
-    let text = read_lossy(format!("/proc/{pid}/stat")).ok()?;
-    // `PID (NAME) STATE PARENT …`, where the name may have brackets.
-    let mut fields = text.rsplit_once(") ")?.1.split(' ');
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-}
-
 /// Returns the first word of a process's command line.
 fn title(pid: u32) -> Option<String> {
     let words = read_lossy(format!("/proc/{pid}/cmdline")).ok()?;
@@ -97,7 +84,7 @@ fn title(pid: u32) -> Option<String> {
 }
 
 /// Returns the file name of its program.
-fn program(pid: u32) -> Option<String> {
+pub(crate) fn program(pid: u32) -> Option<String> {
     let title = title(pid)?;
     Some(Path::new(&title).file_name()?.to_str()?.to_string())
 }

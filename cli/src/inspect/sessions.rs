@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use fiber_backends::cluster::{self, Cluster, ProcessState, SessionHead, SessionProcess};
+use fiber_core::is_stopped;
 use fiber_core::stats::SessionStats;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::target::{self, Located, Target};
-use super::{InspectError, Inspector, outside};
+use super::{InspectError, Inspector};
 use crate::args::ClusterArgs;
 
 /// The interval of listing the heads of an engine.
@@ -211,7 +212,7 @@ impl Sessions {
                 format!("has ended ({}{reason}): `fiber logs {name}` shows its output", ended.code)
             }
             ProcessState::Gone => "is gone".into(),
-            ProcessState::Running => return None,
+            ProcessState::Running | ProcessState::Silent(_) => return None,
         };
         Some(format!("{name} {why}"))
     }
@@ -245,7 +246,7 @@ impl Sessions {
         head: &Head,
         connection: Option<Inspector>,
     ) -> (Option<Inspector>, Result<SessionStats, InspectError>) {
-        if head.pid().is_some_and(outside::is_stopped) {
+        if head.pid().is_some_and(is_stopped) {
             return (None, Err(InspectError::stopped(&head.name())));
         }
         let opened = match connection {

@@ -52,38 +52,25 @@ pub(crate) fn find(observed: &[Observed], name: &str) -> anyhow::Result<Target> 
 pub(crate) fn locate(observed: &[Observed], name: &str) -> anyhow::Result<Located> {
     let mut entries = Vec::new();
     for session in observed {
-        match &session.stats {
-            Ok(stats) => entries.extend(
-                stats
-                    .report
-                    .processes
-                    .iter()
-                    .map(|process| entry(&session.head, stats, process).map(Located::Known)),
-            ),
-            // An empty name is that of no head.
-            Err(_) if session.head.name().is_empty() => {}
-            Err(problem) => {
-                let unreachable = outside::entries(&session.head, problem).into_iter();
-                entries.extend(unreachable.map(|entry| entry.map(Located::Unreachable)));
-            }
-        }
+        let Ok(stats) = &session.stats else { continue };
+        let processes = stats.report.processes.iter();
+        let known = processes.map(|process| entry(&session.head, stats, process));
+        entries.extend(known.map(|entry| entry.map(Located::Known)));
     }
+    entries.extend(unreachable(observed).map(|entry| entry.map(Located::Unreachable)));
     match names::choose(&entries, name) {
         Ok(located) => Ok(located.clone()),
         Err(unnamed) => Err(unnamed.explain(name, &silent(observed))),
     }
 }
 
-/// Fails if a head of this name does not answer.
-pub(crate) fn must_answer(observed: &[Observed], name: &str) -> anyhow::Result<()> {
-    let is_meant =
-        |head: &Head| head.name() == name || head.pid().is_some_and(|pid| pid.to_string() == name);
-    for session in observed.iter().filter(|session| is_meant(&session.head)) {
-        if let Err(problem) = &session.stats {
-            bail!("{problem}");
-        }
-    }
-    Ok(())
+/// Returns the names in sessions whose heads do not answer.
+pub(crate) fn unreachable(observed: &[Observed]) -> impl Iterator<Item = Entry<Unreachable>> {
+    // An empty name is that of no head.
+    let named = observed.iter().filter(|session| !session.head.name().is_empty());
+    let entries =
+        |session: &Observed| Some(outside::entries(&session.head, session.stats.as_ref().err()?));
+    named.filter_map(entries).flatten()
 }
 
 /// Returns a note about the heads that did not answer, for messages about unknown names.

@@ -7,6 +7,7 @@ use fiber_core::stats::{self, JobPlace, ProcessRole, ProcessStats, SessionStats}
 use fiber_core::{Meta, ProcessId};
 
 use super::Session;
+use crate::inspect::outside;
 use crate::inspect::sessions::{Head, Observed};
 use crate::inspect::target::{is_beside_head, machine};
 
@@ -19,6 +20,29 @@ pub(super) fn sessions(observed: &[Observed]) -> Vec<Session> {
     let mut sessions: Vec<Session> = answered.collect();
     sessions.sort_by_key(|session| session.head.started_at);
     sessions
+}
+
+/// Returns the sessions of this host whose heads have not answered.
+pub(super) fn silent(observed: &[Observed]) -> impl Iterator<Item = Session> {
+    observed.iter().filter_map(|session| {
+        let (head, pid) = (&session.head, session.head.pid()?);
+        let own = SessionProcess {
+            name: head.name(),
+            job: head.name(),
+            program: outside::program(pid),
+            parent: None,
+            place: JobPlace::Process { pid },
+            machine: None,
+            location: Location::Cluster,
+            has_output: false,
+            state: ProcessState::Silent(session.stats.as_ref().err()?.to_string()),
+            restarts: 0,
+            meta: Meta::new(),
+            started_at: None,
+            usage: None,
+        };
+        Some(Session { head: own, workers: Vec::new(), observed: None })
+    })
 }
 
 fn session(head: &Head, stats: &Arc<SessionStats>) -> Session {

@@ -141,7 +141,7 @@ pub(crate) struct ActorRow<'a> {
 }
 
 impl ActorRow<'_> {
-    /// Returns the registered names, if there are any, and the name: `frontier (crawl/process)`.
+    /// Returns the registered names, if there are any, and the name: `frontier (crawler)`.
     pub(crate) fn name(&self) -> String {
         match self.actor.names.as_slice() {
             [] => self.actor.name.clone(),

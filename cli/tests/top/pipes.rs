@@ -148,16 +148,24 @@ fn a_stopped_head_is_named_and_does_not_hang_the_command() {
     let program = start();
     program.signal(Signal::STOP);
     let named = format!("pid {} does not answer", program.pid());
-    let (code, _, errors) = run(&["ps"]);
-    assert!(code == Some(0) && errors.contains(&named), "{errors}");
+    for listed in [&["ps"][..], &["ps", &pid(&program)]] {
+        let (code, out, errors) = run(listed);
+        assert!(code == Some(0) && errors.contains(&named), "{errors}");
+        let own = out.lines().find(|line| line.contains(&format!("pid {} ", program.pid())));
+        assert!(own.is_some_and(|line| line.contains("no answer")), "{out}");
+    }
+    let worker = format!("{}/squares/worker-1", program.pid());
     for command in [&["top", "--once"][..], &["profile"], &["kill"], &["logs"]] {
-        let (code, _, errors) = run(&[command, &[&pid(&program)]].concat());
-        assert!(code == Some(1) && errors.contains(&named), "{errors}");
+        for name in [&pid(&program), &worker] {
+            let (code, _, errors) = run(&[command, &[name]].concat());
+            assert!(code == Some(1) && errors.contains(&named), "{command:?} {name}: {errors}");
+            assert!(!errors.contains("no session or process"), "{errors}");
+        }
     }
     // It and its workers are seen from outside.
     let head = out(&["stack", &pid(&program)]);
     assert!(head.contains("`fiber-runtime`: is stopped") && head.contains(&named), "{head}");
-    let worker = out(&["stack", &format!("{}/squares/worker-1", program.pid())]);
+    let worker = out(&["stack", &worker]);
     assert!(worker.contains("`fiber-runtime`: ") && worker.contains(&named), "{worker}");
     let worker_pid = worker.strip_prefix("process ").and_then(|rest| rest.split(':').next());
     let again = out(&["stack", worker_pid.unwrap()]);

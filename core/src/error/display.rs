@@ -109,11 +109,9 @@ impl fmt::Display for Error {
                  before the first pool, actor or queue, or start a program \
                  (`std::process::Command`) or a function (`fiber::Process`) in place of a fork",
             ),
-            Error::ActorStopped { name, reason: ExitReason::Shutdown } => write!(
-                f,
-                "actor `{name}` was stopped: it was asked to stop, or the last handle of its \
-                 manager was dropped"
-            ),
+            Error::ActorStopped { name, reason: reason @ ExitReason::Dropped } => {
+                write!(f, "actor `{name}` {reason}: keep one as long as the actor is needed")
+            }
             Error::ActorStopped { name, reason } => write!(f, "actor `{name}` {reason}"),
             Error::Call { name, message, failure } => {
                 write!(f, "actor `{name}` {failure} (handling `{message}`)")

@@ -1,14 +1,13 @@
 //! Values of journals that a program can't read any more.
 
 use std::fmt;
-use std::path::Path;
 
 use super::{Cause, Error};
 
 /// The cause of an [`Error::Decode`] of a value from a journal.
 #[derive(Debug)]
 pub(super) struct Recorded {
-    /// The journal, for messages.
+    /// The journal's folder, for messages.
     journal: String,
     cause: Cause,
 }
@@ -18,7 +17,7 @@ impl fmt::Display for Recorded {
         let Recorded { journal, cause } = self;
         write!(
             f,
-            "{cause}. {journal} has it, perhaps from a build of this program whose types were \
+            "{cause}. Journal `{journal}` has it, perhaps from a build of this program whose types were \
              others: give the journal another `Journal::version` to begin anew, or let the types \
              read what they have recorded (`#[serde(default)]`, `#[serde(alias)]`)"
         )
@@ -28,26 +27,16 @@ impl fmt::Display for Recorded {
 impl std::error::Error for Recorded {}
 
 impl Error {
-    /// Says that a value which can't be deserialized came from a journal, which the message calls
-    /// by this name.
+    /// Says that a value which can't be deserialized came from the journal in this folder, if it
+    /// came from one.
     #[doc(hidden)]
     #[must_use]
-    pub fn recorded(self, journal: impl Into<String>) -> Error {
-        match self {
-            Error::Decode { type_name, cause } => {
+    pub fn recorded(self, journal: Option<&str>) -> Error {
+        match (self, journal) {
+            (Error::Decode { type_name, cause }, Some(journal)) => {
                 Error::decode(type_name, Recorded { journal: journal.into(), cause })
             }
-            other => other,
-        }
-    }
-
-    /// As [`recorded`](Error::recorded), if the value came from a journal, by its folder.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn recorded_at(self, journal: Option<&Path>) -> Error {
-        match journal {
-            Some(journal) => self.recorded(format!("journal `{}`", journal.display())),
-            None => self,
+            (other, _) => other,
         }
     }
 }

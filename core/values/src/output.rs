@@ -23,6 +23,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use self::afterwards::afterwards;
 pub use self::cell::{Dependent, Digest, Maker, OutputCell};
 pub use self::recipe::{Make, Recipe};
+use crate::codec::EncodedValue;
 use crate::slot::Waiting;
 
 /// The value that a task will have, which stays where it is until another task or this program asks
@@ -154,7 +155,9 @@ impl<T: DeserializeOwned> Future for Fetch<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let value = self.cell.poll(context);
         Waiting::note(&mut self.waiting, &value);
-        Poll::Ready(ready!(value).and_then(|value| value.decode()))
+        let decode =
+            |value: EncodedValue| value.decode().map_err(|error| self.cell.unreadable(error));
+        Poll::Ready(ready!(value).and_then(decode))
     }
 }
 
@@ -163,7 +166,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::codec::EncodedValue;
 
     fn pending() -> Arc<OutputCell> {
         OutputCell::new(Arc::new(()))

@@ -2,7 +2,7 @@
 
 use actix::prelude::*;
 use fiber::manager::{Snapshot, Snapshots};
-use fiber::{AsyncManager, Queue, Result, Ring, RingNode};
+use fiber::{AsyncManager, Entities, Queue, Result, Ring, RingNode};
 use fiber_test_support::scenario;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -73,6 +73,9 @@ fn other_build() -> Result<()> {
     let results = durable_pool()?.map(place, 0..3).wait();
     println!("pool: {:?}", results.map(|places| places.len()));
 
+    let output = durable_pool()?.apply(place, 3).output().get().wait();
+    println!("output: {:?}", output.map(|place| place.x));
+
     let ring = Ring::builder().name("ring").size(1).durable(journal());
     println!("ring: {:?}", ring.run(|_: RingNode| place(1), ()).wait());
 
@@ -87,6 +90,15 @@ fn other_build() -> Result<()> {
         walked
     });
     println!("actor: {walked:?}");
+
+    let walkers = Entities::builder("walkers")
+        .processes(1)
+        .snapshots(Snapshots::every_messages(1))
+        .durable(journal())
+        .start(|_: String, ()| Walker(place(0)), ())
+        .wait()?;
+    println!("entity: {:?}", walkers.of("walker").send(Walk).wait());
+    walkers.stop().wait()?;
 
     let queue = Queue::<Place>::builder().name("queue").durable(journal()).build()?;
     match queue.is_empty().wait()? {

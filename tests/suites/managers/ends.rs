@@ -23,12 +23,18 @@ fn a_stopped_or_dropped_manager_leaves_no_process() {
     let (pid, addr) = (manager.pid().unwrap(), manager.addr());
     manager.stop().wait().unwrap();
     assert!(!exists(pid));
-    assert_eq!(stopped(addr.send(Add(1)).wait().unwrap_err()), ExitReason::Shutdown);
+    let error = addr.send(Add(1)).wait().unwrap_err();
+    assert_eq!(error.to_string(), format!("actor `{}` was asked to stop", addr.name()));
+    assert_eq!(stopped(error), ExitReason::Shutdown);
+    // It was stopped before it is dropped.
     assert_eq!(manager.join().wait().unwrap(), ExitReason::Shutdown);
     let dropped = counter(0);
     let addr = dropped.addr();
     drop(dropped);
-    assert_eq!(addr.join().wait().unwrap(), ExitReason::Shutdown);
+    assert_eq!(addr.join().wait().unwrap(), ExitReason::Dropped);
+    let error = addr.send(Add(1)).wait().unwrap_err();
+    assert!(error.to_string().contains("because its last handle was dropped: keep"), "{error}");
+    assert_eq!(stopped(error), ExitReason::Dropped);
 }
 
 /// An actor that takes its time to end, and creates a file then.

@@ -86,27 +86,25 @@ fn the_tree_and_the_event_of_a_restart_show_the_names_of_an_actor() {
     let mut events = fiber::stats::events();
     let builder = AsyncManager::builder().name("teller").registered("shown");
     let manager = builder.start(Counter::new, 0).wait().unwrap();
-    assert_eq!(shown("teller/process"), ["shown"]);
+    assert_eq!(shown("teller"), ["shown"]);
     // Another process gives it a name, and takes one.
     let give = |addr: RemoteAddr<Counter>| addr.register("also-shown").wait();
     Process::builder().try_spawn(give, manager.addr()).wait().unwrap();
-    assert_eq!(shown("teller/process"), ["also-shown", "shown"]);
+    assert_eq!(shown("teller"), ["also-shown", "shown"]);
     let text = fiber::tree().find("teller").unwrap().to_string();
-    assert!(text.contains("process (registered as also-shown, shown)  running"), "{text}");
+    assert!(text.contains("teller (registered as also-shown, shown)  running"), "{text}");
     manager.unregister("also-shown").wait().unwrap();
     let addr = manager.addr().resend();
     let before = addr.send(WhichProcess).wait().unwrap();
     kill(before);
     assert_ne!(addr.send(WhichProcess).wait().unwrap(), before);
-    assert_eq!(shown("teller/process"), ["shown"]);
+    assert_eq!(shown("teller"), ["shown"]);
     let restart = |event: &Event| match &event.kind {
-        EventKind::ChildRestarted { child, names, .. } => {
-            child == "teller/process" && names == &["shown"]
-        }
+        EventKind::ChildRestarted { child, names, .. } => child == "teller" && names == &["shown"],
         _ => false,
     };
     let restart = events.find(restart).unwrap().to_string();
-    assert!(restart.contains("teller/process (registered as shown) was killed by"), "{restart}");
+    assert!(restart.contains("teller (registered as shown) was killed by"), "{restart}");
     // Those of a child of a user's supervisor, too.
     let (child, _) =
         AsyncManager::builder().name("clerk").registered("clerk-1").child(Counter::new, 0).unwrap();

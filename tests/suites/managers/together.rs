@@ -95,17 +95,17 @@ fn a_panic_costs_one_actor() {
         assert_eq!(second.send(Add(1)).await.unwrap(), 3, "it is new");
         assert_eq!(first.send(Add(1)).await.unwrap(), 3, "it is the same");
         // The tree shows it below its process.
-        let branch = || fiber::tree().find("one-of/process/panics").unwrap().clone();
+        let branch = || fiber::tree().find("one-of/panics").unwrap().clone();
         wait_until("the restart", || branch().restarts == 1);
         assert_eq!(branch().last_exit, Some(down.clone()));
-        assert_eq!(fiber::tree().find("one-of/process").unwrap().restarts, 0);
+        assert_eq!(fiber::tree().find("one-of").unwrap().restarts, 0);
         let restarted = events.find_map(|event| match event.kind {
             EventKind::ChildRestarted { child, reason, .. } if child.contains("one-of") => {
                 Some((child, reason))
             }
             _ => None,
         });
-        assert_eq!(restarted.unwrap(), ("one-of/process/panics".into(), down));
+        assert_eq!(restarted.unwrap(), ("one-of/panics".into(), down));
         assert!(others.try_recv().is_err() && ends.try_recv().is_err());
     });
 }
@@ -231,7 +231,7 @@ fn a_stopped_or_dropped_actor_ends_alone() {
     assert_eq!(second.join().wait().unwrap(), ExitReason::Shutdown);
     let addr = third.addr();
     drop(third);
-    assert_eq!(addr.join().wait().unwrap(), ExitReason::Shutdown);
+    assert_eq!(addr.join().wait().unwrap(), ExitReason::Dropped);
     assert!(file("third").exists());
     // So does one whose reply is dropped before it has started.
     drop(first.spawn(leaves, file("fourth")));
@@ -426,7 +426,7 @@ fn many_actors_start_and_end_at_once() {
     let ends: Vec<_> = started.iter().map(AsyncManager::join).collect();
     drop(started);
     for end in ends {
-        assert_eq!(end.wait().unwrap(), ExitReason::Shutdown);
+        assert_eq!(end.wait().unwrap(), ExitReason::Dropped);
     }
     assert_eq!(add(&first, 1), 1);
 }

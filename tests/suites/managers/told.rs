@@ -55,7 +55,7 @@ fn each_end_of_a_managed_actor_is_told_to_watchers_the_tree_and_events() {
         assert_eq!(manager.send(Add(1)).await.unwrap(), 1);
         assert_eq!(manager.pid(), pid, "the process is the same");
         // The answer may come before the message about the restart, over another link.
-        let branch = || fiber::tree().find("told/process").unwrap().clone();
+        let branch = || fiber::tree().find("told").unwrap().clone();
         wait_until("the restarts", || branch().restarts == 2);
         assert_eq!(short(&branch().last_exit.unwrap()), "panicked: later it was too much");
         kill(manager.pid().unwrap());
@@ -64,15 +64,15 @@ fn each_end_of_a_managed_actor_is_told_to_watchers_the_tree_and_events() {
         manager.stop().await.unwrap();
         assert_eq!(told(&mut ends, 1).await, ["Shutdown"]);
         let restarts = events.by_ref().filter_map(|event| match event.kind {
-            EventKind::ChildRestarted { child, reason, .. } if child.starts_with("told/") => {
+            EventKind::ChildRestarted { child, reason, .. } if child == "told" => {
                 Some(format!("{child} {}", short(&reason)))
             }
             _ => None,
         });
         let expected = [
-            "told/process panicked: that is too much",
-            "told/process panicked: later it was too much",
-            "told/process Signal(9)",
+            "told panicked: that is too much",
+            "told panicked: later it was too much",
+            "told Signal(9)",
         ];
         assert_eq!(restarts.take(3).collect::<Vec<_>>(), expected);
     });

@@ -90,6 +90,9 @@ fn numbers_of_processes_and_threads_have_bounds() {
         let error = pool.unwrap_err().to_string();
         assert!(error.contains("at least 1"), "{error}");
     }
+    let (last, first) = (1, 4);
+    let error = Pool::builder().scale_between(first..=last).build().unwrap_err().to_string();
+    assert!(error.contains("scale_between") && error.contains("the bounds are 4..=1"), "{error}");
     let error = Pool::new(usize::MAX).unwrap_err().to_string();
     assert!(error.contains("there can be 100000"), "{error}");
 }

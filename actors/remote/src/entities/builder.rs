@@ -255,6 +255,7 @@ impl<P, R> EntitiesBuilder<P, R> {
         let durable = self.journal.as_ref().map(|journal| {
             DurableState::open(runtime, journal, ObjectKind::Entities, Some(&self.name))
         });
+        let durable = durable.transpose()?;
         let kept = KeptPlan {
             anything: P::KEPT != Kept::Nothing,
             events: P::KEPT == Kept::Events,
@@ -262,7 +263,8 @@ impl<P, R> EntitiesBuilder<P, R> {
             time: self.interval.time,
         };
         let idle = self.idle.or(kept.anything.then_some(IDLE));
-        let plan = Plan { idle, kept };
+        let journal = durable.as_ref().map(DurableState::journal_name);
+        let plan = Plan { idle, kept, journal };
         let (spread, name) = (self.spread, self.name.clone());
         let manager = self.manager.with_own_process("EntitiesBuilder::manager")?;
         let manager = match &spread {
@@ -272,12 +274,11 @@ impl<P, R> EntitiesBuilder<P, R> {
         let start: Starter<F::Output> = Box::new(move |coordinator, id| {
             // The handles in the arguments live as long as it.
             let _ = &keep_alive;
-            let arguments = arguments.clone();
+            let (plan, arguments) = (plan.clone(), arguments.clone());
             let args = KeeperArgs { coordinator, id, name: name.clone(), plan, arguments };
             let manager = manager.clone().name(format!("{name}-{}", id.0));
             manager.start(keeper::<F, Args, M, P>, args)
         });
-        let durable = durable.transpose()?;
         let patience = runtime.config().shutdown_timeout;
         Ok(Prepared { runtime, name: self.name, processes, durable, start, spread, patience })
     }

@@ -27,11 +27,13 @@ use crate::remote::RemoteAddr;
 const LOOKS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(10));
 
 /// The options of entities, as their processes get them.
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Plan {
     /// After this time without a message, an entity sleeps.
     pub(super) idle: Option<Duration>,
     pub(super) kept: KeptPlan,
+    /// The folder of the journal that has the state, if one has it.
+    pub(super) journal: Option<String>,
 }
 
 /// Which state is kept, and when snapshots are taken.
@@ -336,7 +338,7 @@ impl<A: Actor<Context = Context<A>>> Shared<A> {
         snapshot
             .chain(events)
             .try_for_each(|(apply, state)| apply(&mut actor, state))
-            .map_err(|error| error.recorded("the journal of the entities"))?;
+            .map_err(|error| error.recorded(self.plan.journal.as_deref()))?;
         Ok(actor)
     }
 

@@ -404,7 +404,7 @@ impl<P> ManagerBuilder<P> {
             DurableState::open(runtime, journal, ObjectKind::Actor, name)
         });
         let durable = durable.transpose()?;
-        let journal = durable.as_ref().map(|durable| durable.journal().to_path_buf());
+        let journal = durable.as_ref().map(DurableState::journal_name);
         let snapshot = LastSnapshot::new(durable)?;
         let name = self.options.name_or_numbered("manager");
         check_name("ManagerBuilder::name", &name)?;

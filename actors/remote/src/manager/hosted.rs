@@ -191,7 +191,7 @@ where
             if let Some(state) = &*last.borrow()
                 && let Err(error) = P::restore(&mut actor, state)
             {
-                panic!("its last snapshot: {}", error.recorded_at(journal.as_deref()));
+                panic!("its last snapshot: {}", error.recorded(journal.as_deref()));
             }
             actor
         };

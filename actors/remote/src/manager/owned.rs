@@ -1,6 +1,6 @@
 //! A managed actor at its owner, whichever process it runs in.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fiber_core::ExitReason;
 use fiber_transport::Link;
@@ -18,6 +18,8 @@ pub(super) struct ManagedActor {
     pub(super) owned: Arc<OwnedActor>,
     pub(super) restart: Restart,
     pub(super) snapshot: Arc<LastSnapshot>,
+    /// What the owner wanted first: that it stops, or that it has no handle.
+    pub(super) wanted: OnceLock<ExitReason>,
 }
 
 impl ManagedActor {
@@ -56,13 +58,21 @@ impl ManagedActor {
     pub(super) async fn ended(&self, incarnation: u64, reason: ExitReason) {
         // The next incarnation, of this program or of the next one, gets what has arrived.
         let _ = self.snapshot.get().await;
-        self.owned.ended(incarnation, reason);
+        self.owned.ended(incarnation, self.precise(reason));
     }
 
     /// Ends the actor for good. Its name is free before anybody learns of the end.
     pub(super) fn gone(&self, reason: ExitReason) {
         self.snapshot.release();
-        self.owned.gone(reason);
+        self.owned.gone(self.precise(reason));
+    }
+
+    /// Says why a process that was asked to stop was asked.
+    fn precise(&self, reason: ExitReason) -> ExitReason {
+        match (reason, self.wanted.get()) {
+            (ExitReason::Shutdown, Some(wanted)) => wanted.clone(),
+            (reason, _) => reason,
+        }
     }
 }
 

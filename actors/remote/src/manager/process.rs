@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ pub(super) struct ActorMain {
     /// The state from which the actor continues after a restart of the process.
     pub(super) snapshot: Option<EncodedValue>,
     /// The folder of the journal that has the snapshots of a durable actor.
-    pub(super) journal: Option<PathBuf>,
+    pub(super) journal: Option<String>,
     pub(super) interval: SnapshotInterval,
     pub(super) mailbox: u64,
     pub(super) full: Full,

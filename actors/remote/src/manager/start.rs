@@ -1,7 +1,7 @@
 //! The start of managed actors, and the process of one as a child of its supervisor, in the process
 //! that owns it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fiber_backends::ChildOutput;
@@ -81,10 +81,12 @@ impl ManagerSpec {
     ) -> Result<(ProcessRef, Arc<ManagerInner>)> {
         let owner = ProcessRef { id: runtime.id(), address: runtime.address().await?.into() };
         let (restarts, period) = self.intensity;
-        let supervisor = Supervisor::builder(&*self.main.name)
+        let name = self.main.name.to_string();
+        let supervisor = Supervisor::builder(&*name)
+            .of_one()
             .intensity(restarts, period)
             .backoff(self.backoff.clone());
-        let (child, actor, place) = self.child(runtime, &owner, "process".into());
+        let (child, actor, place) = self.child(runtime, &owner, name);
         // It gives up with that in the process.
         let supervisor =
             supervisor.child(child.gives_up_itself()).start_on(runtime.arbiter()).await?;
@@ -139,7 +141,8 @@ impl ActorMain {
         let owned = runtime.registry().own(&self.name, self.places());
         let main = ActorMain { owned: Some((owner.clone(), owned.id())), ..self };
         let restart = main.restart;
-        (Arc::new(ManagedActor { runtime, owned, restart, snapshot }), main)
+        let wanted = OnceLock::new();
+        (Arc::new(ManagedActor { runtime, owned, restart, snapshot, wanted }), main)
     }
 }
 

@@ -318,7 +318,7 @@ impl<A: Actor> RemoteAddr<A> {
     /// let counter = fiber::AsyncManager::start(Counter, 0).wait()?;
     /// let ended = counter.addr().join();
     /// drop(counter); // stops the actor
-    /// assert_eq!(ended.wait()?, fiber::error::ExitReason::Shutdown);
+    /// assert_eq!(ended.wait()?, fiber::error::ExitReason::Dropped);
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn join(&self) -> Reply<ExitReason> {

@@ -20,6 +20,10 @@ use super::pending::Calls;
 use super::wire::{self, ActorId, AnswerFrame, CallFailure, CallId, NO_ANSWER};
 use crate::sources::{Registration, Source, Sources};
 
+/// So many messages or answers may keep others from being freed that came with them. Most wait for
+/// a short time, for which a copy would not pay.
+pub(super) const SHARING: usize = 64;
+
 /// What happens when a message comes to a full mailbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -133,7 +137,7 @@ impl Inbox {
     }
 
     /// Adds a message that arrives at the time `now`, or fails it if the inbox is full or closed.
-    pub(crate) fn push(&self, message: IncomingMessage, urgency: Urgency, now: Instant) {
+    pub(crate) fn push(&self, mut message: IncomingMessage, urgency: Urgency, now: Instant) {
         let (refused, refusal) = {
             let mut state = self.state.lock();
             // Senders that wait for room have counted their messages.
@@ -148,6 +152,9 @@ impl Inbox {
                 } else {
                     None
                 };
+                if state.len() >= SHARING {
+                    message.message = message.message.unshared();
+                }
                 state.since.get_or_insert(now);
                 match urgency {
                     Urgency::Usual => state.waiting.push_back(message),
@@ -331,5 +338,32 @@ impl Drop for Responder {
             let problem = "the future that was to give the answer panicked, or was dropped";
             self.fail_now(&CallFailure::Failed(Failure::new(FailureKind::Result, problem)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn few_of_the_messages_that_wait_keep_what_came_with_them() {
+        let received = Bytes::from(vec![0; 64 << 10]);
+        let inbox = Inbox::new(usize::MAX, Full::Fail);
+        for place in 0..2 * SHARING {
+            let message = IncomingMessage {
+                method: EntryRef { offset: 0, name: 0 },
+                message: received.slice(place..=place).into(),
+                responder: Responder::none(),
+                deadline: None,
+            };
+            inbox.push(message, Urgency::Usual, Instant::now());
+        }
+        let mut state = inbox.state.lock();
+        assert!(!received.is_unique());
+        (0..SHARING).for_each(|_| drop(state.pop()));
+        assert!(received.is_unique());
+        assert_eq!(state.len(), SHARING);
     }
 }

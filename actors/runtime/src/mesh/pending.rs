@@ -9,6 +9,7 @@ use fiber_values::transfer::KeepAlive;
 use parking_lot::Mutex;
 
 use super::deadlines::{Answer, Unanswered, Waiter};
+use super::inbox::SHARING;
 use super::route::Route;
 use super::window::Place;
 use super::wire::{CallFailure, CallId, NO_ANSWER, Payload};
@@ -85,8 +86,13 @@ impl Calls {
 
     /// Completes a call with its answer.
     pub(crate) fn complete(&self, call: CallId, answer: Result<Received, CallFailure>) {
-        let pending = self.0.lock().pending.remove(&call);
+        let mut calls = self.0.lock();
+        let pending = calls.pending.remove(&call);
+        let many_wait = calls.pending.len() >= SHARING;
+        drop(calls);
         if let Some(pending) = pending {
+            // Its caller may await others first.
+            let answer = if many_wait { answer.map(Received::unshared) } else { answer };
             pending.complete(answer.map_err(Unanswered::Failed));
         }
     }
@@ -96,5 +102,32 @@ impl Calls {
         let mut pending: Vec<_> = std::mem::take(&mut self.0.lock().pending).into_iter().collect();
         pending.sort_unstable_by_key(|(call, _)| *call);
         pending.into_iter().map(|(_, pending)| pending).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_keeps_no_others_that_came_with_it_while_many_calls_wait() {
+        let received = Bytes::from(vec![0; 64 << 10]);
+        let calls = Calls::new();
+        let wait = || {
+            let (sender, answer) = oneshot::channel();
+            (calls.add(Pending::new(Waiter::Sender(sender))), answer)
+        };
+        let waiting: Vec<_> = (0..2 * SHARING).map(|_| wait()).collect();
+        let mut answers = Vec::new();
+        for (call, answer) in waiting.into_iter().take(SHARING) {
+            calls.complete(call, Ok(received.slice(..9).into()));
+            answers.push(answer);
+        }
+        assert!(received.is_unique());
+        let sizes = answers.iter_mut().map(|answer| answer.try_recv().unwrap().unwrap().len());
+        assert!(sizes.eq([9; SHARING]));
     }
 }

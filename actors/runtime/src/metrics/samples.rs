@@ -199,7 +199,7 @@ pub(super) fn counters(stats: &SessionStats, labelled: &Labelled<'_>) -> BTreeMa
     }
     for supervisors in &report.supervisors {
         let samples = sources.entry(Source::Supervisors(supervisors.process)).or_default();
-        samples.count(Id::Restarts, &[], supervisors.roots.iter().map(restarts).sum());
+        samples.count(Id::Restarts, &[], supervisors.roots.iter().map(all_restarts).sum());
     }
     report.pools.iter().for_each(|pool| count_pool(&mut sources, pool));
     for (queue, label) in &labelled.queues {
@@ -240,6 +240,11 @@ pub(super) fn count_pool(sources: &mut BTreeMap<Source, Samples>, pool: &PoolSta
         samples.count(Id::TasksFailed, &labels, function.failed);
         samples.add(Id::TaskDuration, &labels, &Value::Times(function.times.clone()));
     }
+}
+
+/// Counts the restarts of a branch, which may be a child in place of its supervisor.
+fn all_restarts(root: &Branch) -> u64 {
+    root.restarts + restarts(root)
 }
 
 fn restarts(branch: &Branch) -> u64 {

@@ -9,7 +9,7 @@ use dashmap::DashMap;
 use fiber_backends::{Job, JobState, WaitReason};
 use fiber_core::inspect::Request;
 use fiber_core::stats::{ActorStats, Event, ProcessRole, ProcessState, ProcessStats, Report};
-use fiber_core::{ProcessId, read_json};
+use fiber_core::{ProcessId, is_stopped, read_json};
 use fiber_transport::{Link, PeerInfo};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -160,10 +160,12 @@ impl Children {
             .find(|record| *record.key() == process || record.is_above(process))
             .map(|record| {
                 let (name, place) = (record.name.clone(), record.job.place());
-                (*record.key(), name, place, record.connected.clone(), record.pid_here(process))
+                let is_stopped = record.pid_here(*record.key()).is_some_and(is_stopped);
+                let pid_here = record.pid_here(process);
+                (*record.key(), name, place, record.connected.clone(), pid_here, is_stopped)
             });
         drop(records);
-        let Some((child, name, place, connected, pid_here)) = found else {
+        let Some((child, name, place, connected, pid_here, is_stopped)) = found else {
             return Err("the process has ended meanwhile".into());
         };
         let Some((_, _, link)) = connected else {
@@ -173,14 +175,17 @@ impl Children {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let (asker, answer) = oneshot::channel();
         self.asked.lock().insert(number, (child, asker));
-        let sent = link.send(ControlMessage::Inspect { number, request }.message());
-        let answer = match sent {
-            Ok(()) => timeout(limit, answer).await.map(Result::ok),
-            Err(_) => Ok(None),
+        let message = ControlMessage::Inspect { number, request }.message();
+        let answer = match !is_stopped && link.send(message).is_ok() {
+            true => timeout(limit, answer).await.map(Result::ok),
+            false => Ok(None),
         };
         self.asked.lock().remove(&number);
         let problem = match answer {
             Ok(Some(answer)) => return answer,
+            Ok(None) if is_stopped => {
+                format!("`{name}` ({place}) does not answer: it is stopped (SIGSTOP, Ctrl-Z)")
+            }
             Ok(None) => return Err(format!("`{name}` ({place}) has ended meanwhile")),
             Err(_) => format!(
                 "`{name}` ({place}) did not answer within {limit:?}: it may be stopped, or its \

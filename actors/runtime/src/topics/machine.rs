@@ -154,7 +154,7 @@ impl<P> Machine<P> {
                 Retention::None => self.send(&message, out),
                 Retention::Message => {
                     self.send(&message, out);
-                    self.retained = Some(message);
+                    self.retained = Some(message.unshared());
                 }
             }
             out.admitted(publisher);

@@ -109,6 +109,17 @@ fn a_message_goes_to_each_client_once() {
 }
 
 #[test]
+fn a_retained_message_keeps_no_others_that_came_with_it() {
+    let mut world = World::new();
+    let received = Bytes::from(vec![7; 64 << 10]);
+    let message = Received::from(received.slice(..1));
+    world.machine.publish(message, Retention::Message, 7, &mut world.heard);
+    assert!(received.is_unique());
+    world.subscribe(HERE, 1, WhenFull::Wait, 1);
+    assert_eq!(world.take(), [Said::Admitted(7), to_some(HERE, [1], 7)]);
+}
+
+#[test]
 fn publishers_wait_for_room_in_their_order() {
     let mut world = World::new();
     world.subscribe(HERE, 1, WhenFull::Wait, 2);

@@ -115,6 +115,14 @@ impl SupervisorBuilder {
         self
     }
 
+    /// Shows the only child, which has the supervisor's name, in place of the supervisor. It is for
+    /// one at the top.
+    #[doc(hidden)]
+    pub fn of_one(mut self) -> SupervisorBuilder {
+        self.options.is_of_one = true;
+        self
+    }
+
     /// Adds a child, which starts after those before it. [`SupervisorBuilder`] has an example.
     ///
     /// [`SupervisorRef::add_child`] adds one to a running supervisor.

@@ -181,9 +181,14 @@ impl Supervisor {
     /// Inserts a child, which is pending.
     fn insert(&mut self, spec: ChildSpec, origin: Origin) -> Result<Key> {
         let key = self.supervision.insert(spec.name(), spec.rules(), origin)?;
-        spec.identity.attach(self.identity.path());
+        let is_of_one = self.options.is_of_one;
+        spec.identity.attach((!is_of_one).then(|| self.identity.path()));
         self.directory.insert(&spec);
-        self.children.insert(key, HeldChild::new(spec, self.entry));
+        let child = HeldChild::new(spec, self.entry);
+        if is_of_one {
+            self.entry.replace_by(&child.entry);
+        }
+        self.children.insert(key, child);
         Ok(key)
     }
 

@@ -105,9 +105,11 @@ impl Identity {
         self.path.get().unwrap_or(&self.name)
     }
 
-    /// Makes it the identity of a child of the supervisor `parent`.
-    pub(super) fn attach(&self, parent: &str) {
-        self.path.get_or_init(|| format!("{parent}/{}", self.name));
+    /// Makes it the identity of a child of the supervisor `parent`, or of one in its place.
+    pub(super) fn attach(&self, parent: Option<&str>) {
+        if let Some(parent) = parent {
+            self.path.get_or_init(|| format!("{parent}/{}", self.name));
+        }
         let mut watch = self.watch.lock();
         if matches!(*watch, Watch::Closed(_)) {
             *watch = Watch::Open(Vec::new());

@@ -29,6 +29,8 @@ pub(super) struct EntryData {
     pub(super) restarts_within: u64,
     pub(super) last_exit: Option<ExitReason>,
     pub(super) names: Option<Names>,
+    /// Whether another entry is shown in its place.
+    is_replaced: bool,
     since: SystemTime,
 }
 
@@ -96,6 +98,12 @@ impl EntryId {
             change(&mut data);
         }
     }
+
+    /// Shows an entry below this one in its place.
+    pub(super) fn replace_by(self, entry: &Entry) {
+        entry.update(|data| data.parent = None);
+        self.update(|data| data.is_replaced = true);
+    }
 }
 
 impl fmt::Debug for EntryId {
@@ -124,6 +132,7 @@ impl Entry {
             restarts_within: 0,
             last_exit: None,
             names: None,
+            is_replaced: false,
             since: SystemTime::now(),
         };
         supervised.entries.insert(number, data);
@@ -196,7 +205,7 @@ impl Supervised {
         numbers.sort_unstable();
         let mut branches: Vec<(u64, Option<u64>, Branch)> = Vec::with_capacity(numbers.len());
         for number in numbers {
-            if let Some(data) = self.entries.get(&number) {
+            if let Some(data) = self.entries.get(&number).filter(|data| !data.is_replaced) {
                 branches.push((number, data.parent, data.branch()));
             }
         }

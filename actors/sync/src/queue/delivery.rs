@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use fiber_core::Result;
 use fiber_values::transfer::Uncommitted;
 
-use super::handle::{QueueHandle, QueueKind};
+use super::handle::QueueHandle;
 use super::wire::Operation;
 use fiber_runtime::objects::ObjectRef;
 use fiber_runtime::reply::Reply;
@@ -39,12 +39,7 @@ impl<T> Delivery<T> {
             Err(error) => {
                 // No consumer can decode it: without this it would be delivered for ever.
                 drop(self.acknowledge_number());
-                Err(match self.queue.kind() {
-                    QueueKind::Durable => {
-                        error.recorded(format!("the journal of {}", self.queue.name()))
-                    }
-                    QueueKind::Unbounded | QueueKind::Bounded => error,
-                })
+                Err(error.recorded(self.queue.journal()))
             }
         }
     }

@@ -31,14 +31,14 @@ pub(crate) struct QueueHandle {
 const TOGETHER: usize = 16 << 10;
 
 /// The kind of a queue, which each process that uses it has to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum QueueKind {
     /// Elements that are put are on their way.
     Unbounded,
     /// Elements that are put wait for room.
     Bounded,
-    /// Elements that are put wait until they are recorded.
-    Durable,
+    /// Elements that are put wait until they are recorded, in the journal with this folder.
+    Durable(String),
 }
 
 struct QueueHandleInner {
@@ -86,12 +86,13 @@ impl QueueHandle {
         durable: DurableState,
     ) -> Result<QueueHandle> {
         let elements = durable.read(&durable.slots())?;
+        let kind = QueueKind::Durable(durable.journal_name());
         let ports = runtime.registry().ports();
         let QueueName { text, label } = name;
         let store = ports.open(|port| {
             Store::new(runtime, port, label, capacity).with_journal(durable, elements)
         });
-        QueueHandle::of_store(runtime, &text, QueueKind::Durable, store)
+        QueueHandle::of_store(runtime, &text, kind, store)
     }
 
     fn of_store(
@@ -110,14 +111,22 @@ impl QueueHandle {
         Ok(QueueHandle { inner: Arc::new(inner) })
     }
 
-    pub(super) fn kind(&self) -> QueueKind {
-        self.inner.kind
+    pub(super) fn kind(&self) -> &QueueKind {
+        &self.inner.kind
+    }
+
+    /// Returns the folder of the journal of a durable queue.
+    pub(super) fn journal(&self) -> Option<&str> {
+        match self.kind() {
+            QueueKind::Durable(journal) => Some(journal),
+            QueueKind::Unbounded | QueueKind::Bounded => None,
+        }
     }
 
     /// Refuses an operation that takes elements without an acknowledgement, if the queue is
     /// durable.
     pub(super) fn check_taking(&self, operation: &'static str) -> Result<()> {
-        if self.kind() != QueueKind::Durable {
+        if self.journal().is_none() {
             return Ok(());
         }
         let problem = "the queue is durable, so its elements have to be acknowledged: take them \
@@ -198,7 +207,7 @@ impl QueueHandle {
 
     pub(super) fn encode<T: Serialize + ?Sized>(&self, value: &T) -> Result<Encoded> {
         let limit = self.inner.handle.runtime()?.config().max_message.as_u64();
-        if self.kind() != QueueKind::Durable {
+        if self.journal().is_none() {
             return transfer::once(|| Encoded::new(value, limit));
         }
         let encode = || transfer::repeatable(|| Encoded::new(value, limit)).0;
@@ -282,7 +291,7 @@ impl Eq for QueueHandle {}
 
 impl Serialize for QueueHandle {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (&self.inner.handle, self.inner.kind).serialize(serializer)
+        (&self.inner.handle, self.kind()).serialize(serializer)
     }
 }
 

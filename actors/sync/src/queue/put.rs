@@ -149,7 +149,7 @@ fn put(queue: &QueueHandle, element: Encoded) -> Result<PutState> {
                 Err(element) => element,
             }
         }
-        Location::Remote(client) if queue.kind() == QueueKind::Unbounded => {
+        Location::Remote(client) if *queue.kind() == QueueKind::Unbounded => {
             return Ok(match client.put(element)? {
                 None => PutState::Done(Some(Ok(()))),
                 Some(room) => PutState::WaitingForRoom(room),

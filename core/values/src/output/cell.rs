@@ -35,7 +35,7 @@ pub struct OutputCell {
 }
 
 /// The task that makes a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maker {
     /// The number of its call.
     pub call: u64,
@@ -43,6 +43,8 @@ pub struct Maker {
     pub function: &'static str,
     /// Its index in the call.
     pub index: u64,
+    /// The folder of the journal that has its result, for messages.
+    pub journal: Option<Arc<str>>,
 }
 
 enum State {
@@ -146,6 +148,12 @@ impl OutputCell {
     /// Returns the task that makes the value, if it is one of this process.
     pub fn maker(&self) -> Option<&Maker> {
         self.maker.get()
+    }
+
+    /// Returns the error of a value that can't be decoded.
+    #[cold]
+    pub(super) fn unreadable(&self, error: Error) -> Error {
+        error.recorded(self.maker().and_then(|maker| maker.journal.as_deref()))
     }
 
     /// Returns the function that makes the value, if the value is not there.

@@ -36,6 +36,8 @@ pub(in crate::supervisor) struct Options {
     pub(in crate::supervisor) backoff: Backoff,
     /// Whether its owner reports the ends of its children, in place of the supervisor.
     pub(in crate::supervisor) is_quiet: bool,
+    /// Whether the tree shows its only child in its place, under its name.
+    pub(in crate::supervisor) is_of_one: bool,
 }
 
 /// The phase of the supervisor as a whole.

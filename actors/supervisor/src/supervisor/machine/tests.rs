@@ -147,6 +147,7 @@ impl Story {
             intensity: Intensity { restarts: start.restarts, period: Duration::from_secs(5) },
             backoff: Backoff::new(Duration::from_millis(100), LONGEST_PAUSE),
             is_quiet: false,
+            is_of_one: false,
         };
         let now = Instant::now();
         let mut story = Story {

@@ -178,7 +178,10 @@ impl Supervision {
         if let (Phase::Starting, Uptime::NotStarted(StartOrder::Sequential), 1) =
             (&self.phase, uptime, child.incarnation)
         {
-            let problem = format!("its child `{}` {reason}", child.name);
+            let problem = match self.options.is_of_one {
+                true => reason.start_problem(),
+                false => format!("its child `{}` {reason}", child.name),
+            };
             child.phase = ChildPhase::Finished;
             return self.stop_all(ExitReason::NotStarted(problem), StopMode::InOrder, turn);
         }
