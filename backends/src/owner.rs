@@ -150,9 +150,7 @@ fn may_judge(user: u32) -> bool {
     let own = geteuid();
     let all = ["0", "0", "4294967295"];
     match own.is_root() {
-        true => {
-            read_lossy("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().eq(all))
-        }
+        true => read_lossy("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().eq(all)),
         false => own.as_raw() == user,
     }
 }

@@ -46,7 +46,8 @@ fn behind_a_loader() -> Option<PathBuf> {
 
 /// Returns whether a line of `/proc/self/maps` is about a mapping that has this address.
 fn has(line: &[u8], address: usize) -> bool {
-    let range = line.split(|byte| *byte == b' ').next().and_then(|range| str::from_utf8(range).ok());
+    let range =
+        line.split(|byte| *byte == b' ').next().and_then(|range| str::from_utf8(range).ok());
     let number = |text| usize::from_str_radix(text, 16).ok();
     let ends = range.and_then(|range| range.split_once('-'));
     let ends = ends.and_then(|(start, end)| number(start).zip(number(end)));

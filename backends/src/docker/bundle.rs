@@ -13,9 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fiber_core::{
-    BuildId, executable, executable_name, read_lossy, shortage, start_thread,
-};
+use fiber_core::{BuildId, executable, executable_name, read_lossy, shortage, start_thread};
 use futures_util::Stream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
