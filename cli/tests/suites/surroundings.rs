@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fiber_test_support::program::{Setup, is_first, pid};
-use fiber_test_support::surroundings::{FIRST, LIMITS, PLACES, SIGNALS, STREAMS};
+use fiber_test_support::surroundings::{FIRST, LIMITS, NON_BLOCKING, PLACES, SIGNALS, STREAMS};
 use rustix::process::{Signal, geteuid, kill_process};
 
 /// Returns the command with these arguments behind the words of another.
@@ -49,6 +49,16 @@ fn all_works_whatever_signals_are_ignored_or_blocked() {
 #[test]
 fn all_works_without_streams_or_a_terminal() {
     all_works(STREAMS);
+}
+
+#[test]
+fn a_map_waits_for_items_of_a_stream_that_does_not_block() {
+    let mut map = fiber(NON_BLOCKING, &["map", "--", "echo"]).start();
+    for item in ["one", "two"] {
+        map.say(item);
+        map.line(item);
+    }
+    map.end().code(0);
 }
 
 #[test]

@@ -19,10 +19,13 @@ pub const STREAMS: &[&[&str]] = &[
     &["sh", "-c", "exec \"$0\" \"$@\" <&-"],
     &["sh", "-c", "exec \"$0\" \"$@\" 2>&-"],
     &["sh", "-c", "exec \"$0\" \"$@\" <&- 2>&-"],
-    &["python3", "-c", CHANGE, "non-blocking"],
+    NON_BLOCKING,
     &["setsid", "--wait"],
     &["nohup"],
 ];
+
+/// Standard streams that don't block.
+pub const NON_BLOCKING: &[&str] = &["python3", "-c", CHANGE, "non-blocking"];
 
 /// Limits of resources, and a sandbox.
 pub const LIMITS: &[&[&str]] = &[
