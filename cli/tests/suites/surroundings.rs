@@ -73,12 +73,14 @@ fn all_works_in_any_folder_with_any_variables() {
 
 #[test]
 fn a_hang_up_ends_a_map_with_its_commands() {
-    for setup in [endless(&[]), endless(&[]).in_a_terminal()] {
+    // The terminal is closed as its window is.
+    let closed = (endless(&[]).in_a_terminal(), Signal::KILL);
+    for (setup, signal) in [(endless(&[]), Signal::HUP), closed] {
         let runs = setup.directory().join("runs");
         let map = setup.start();
         map.wait_until("a command", || runs.exists());
-        map.signal(Signal::HUP);
-        map.end().signal(Signal::HUP);
+        map.signal(signal);
+        map.end().signal(signal);
     }
 }
 
