@@ -1,10 +1,9 @@
 //! Jobs as child processes of this process.
 //!
-//! A child runs the same executable, also when its file was replaced or deleted since this process
-//! started: `/proc/self/exe` names the file that runs. Each child has its own process group. So a
-//! Ctrl-C in the terminal reaches the parent only, which stops its children in order, and the
-//! programs that a child started can be killed with it: by this process, or by its [guard](guard)
-//! if this process is killed.
+//! A child runs the same [`executable`], also when its file was replaced or deleted since this
+//! process started. Each child has its own process group. So a Ctrl-C in the terminal reaches the
+//! parent only, which stops its children in order, and the programs that a child started can be
+//! killed with it: by this process, or by its [guard](guard) if this process is killed.
 
 pub(crate) mod guard;
 mod pauses;
@@ -21,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fiber_core::{Config, Error, Exit, ExitReason, LinkKind, Result};
+use fiber_core::{Config, Error, Exit, ExitReason, LinkKind, Result, executable};
 use futures_util::future::{LocalBoxFuture, OptionFuture, join};
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
@@ -39,7 +38,6 @@ use crate::oom::OomKills;
 use crate::output::{Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
 use crate::{Backend, BackendEntry, Job, JobPlace, JobSpec, JobState, ListenAddress, Locality};
 
-const EXECUTABLE: &str = "/proc/self/exe";
 /// Time limit for reading a pipe after its process ended, in case a process that left the group
 /// holds it open.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -70,7 +68,10 @@ impl Local {
     /// Returns the path by which a command that this process starts finds the program, also if the
     /// program's file was replaced or deleted.
     pub fn program() -> PathBuf {
-        format!("/proc/{}/exe", std::process::id()).into()
+        match executable().strip_prefix("/proc/self") {
+            Ok(rest) => Path::new("/proc").join(std::process::id().to_string()).join(rest),
+            Err(_) => executable().into(),
+        }
     }
 
     /// Starts a job by a command of another program, for backends that put one in front of the
@@ -106,7 +107,7 @@ impl Backend for Local {
 
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
         Box::pin(async move {
-            let mut command = Command::new(EXECUTABLE);
+            let mut command = Command::new(executable());
             command.arg0(title(&spec));
             self.start(&spec, command)
         })
@@ -290,11 +291,16 @@ fn reason(status: ExitStatus, out_of_memory: bool) -> ExitReason {
 
 fn explain_start(command: &Command, error: &std::io::Error) -> String {
     let program = Path::new(command.as_std().get_program());
-    if program == Path::new(EXECUTABLE) {
+    if program.starts_with("/proc") {
         return explain(error);
     }
+    let exists = program.exists();
     let program = program.display();
     match error.kind() {
+        std::io::ErrorKind::NotFound if exists => format!(
+            "`{program}` can't be started: this system has no such loader or interpreter as the file \
+             names; change it, as by `patchelf --set-interpreter`"
+        ),
         std::io::ErrorKind::NotFound => {
             format!("there is no command `{program}`: install it, or correct its name")
         }

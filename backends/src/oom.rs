@@ -1,7 +1,5 @@
 //! Kills by the kernel's OOM killer.
 
-use std::fs;
-
 /// The number of OOM kills so far, on this machine and in its control groups; `None` if the kernel
 /// does not report it.
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +7,7 @@ pub(crate) struct OomKills(Option<u64>);
 
 impl OomKills {
     pub(crate) fn so_far() -> OomKills {
-        let statistics = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+        let statistics = fiber_core::read_lossy("/proc/vmstat").unwrap_or_default();
         OomKills(statistics.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok()))
     }
 

@@ -150,16 +150,14 @@ fn may_judge(user: u32) -> bool {
     let own = geteuid();
     let all = ["0", "0", "4294967295"];
     match own.is_root() {
-        true => {
-            fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().eq(all))
-        }
+        true => read_lossy("/proc/self/uid_map").is_ok_and(|map| map.split_whitespace().eq(all)),
         false => own.as_raw() == user,
     }
 }
 
 /// Returns the id of this host's current boot, which no other boot of any host has.
 fn boot() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_string())
+    Ok(read_lossy("/proc/sys/kernel/random/boot_id")?.trim().to_string())
 }
 
 /// Returns the inode of this process's pid namespace.

@@ -12,9 +12,8 @@ use object::read::{ReadCache, ReadRef};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::executable::executable;
 use crate::shortage;
-
-const EXECUTABLE: &str = "/proc/self/exe";
 
 /// The id of a build of the program: the linker's build id, else a hash of the executable.
 ///
@@ -35,9 +34,10 @@ impl BuildId {
         if let Some(known) = CURRENT.get() {
             return Ok(known);
         }
-        let build = BuildId::of(Path::new(EXECUTABLE)).map_err(|error| {
+        let file = executable();
+        let build = BuildId::of(file).map_err(|error| {
             Error::system(
-                format!("the build of this program ({EXECUTABLE}) can't be read"),
+                format!("the build of this program ({}) can't be read", file.display()),
                 shortage::Explained(error),
             )
         })?;

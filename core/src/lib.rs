@@ -12,6 +12,7 @@ mod build;
 mod config;
 pub mod control_groups;
 mod error;
+mod executable;
 mod exit;
 pub mod forks;
 mod id;
@@ -53,6 +54,7 @@ pub use error::{
     Cause, CloseReason, Error, Failure, FailureKind, PoolEndReason, RankActivity, Result,
     RingEndReason, RingProblem,
 };
+pub use executable::{executable, executable_name};
 pub use exit::{Exit, ExitReason};
 pub use id::{ProcessId, SessionKey, random, random_fraction};
 pub use inventory;

@@ -1,20 +1,31 @@
-//! Output to streams that another process may have made non-blocking.
+//! Streams that another process may have made non-blocking.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// A stream that waits for its reader where the system says that a write would block. Standard
-/// output may be non-blocking without this process's doing: other programs share its pipe.
+/// A stream that waits for its other end where the system says that it would block. A standard
+/// stream may be non-blocking without this process's doing: other programs share its pipe.
 #[derive(Debug)]
 pub struct Patient<S>(pub S);
 
 impl<S: AsFd> Patient<S> {
-    fn wait(&self) -> io::Result<()> {
-        let mut stream = [PollFd::new(&self.0, PollFlags::OUT)];
+    fn wait(&self, end: PollFlags) -> io::Result<()> {
+        let mut stream = [PollFd::new(&self.0, end)];
         rustix::io::retry_on_intr(|| poll(&mut stream, None))?;
         Ok(())
+    }
+}
+
+impl<S: Read + AsFd> Read for Patient<S> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(PollFlags::IN)?,
+                read => return read,
+            }
+        }
     }
 }
 
@@ -22,7 +33,7 @@ impl<S: Write + AsFd> Write for Patient<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             match self.0.write(bytes) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait()?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(PollFlags::OUT)?,
                 written => return written,
             }
         }
@@ -31,7 +42,7 @@ impl<S: Write + AsFd> Write for Patient<S> {
     fn flush(&mut self) -> io::Result<()> {
         loop {
             match self.0.flush() {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait()?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(PollFlags::OUT)?,
                 flushed => return flushed,
             }
         }
@@ -40,8 +51,6 @@ impl<S: Write + AsFd> Write for Patient<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
     use super::*;
 
     #[test]

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use fiber_test_support::program::{Program, Setup, copy_executable, is_guard, pid};
-use fiber_test_support::surroundings::{LIMITS, PLACES, SIGNALS, STREAMS};
+use fiber_test_support::program::{
+    Program, Setup, command_line, copy_executable, is_first, is_guard, pid,
+};
+use fiber_test_support::surroundings::{FIRST, LIMITS, NO_MEMORY_FILES, PLACES, SIGNALS, STREAMS};
 use fiber_test_support::trial;
 use rustix::process::{Signal, kill_process};
 
@@ -45,17 +47,17 @@ fn states(program: &Program) -> Vec<char> {
     .collect()
 }
 
+/// Returns a scenario behind the words of a command.
+fn behind(words: &[&str], scenario: &str, executable: &Path) -> Setup {
+    let [first, more @ ..] = words else { return Setup::with_executable(scenario, executable) };
+    let executable = executable.to_str().expect("it is text");
+    Setup::with_executable(scenario, Path::new(first)).args(more).args(&[executable])
+}
+
 /// Runs a program with all kinds of children behind the words of a command.
 fn all_works(words: &[&str], executable: &Path) {
     println!("{words:?}");
-    let setup = match words {
-        [] => Setup::with_executable("together", executable),
-        [first, more @ ..] => {
-            let executable = executable.to_str().expect("it is text");
-            Setup::with_executable("together", Path::new(first)).args(more).args(&[executable])
-        }
-    };
-    setup.run().code(0).says(&[
+    behind(words, "together", executable).run().code(0).says(&[
         "squares: 338350",
         "consumed: (10100, 2)",
         "balance: 10101",
@@ -84,9 +86,42 @@ fn all_works_within_limits() {
 
 /// Returns a program behind a limit in the syntax of `prlimit`.
 fn limited(limit: &str, scenario: &str) -> Setup {
-    let executable = own();
-    let setup = Setup::with_executable(scenario, Path::new("prlimit"));
-    setup.args(&[limit, executable.to_str().expect("it is text")])
+    behind(&["prlimit", limit], scenario, &own())
+}
+
+#[trial]
+fn guards_work_without_memory_files() {
+    let mut program = behind(NO_MEMORY_FILES, "starters", &own()).start();
+    program.say("hang");
+    program.line("hang: done");
+    let is = |what: fn(u32) -> bool| {
+        let count = || program.processes().into_iter().filter(|pid| what(*pid)).count() == 2;
+        program.wait_until("two of them", count);
+    };
+    is(|pid| command_line(pid) == b"sleep\x00600\x00");
+    is(is_guard);
+    program.signal(Signal::KILL);
+    program.end().signal(Signal::KILL);
+}
+
+#[trial]
+fn a_hang_up_ends_a_program_with_all_its_processes() {
+    let program = Setup::new("family").start();
+    program.line("all at work");
+    program.signal(Signal::HUP);
+    program.end().signal(Signal::HUP);
+    let program = Setup::new("family").in_a_terminal().start();
+    program.line("all at work");
+    // The terminal is closed as its window is.
+    program.signal(Signal::KILL);
+    program.end().signal(Signal::KILL);
+}
+
+#[trial]
+fn arguments_that_leave_no_room_for_those_of_a_worker_are_named() {
+    let long = "x".repeat(100_000);
+    let ended = Setup::new("long arguments").args(&[&long, &long]).run().code(0);
+    ended.says(&["a worker has this program's arguments and variables", "getconf ARG_MAX"]);
 }
 
 #[trial]
@@ -133,12 +168,8 @@ fn the_first_process_of_a_container_reaps_orphans_and_ends_by_the_codes_of_signa
     if !rustix::process::geteuid().is_root() {
         return eprintln!("skipped: only root can make namespaces of processes everywhere");
     }
-    let words = ["unshare", "--pid", "--fork", "--mount-proc"];
-    all_works(&words, &own());
-    let first = |scenario| {
-        let unshare = Setup::with_executable(scenario, Path::new(words[0])).args(&words[1..]);
-        unshare.args(&[own().to_str().expect("it is text")]).start()
-    };
+    all_works(FIRST, &own());
+    let first = |scenario| behind(FIRST, scenario, &own()).start();
     first("leaves orphans").end().code(0).says(&["all are reaped"]);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let program = first("family");
@@ -147,12 +178,4 @@ fn the_first_process_of_a_container_reaps_orphans_and_ends_by_the_codes_of_signa
         kill_process(pid(head.expect("it runs")), signal).expect("it runs");
         program.end().code(128 + signal.as_raw());
     }
-}
-
-/// Returns whether a process is the first one of its namespace.
-fn is_first(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let ids: Vec<&str> = ids.unwrap_or_default().split_whitespace().collect();
-    ids.len() > 1 && ids.last() == Some(&"1")
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::task::{Context, Poll};
 
-use fiber_core::{Address, HostPort, SessionKey};
+use fiber_core::{Address, HostPort, SessionKey, read_lossy};
 
 use crate::{Connection, ListenAt, Listener, Pass, nng, unix};
 
@@ -64,7 +64,7 @@ fn is_refusal(error: &io::Error) -> bool {
 /// of namespaces are unique until the machine starts again.
 fn reach() -> io::Result<String> {
     let read = || {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let boot = read_lossy("/proc/sys/kernel/random/boot_id")?;
         let network = fs::metadata("/proc/thread-self/ns/net")?.ino();
         let pids = fs::metadata("/proc/thread-self/ns/pid")?.ino();
         Ok(format!("{}-{network}-{pids}", boot.trim()))

@@ -11,7 +11,7 @@ use crate::cluster::session::{ProgramSource, RunRequest};
 /// # Errors
 /// The file was replaced or deleted.
 pub(crate) fn program_path() -> Result<OsString, BackendError> {
-    let path = std::fs::read_link("/proc/self/exe")
+    let path = fiber_core::executable_name()
         .map_err(|error| format!("the path of this program is not known: {error}"))?;
     if path.exists() {
         return Ok(path.into());

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fiber_core::{BuildId, read_lossy, shortage, start_thread};
+use fiber_core::{BuildId, executable, executable_name, read_lossy, shortage, start_thread};
 use futures_util::Stream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -24,7 +24,6 @@ use self::libraries::{
 use super::strip::Stripped;
 use crate::BackendError;
 
-const EXECUTABLE: &str = "/proc/self/exe";
 const PROGRAMS: &str = "/fiber/bin";
 const LIBRARIES: &str = "/fiber/lib";
 /// The size in bytes of a chunk for the engine, and the number of chunks that may wait.
@@ -65,21 +64,22 @@ impl Bundle {
     /// # Errors
     /// A file that can't be read, with a remedy.
     pub(super) fn of_this_program() -> Result<Bundle, BackendError> {
-        let own = fs::read_link(EXECUTABLE)
-            .map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
+        let executable = executable().to_owned();
+        let unreadable =
+            |error: io::Error| format!("{} can't be read: {error}", executable.display());
+        let own = executable_name().map_err(unreadable)?;
         let name = own
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
             .trim_end_matches(" (deleted)")
             .to_string();
-        let executable = PathBuf::from(EXECUTABLE);
-        let requirements = requirements(&executable)
-            .map_err(|error| format!("{EXECUTABLE} can't be read: {error}"))?;
+        let requirements = requirements(&executable).map_err(unreadable)?;
         let maps =
             read_lossy("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
         let mut libraries = Vec::new();
-        for path in executable_mappings(&maps).into_iter().filter(|path| *path != own) {
+        let is_library = |path: &PathBuf| path.to_string_lossy() != own.to_string_lossy();
+        for path in executable_mappings(&maps).into_iter().filter(is_library) {
             if path.to_string_lossy().ends_with(" (deleted)") {
                 return Err(refused!(
                     "its library {} was replaced since this process started: restart the program",
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_program_of_another_architecture_is_refused() {
-        let mut bytes = fs::read(EXECUTABLE).unwrap();
+        let mut bytes = fs::read(executable()).unwrap();
         // e_machine, little-endian, of a SPARC.
         bytes[18..20].copy_from_slice(&[43, 0]);
         let file = tempfile::NamedTempFile::new().unwrap();

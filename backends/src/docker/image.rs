@@ -161,7 +161,7 @@ fn same_as_own(
     let program = match &config.program {
         Some(program) => program.clone(),
         None => {
-            let path = std::env::current_exe().map_err(|error| error.to_string())?;
+            let path = fiber_core::executable_name().map_err(|error| error.to_string())?;
             path.to_str().ok_or_else(|| missing("program"))?.to_string()
         }
     };

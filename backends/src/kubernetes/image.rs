@@ -52,7 +52,8 @@ fn same_as_own(config: &Config, own: &CurrentPod) -> Result<PodImage, BackendErr
         |what: &str| format!("the {what} of this process's own pod is unknown: set `image`");
     let container = own.container().ok_or_else(|| missing("container"))?;
     let name = container.image.clone().ok_or_else(|| missing("image"))?;
-    let path = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_string));
+    let path =
+        fiber_core::executable_name().ok().and_then(|path| path.to_str().map(str::to_string));
     let program = config.program.clone().or(path).ok_or_else(|| missing("program"))?;
     let library_path =
         std::env::var("LD_LIBRARY_PATH").ok().map(|path| ("LD_LIBRARY_PATH".to_string(), path));

@@ -60,7 +60,7 @@ pub(super) fn pod_name(session: &str, number: u64, job: &str) -> String {
 
 /// Returns the file name of this program.
 pub(super) fn program() -> String {
-    let path = std::env::current_exe().unwrap_or_default();
+    let path = fiber_core::executable_name().unwrap_or_default();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.trim_end_matches(" (deleted)").to_string()
 }

@@ -6,17 +6,19 @@
 //! that outlives this one can kill the group. A child with children has a guard of its own, so the
 //! death of any process ends all processes below it.
 //!
-//! The groups are in a table, a memory file that both processes hold open. So the guard needs no
-//! messages: it sleeps until this process ends, then reads the table once. A guard that was
-//! stopped, killed or started late misses nothing.
+//! The groups are in a table, a memory file that both processes hold open; where a sandbox denies
+//! memory files, it is a temporary file without a name. So the guard needs no messages: it sleeps
+//! until this process ends, then reads the table once. A guard that was stopped, killed or started
+//! late misses nothing.
 //!
 //! The guard is the same executable, which becomes a guard in `fiber::init()`. It has one thread,
 //! no signal handlers, and its own process group and name, so `pkill` by the program's name does
 //! not reach it. It holds no other file of this process open.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,13 +33,13 @@ use rustix::process::{
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-use super::{EXECUTABLE, explain};
+use super::explain;
 
 /// The variable that makes a process a guard. Its value is the pid of the process to guard.
 const VARIABLE: &str = "FIBER_GUARD";
 /// The guard's name in process lists.
 const NAME: &str = "fiber-guard";
-/// The name of the table's memory file.
+/// The beginning of the name of the table's file.
 const TABLE: &str = "fiber-groups";
 /// The pause before a guard is started again, at first and after many ends in a row.
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
@@ -62,7 +64,10 @@ impl Groups {
     /// Returns the table, and creates it with all groups if it does not exist.
     fn table(&mut self) -> io::Result<&File> {
         if self.table.is_none() {
-            let table = File::from(rustix::fs::memfd_create(TABLE, MemfdFlags::CLOEXEC)?);
+            let table = match rustix::fs::memfd_create(TABLE, MemfdFlags::CLOEXEC) {
+                Ok(table) => File::from(table),
+                Err(_) => unlinked()?,
+            };
             let bytes: Vec<u8> =
                 self.leaders.iter().flat_map(|leader| leader.to_ne_bytes()).collect();
             rustix::io::pwrite(&table, &bytes, 0)?;
@@ -82,6 +87,16 @@ impl Groups {
             );
         }
     }
+}
+
+/// Creates a temporary file, and removes its name.
+fn unlinked() -> io::Result<File> {
+    let name = format!("{TABLE}-{:x}", u128::from_le_bytes(fiber_core::random()));
+    let path = std::env::temp_dir().join(name);
+    let mut options = File::options();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    fs::remove_file(path)?;
+    Ok(file)
 }
 
 /// The process group of a child: the child itself, which leads it, and the programs that it
@@ -186,7 +201,7 @@ async fn keep_guard() {
 
 fn start() -> io::Result<Child> {
     let table = GROUPS.lock().table()?.try_clone()?;
-    Command::new(EXECUTABLE)
+    Command::new(fiber_core::executable())
         .arg0(NAME)
         .env(VARIABLE, std::process::id().to_string())
         .stdin(table)
@@ -212,8 +227,9 @@ pub(crate) fn run_if_guard() {
 
 /// Returns whether standard input is a table. Any other file holds no process groups.
 fn holds_table() -> bool {
-    let target = std::fs::read_link("/proc/self/fd/0").unwrap_or_default();
-    target.to_string_lossy().starts_with(&format!("/memfd:{TABLE}"))
+    let target = fs::read_link("/proc/self/fd/0").unwrap_or_default();
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    name.strip_prefix("memfd:").unwrap_or(&name).starts_with(TABLE) && name.ends_with(" (deleted)")
 }
 
 fn wait_for_end(parent: Pid) {

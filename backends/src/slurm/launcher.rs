@@ -35,7 +35,7 @@ pub(super) fn run_if_launcher() {
 /// running program.
 pub(super) fn remove_copy() {
     let Some(copy) = std::env::var_os(COPY) else { return };
-    if std::fs::read_link("/proc/self/exe").is_ok_and(|own| own == Path::new(&copy)) {
+    if fiber_core::executable_name().is_ok_and(|own| own == Path::new(&copy)) {
         let _ = std::fs::remove_file(&copy);
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
     let explain = |error: std::io::Error| failed(fiber_core::shortage::explain(&error));
     let log = Log::of(spec)?;
     let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(fiber_core::executable());
     command
         .arg0("fiber-srun")
         .arg("srun")

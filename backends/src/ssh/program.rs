@@ -3,14 +3,12 @@
 use std::fs::File;
 use std::path::Path;
 
-use fiber_core::{BuildId, shortage};
+use fiber_core::{BuildId, executable, executable_name, shortage};
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
 
 use crate::BackendError;
-
-pub(super) const EXECUTABLE: &str = "/proc/self/exe";
 
 /// This program, and what it needs from a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +32,9 @@ impl Program {
     /// # Errors
     /// Its file can't be read, with a remedy.
     pub(super) fn current() -> Result<Program, BackendError> {
-        let unreadable =
-            |error: std::io::Error| format!("{EXECUTABLE}: {}", shortage::explain(&error));
-        let path = std::fs::read_link(EXECUTABLE).map_err(unreadable)?;
+        let path = executable_name().map_err(unreadable)?;
         let build = BuildId::current().map_err(|error| error.to_string())?.to_string();
-        let file = File::open(EXECUTABLE).map_err(unreadable)?;
+        let file = File::open(executable()).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
         let needs = Needs::of(&ReadCache::new(file)).unwrap_or_default();
         let Needs { machine, loader, glibc } = needs;
@@ -55,6 +51,11 @@ impl Program {
         };
         format!("{}{libc}", self.machine)
     }
+}
+
+/// Explains why this program's file can't be read.
+pub(super) fn unreadable(error: std::io::Error) -> String {
+    format!("{}: {}", executable().display(), shortage::explain(&error))
 }
 
 /// Returns the file name of a program, with only such characters as no shell minds.

@@ -6,12 +6,12 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fiber_core::{Config, ExitReason, shortage};
+use fiber_core::{Config, ExitReason, executable, shortage};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, Command};
 
 use super::machines::SshMachine;
-use super::program::{EXECUTABLE, Program};
+use super::program::{Program, unreadable};
 use super::{problem, ssh};
 use crate::shell::{COMMAND, Remote, Script};
 use crate::{BackendError, JobSpec, SshSection, configured_environment};
@@ -109,9 +109,7 @@ impl Remote for Ssh {
 
     /// Sends the sum of this program and the program.
     async fn send_program(&self, input: &mut ChildStdin) -> Result<(), BackendError> {
-        let unreadable =
-            |error: std::io::Error| format!("{EXECUTABLE}: {}", shortage::explain(&error));
-        let mut file = File::open(EXECUTABLE).map_err(unreadable)?;
+        let mut file = File::open(executable()).map_err(unreadable)?;
         let sum = Command::new("sha256sum")
             .stdin(file.try_clone().map_err(unreadable)?)
             .kill_on_drop(true)

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::io::{self, Read};
 
+use fiber_core::Patient;
 use rustix::process::getpgrp;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use tokio::sync::mpsc;
@@ -32,7 +33,8 @@ impl Keys {
         // A thread: the end of this command does not wait for it.
         std::thread::spawn(move || {
             let mut key = [0];
-            while io::stdin().read_exact(&mut key).is_ok() && sender.send(key[0]).is_ok() {}
+            while Patient(io::stdin()).read_exact(&mut key).is_ok() && sender.send(key[0]).is_ok() {
+            }
         });
         Some(Keys { original, pressed })
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use csv::ByteRecord;
+use fiber_core::Patient;
 
 /// An item with its number, from 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +45,7 @@ impl Input {
 
     fn open(&self) -> anyhow::Result<Box<dyn Read + Send>> {
         Ok(match self {
-            Input::Standard => Box::new(io::stdin()),
+            Input::Standard => Box::new(Patient(io::stdin())),
             Input::File(path) => {
                 let unreadable = || format!("the items in `{}` can't be read", path.display());
                 let file = File::open(path).with_context(unreadable)?;

@@ -199,7 +199,7 @@ fn end_of(status: ExitStatus) -> End {
     }
 }
 
-/// Returns the end of a command that could not be started, if trying again is pointless.
+/// Returns the end of a command that could not be started, if the reason has words of its own.
 fn explain(error: io::Error, path: &std::path::Path) -> io::Result<End> {
     let end = |exit_code, problem| Ok(End::NotExecutable { exit_code, problem });
     let path = path.display();
@@ -215,13 +215,11 @@ fn explain(error: io::Error, path: &std::path::Path) -> io::Result<End> {
                  #!/bin/sh, and a program must be built for this architecture"
             ),
         ),
-        Some(Errno::TOOBIG) => end(
-            program::NOT_EXECUTABLE,
-            format!(
-                "the arguments and variables of `{path}` are longer than this system allows \
-                 (`getconf ARG_MAX`, and 128 KiB for each): give it fewer of them, or a file"
-            ),
-        ),
+        // Another item may be shorter.
+        Some(Errno::TOOBIG) => Ok(End::NotStarted(format!(
+            "the arguments and variables of `{path}` are longer than this system allows (`getconf \
+             ARG_MAX`, and 128 KiB for each): give it fewer of them, or a file"
+        ))),
         Some(Errno::ACCESS | Errno::ISDIR | Errno::NOTDIR | Errno::LOOP) => {
             end(program::NOT_EXECUTABLE, format!("`{path}` can't be executed: {error}"))
         }

@@ -283,6 +283,28 @@ fn a_phone_shows_all_of_it() {
 }
 
 #[trial]
+fn long_names_stay_within_their_cards() {
+    let head = FakeSession::named(9, &"W".repeat(75));
+    let dashboard = Dashboard::start(&head.pid());
+    let mut page = Browser::open(&dashboard.link);
+    page.wait_for("document.body.innerText.includes('squaresWWW')");
+    for width in [390, 800, 1280] {
+        page.resize(width, 1000);
+        page.wait_for(&format!("innerWidth === {width}"));
+        for view in ["overview", "workers", "timeline", "tree", "profile"] {
+            page.run(&format!("document.getElementById('tab-{view}').click()"));
+            assert_eq!(page.text(CUT), "", "{view}, {width} px");
+        }
+        page.run("document.getElementById('tab-workers').click()");
+        page.run("document.querySelector('.cell.slow').click()");
+        page.wait_for("document.getElementById('detail').innerText.includes('worker-1WWW')");
+        assert_eq!(page.text(CUT), "", "a process, {width} px");
+        page.run("document.querySelector('#detail .close').click()");
+    }
+    assert_eq!(page.problems(), Vec::<String>::new());
+}
+
+#[trial]
 fn an_ended_session_is_told() {
     let head = FakeSession::start(2);
     let dashboard = Dashboard::start(&head.pid());

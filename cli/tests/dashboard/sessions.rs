@@ -145,9 +145,19 @@ pub(crate) struct FakeSession {
 
 impl FakeSession {
     pub(crate) fn start(workers: u64) -> FakeSession {
+        FakeSession::named(workers, "")
+    }
+
+    /// Starts one in which all names end with these letters.
+    pub(crate) fn named(workers: u64, letters: &str) -> FakeSession {
         // All tests of this process have its pid: the number of the session tells them apart.
         let number = 0xda5b_0000_0000_0000 + (u64::from(std::process::id()) << 16) + workers;
-        let stats = serde_json::to_string(&statistics(number, workers)).expect("it serializes");
+        let mut stats = serde_json::to_string(&statistics(number, workers)).expect("it serializes");
+        for name in
+            ["simulate", "squares", "step", "worker-1", "teller-1", "Teller", "jobs", "load"]
+        {
+            stats = stats.replace(&format!("{name}\""), &format!("{name}{letters}\""));
+        }
         let (listener, socket) = inspect::listen(number).expect("there is room");
         let connections = Arc::new(Mutex::new(Some(Vec::new())));
         let kept = Arc::clone(&connections);

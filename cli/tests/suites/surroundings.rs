@@ -1,48 +1,102 @@
 //! The command, whatever it inherits.
 
-use std::process::{Command, Stdio};
+use std::path::Path;
 
-use fiber_test_support::surroundings::{LIMITS, PLACES, SIGNALS, STREAMS};
+use fiber_test_support::program::{Setup, is_first, pid};
+use fiber_test_support::surroundings::{FIRST, LIMITS, NON_BLOCKING, PLACES, SIGNALS, STREAMS};
+use rustix::process::{Signal, geteuid, kill_process};
 
-use crate::command::text;
+/// Returns the command with these arguments behind the words of another.
+fn fiber(words: &[&str], arguments: &[&str]) -> Setup {
+    let all = [words, &[env!("CARGO_BIN_EXE_fiber")], arguments].concat();
+    Setup::with_executable("", Path::new(all[0])).args(&all[1..])
+}
 
-/// Runs a map and a list of sessions behind the words of a command.
-fn all_works(words: &[&str]) {
-    let run = |arguments: &[&str], expected: &str| {
-        let mut command = Command::new(words[0]);
-        command.args(&words[1..]).arg(env!("CARGO_BIN_EXE_fiber")).args(arguments);
-        // The test's own variables go; those that the words set stay.
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("FIBER_") {
-                command.env_remove(name);
-            }
-        }
-        command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
-        let output = command.output().expect("it can be started");
-        let (said, errors) = (text(&output.stdout), text(&output.stderr));
-        assert!(output.status.success(), "{words:?} {arguments:?}: {said}{errors}");
-        assert!(said.contains(expected), "{words:?} {arguments:?}: {said}{errors}");
-    };
-    run(&["map", "--", "/bin/echo", "item", ":::", "1", "2"], "item 1\nitem 2\n");
-    run(&["ps"], "");
+/// Returns a map that runs until it is ended. Its command makes the file `runs`.
+fn endless(words: &[&str]) -> Setup {
+    fiber(words, &["map", "--", "sh", "-c", "touch $0; exec sleep 600", ":::", "runs"])
+}
+
+fn maps(words: &[&str]) {
+    let map = fiber(words, &["map", "--", "/bin/echo", "item", ":::", "1", "2"]);
+    map.run().code(0).says(&["item 1\nitem 2"]);
+}
+
+/// Returns whether `fiber ps` behind the words of a command lists the session of this head.
+fn lists(words: &[&str], head: u32) -> bool {
+    let listed = fiber(words, &["ps"]).run().code(0).out;
+    listed.lines().any(|line| line.split_whitespace().next() == Some(&*head.to_string()))
+}
+
+/// Runs a map and lists a session behind the words of each of these commands.
+fn all_works(surroundings: &[&[&str]]) {
+    let session = endless(&[]).start();
+    session.wait_until("it is listed", || lists(&[], session.pid()));
+    for words in surroundings {
+        println!("{words:?}");
+        maps(words);
+        assert!(lists(words, session.pid()), "{words:?}");
+    }
+    session.signal(Signal::TERM);
+    session.end().signal(Signal::TERM);
 }
 
 #[test]
 fn all_works_whatever_signals_are_ignored_or_blocked() {
-    SIGNALS.iter().for_each(|words| all_works(words));
+    all_works(SIGNALS);
 }
 
 #[test]
 fn all_works_without_streams_or_a_terminal() {
-    STREAMS.iter().for_each(|words| all_works(words));
+    all_works(STREAMS);
+}
+
+#[test]
+fn a_map_waits_for_items_of_a_stream_that_does_not_block() {
+    let mut map = fiber(NON_BLOCKING, &["map", "--", "echo"]).start();
+    for item in ["one", "two"] {
+        map.say(item);
+        map.line(item);
+    }
+    map.end().code(0);
 }
 
 #[test]
 fn all_works_within_limits() {
-    LIMITS.iter().for_each(|words| all_works(words));
+    all_works(LIMITS);
 }
 
 #[test]
 fn all_works_in_any_folder_with_any_variables() {
-    PLACES.iter().for_each(|words| all_works(words));
+    all_works(PLACES);
+}
+
+#[test]
+fn a_hang_up_ends_a_map_with_its_commands() {
+    // The terminal is closed as its window is.
+    let closed = (endless(&[]).in_a_terminal(), Signal::KILL);
+    for (setup, signal) in [(endless(&[]), Signal::HUP), closed] {
+        let runs = setup.directory().join("runs");
+        let map = setup.start();
+        map.wait_until("a command", || runs.exists());
+        map.signal(signal);
+        map.end().signal(signal);
+    }
+}
+
+#[test]
+fn a_map_may_be_the_first_process_of_a_container() {
+    if !geteuid().is_root() {
+        return eprintln!("skipped: only root can make namespaces of processes everywhere");
+    }
+    maps(FIRST);
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let setup = endless(FIRST);
+        let runs = setup.directory().join("runs");
+        let map = setup.start();
+        map.wait_until("a command", || runs.exists());
+        let head = map.processes().into_iter().find(|pid| is_first(*pid));
+        kill_process(pid(head.expect("it runs")), signal).expect("it runs");
+        map.end().code(128 + signal.as_raw());
+    }
 }

@@ -15,17 +15,7 @@ pub fn is_of_fiber(name: &str) -> bool {
 /// The crates of async runtimes, with an executor or a wait of their own.
 const RUNTIMES: [&str; 3] = ["actix_rt", "mio", "tokio"];
 /// The crates that they call, and that call them.
-/// `fiber_world` has functions in place of the C library's in programs that are built with worlds.
-const OTHERS: [&str; 8] = [
-    "alloc",
-    "core",
-    "fiber_values",
-    "fiber_world",
-    "parking_lot",
-    "parking_lot_core",
-    "rustix",
-    "std",
-];
+const OTHERS: [&str; 6] = ["alloc", "core", "parking_lot", "parking_lot_core", "rustix", "std"];
 
 impl ThreadStack {
     /// Returns whether this is a thread of fiber or of an async runtime that has nothing to do.
@@ -33,21 +23,31 @@ impl ThreadStack {
         if is_of_fiber(&self.name) && self.problem.as_deref() == Some(TAKES_STACKS) {
             return true;
         }
-        let functions = || {
-            let frames = self.frames.iter().filter(|frame| frame.in_program);
-            frames.filter_map(|frame| frame.function.as_deref())
-        };
-        let crates = || functions().flat_map(crates);
+        let frames = self.frames.iter().filter(|frame| frame.in_program);
+        let functions: Vec<_> = frames.filter_map(|frame| frame.function.as_deref()).collect();
         let has_nothing_to_do = if self.name.starts_with(OWN) {
             // Without symbols, only the thread's name is known.
-            !functions().any(is_border_of_fiber)
-                && (is_of_fiber(&self.name) || functions().next().is_some())
+            !functions.iter().any(|function| is_border_of_fiber(function))
+                && (is_of_fiber(&self.name) || !functions.is_empty())
         } else {
-            crates().any(|one| RUNTIMES.contains(&one))
-                && crates().all(|one| RUNTIMES.contains(&one) || OTHERS.contains(&one))
+            waits_for_work(&functions)
         };
         self.state == ThreadState::Sleeping && self.problem.is_none() && has_nothing_to_do
     }
+}
+
+/// Returns whether these functions, the innermost first, are those of an async runtime alone.
+fn waits_for_work(functions: &[&str]) -> bool {
+    let has_runtime = |functions: &[&str]| {
+        functions.iter().copied().flat_map(crates).any(|one| RUNTIMES.contains(&one))
+    };
+    // A function of the C library has no crate; nor has one in its place, as worlds have them. What
+    // it calls for a runtime is not the user's.
+    let system = functions.iter().position(|function| !function.contains("::"));
+    let callers = &functions[system.unwrap_or(0)..];
+    let functions = if has_runtime(callers) { callers } else { functions };
+    let mut crates = functions.iter().copied().flat_map(crates);
+    has_runtime(functions) && crates.all(|one| RUNTIMES.contains(&one) || OTHERS.contains(&one))
 }
 
 /// Returns the crates that a function's name has: those of its type and its trait, too.
@@ -94,6 +94,8 @@ mod tests {
         let waits = ["<parking_lot::Condvar as core::fmt::Debug>::fmt", "tokio::park::{{closure}}"];
         let closure = ["std::thread::park", "user::main::{{closure}}"];
         let of_user = ["<user::Actor as actix_rt::Handler>::handle", "tokio::task::poll"];
+        let replaced = ["fiber_world::epoll::wait", "epoll_wait", "mio::Poll::poll", "tokio::park"];
+        let sorts = ["user::compare", "qsort", "user::sort", "tokio::task::poll"];
         let border = std::any::type_name_of_val(&crate::stacks::user_code::<fn(), ()>);
         let called = [of_user[0], border, "fiber_runtime::run"];
         let base = "std::sys::backtrace::__rust_begin_short_backtrace";
@@ -110,6 +112,8 @@ mod tests {
             ("fiber-task-1", &[""], false),
             ("fiber-task-1", &["fiber_pool::wait", base], true),
             ("fiber-task-1", &called, false),
+            ("tokio-rt-worker", &replaced, true),
+            ("tokio-rt-worker", &sorts, false),
             ("mine", &closure, false),
             ("mine", &["std::thread::park"], false),
         ] {

@@ -10,6 +10,7 @@ use actix::prelude::*;
 use fiber::{AsyncManager, Pool, Process, Ring, RingNode};
 use fiber_test_support::scenario;
 use fiber_test_support::wait::wait_until;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -55,6 +56,16 @@ fn leaves_orphans() {
     };
     wait_until("no orphan is left", || !stats().any(|stat| stat.contains("(sh) ")));
     println!("all are reaped");
+}
+
+/// Its arguments are longer than the programs may have that it starts.
+#[scenario("long arguments")]
+fn long_arguments() {
+    fiber::init();
+    // A quarter of the stack is for arguments and variables.
+    let limit = Rlimit { current: Some(512 << 10), ..getrlimit(Resource::Stack) };
+    setrlimit(Resource::Stack, limit).unwrap();
+    println!("{}", Pool::new(1).unwrap().apply(|| (), ()).wait().unwrap_err());
 }
 
 #[scenario("writes a large file")]

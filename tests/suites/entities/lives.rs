@@ -6,6 +6,7 @@ use std::time::Duration;
 use fiber::entities::{EntitiesAddr, find_entities};
 use fiber::manager::Snapshots;
 use fiber::{Entities, Error, Pool, find};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::account::{Account, Add, AddTwice, Deposit, GoToSleep, Panic, Slow, Where};
 
@@ -160,4 +161,21 @@ fn bad_options_are_refused_with_what_to_do() {
     assert!(error.to_string().contains("Entities::builder(..).reminders()"), "{error}");
     let error = accounts.of("anna").remind_every("x", Duration::ZERO).wait().unwrap_err();
     assert!(error.to_string().contains("at least 1 ms"), "{error}");
+}
+
+#[test]
+fn more_processes_than_any_session_has_are_refused() {
+    let before = getrlimit(Resource::Data);
+    // Without the check, this would end by a lack of memory, and not take all of the machine's.
+    let limit = Rlimit { current: Some(4 << 30), ..before };
+    setrlimit(Resource::Data, limit).expect("it is a soft limit");
+    let endless = Entities::builder("endless").processes(usize::MAX).start(Account::new, ());
+    let error = endless.wait().unwrap_err();
+    assert!(matches!(error, Error::Invalid { method: "EntitiesBuilder::processes", .. }));
+    assert!(error.to_string().contains("there can be 100000"), "{error}");
+    let few = Entities::builder("few").processes(1).start(Account::new, ()).wait().unwrap();
+    let error = few.scale(usize::MAX).wait().unwrap_err();
+    assert!(matches!(error, Error::Invalid { method: "Entities::scale", .. }), "{error}");
+    assert_eq!(few.processes().wait().unwrap(), 1);
+    setrlimit(Resource::Data, before).expect("it was the limit");
 }

@@ -455,6 +455,15 @@ pub fn is_guard(pid: u32) -> bool {
     std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"fiber-guard\n")
 }
 
+/// Returns whether a process is the first one of its namespace.
+pub fn is_first(pid: u32) -> bool {
+    let status = std::fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let ids: Vec<&str> = ids.unwrap_or_default().split_whitespace().collect();
+    ids.len() > 1 && ids.last() == Some(&"1")
+}
+
 /// Returns the command line; each argument ends with a zero.
 pub fn command_line(pid: u32) -> Vec<u8> {
     std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()

@@ -253,7 +253,7 @@ impl ChildRecord {
             (None, None) => return None,
         };
         // A process of another machine or container has its pid there.
-        let own = std::fs::read_link("/proc/self/exe").ok()?;
+        let own = fiber_core::executable_name().ok()?;
         (std::fs::read_link(format!("/proc/{pid}/exe")).ok()? == own).then_some(pid)
     }
 

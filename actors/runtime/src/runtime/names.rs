@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use fiber_core::stacks::{Frame, ProgramNames, Unnamed};
-use fiber_core::{at_exit, control_groups, read_json, shortage};
+use fiber_core::{at_exit, control_groups, executable, read_json, shortage};
 use fiber_stacks::program_names;
 use parking_lot::Mutex;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -28,7 +28,6 @@ use tokio::time::timeout_at;
 const NAMER: &str = "--fiber-name-functions";
 /// The line in front of the answer. A program may write others before `fiber::init()`.
 const GREETING: &str = "fiber-names:";
-const EXECUTABLE: &str = "/proc/self/exe";
 /// The number of offsets whose names are kept: some hundred bytes each.
 const MOST_KNOWN: usize = 4096;
 
@@ -75,7 +74,7 @@ fn read(answer: &str) -> Result<ProgramNames, String> {
 
 /// Starts a process that names functions, and returns its output.
 async fn ask(offsets: &BTreeSet<u64>) -> io::Result<String> {
-    let mut namer = Command::new(EXECUTABLE)
+    let mut namer = Command::new(executable())
         .arg(NAMER)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -125,7 +124,7 @@ pub(super) fn run_if_asked() {
 /// shares with it: `memory.oom.group` lets the kernel kill both. It takes less than the program's
 /// file: 52 MiB, and 80 MiB mapped, for 2,500 addresses of a debug build of 123 MB.
 fn check_room() -> Result<(), String> {
-    let needed = fs::metadata(EXECUTABLE).map_or(0, |file| file.len());
+    let needed = fs::metadata(executable()).map_or(0, |file| file.len());
     match control_groups::memory_room() {
         Some(room) if room < needed => Err(format!(
             "functions have no names: reading them could take {} MiB, and the memory limit of the process that shows the \

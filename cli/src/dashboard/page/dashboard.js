@@ -830,8 +830,9 @@ function tree(now) {
       node.group ? s("rect", { x: 5, y: 5, width: wide, height: tall, rx: 7 }) : null,
       s("rect", { width: wide, height: tall, rx: 7 }),
       s("circle", { class: "dot-" + state, cx: 14, cy: 14, r: 4.5 }),
-      s("text", { x: 25, y: 18 }, clip(name, 29)),
-      s("text", { class: "sub", x: 25, y: 32 }, clip(sub, 36))));
+      // An element of its own cuts wide letters at its border.
+      s("svg", { width: wide - 6, height: tall }, s("text", { x: 25, y: 18 }, clip(name, 29)),
+        s("text", { class: "sub", x: 25, y: 32 }, clip(sub, 36)))));
   }
   const supervisors = now.supervisors.flatMap((one) => one.roots);
   const branch = (one) => h("li", {}, one.name, h("span", { class: "faint" },

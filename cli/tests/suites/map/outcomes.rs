@@ -138,6 +138,15 @@ fn large_output_arrives_whole() {
 }
 
 #[test]
+fn an_item_that_is_too_long_for_an_argument_fails_alone() {
+    let folder = Folder::new();
+    folder.write("items", ["a", &"x".repeat(200_000), "b"].join("\n"));
+    let ended = folder.map(&["--input", "items", "echo"]);
+    assert_eq!(ended.stdout(), "a\nb\n");
+    ended.failed(1, &["longer than this system allows", "getconf ARG_MAX", "1 of 3 commands"]);
+}
+
+#[test]
 fn a_reader_that_leaves_ends_the_map() {
     let folder = Folder::new();
     let mut map = folder.spawn(&["sh", "-c", "yes | head -n 100000", "{}", ":::", "a", "b", "c"]);

@@ -38,7 +38,7 @@ pub(super) fn frames(
 
 fn unnamed(module: Option<&LoadedModule>, address: u64) -> Frame {
     let in_program = module.is_some_and(|module| module.is_program);
-    let program = in_program.then(|| std::env::current_exe().unwrap_or_default());
+    let program = in_program.then(|| fiber_core::executable_name().unwrap_or_default());
     let path = program.as_deref().or(module.map(|module| module.path.as_path()));
     let name = path.and_then(Path::file_name).unwrap_or_default();
     let offset = address.wrapping_sub(module.map_or(0, |module| module.bias));

@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use addr2line::Context;
 use addr2line::gimli::{Dwarf, EndianSlice, LittleEndian, SectionId};
@@ -17,13 +16,10 @@ use object::read::elf::{FileHeader, SectionTable, Sym, SymbolTable};
 use super::capture::failed;
 use super::modules::Mapping;
 use super::{Frame, ProgramNames};
-use fiber_core::Result;
+use fiber_core::{Result, executable};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 type Header = FileHeader64<Little>;
-
-/// The file that this process executes, also if it was deleted or replaced since.
-const EXECUTABLE: &str = "/proc/self/exe";
 
 /// Returns the names of the functions at these `offsets` in this process's program.
 ///
@@ -35,7 +31,7 @@ const EXECUTABLE: &str = "/proc/self/exe";
 /// [`Error::Config`](fiber_core::Error::Config) without the feature `stacks`.
 pub fn program_names(offsets: &BTreeSet<u64>) -> Result<ProgramNames> {
     let unreadable = |error| failed("the program's file can't be read", error);
-    let file = Mapping::open(Path::new(EXECUTABLE)).map_err(unreadable)?;
+    let file = Mapping::open(executable()).map_err(unreadable)?;
     let offsets: Vec<u64> = offsets.iter().copied().collect();
     let frames = Program::parse(&file).frames(&offsets);
     Ok(offsets.into_iter().zip(frames).collect())

@@ -1,9 +1,11 @@
 //! The threads of a process, as the kernel describes them in `/proc/PID/task`.
 
 use std::fmt;
-use std::fs::{File, read_dir, read_link, read_to_string};
+use std::fs::{File, read_dir, read_link};
 use std::io::{self, Read};
 use std::time::Duration;
+
+use fiber_core::read_lossy;
 
 use super::{ThreadStack, ThreadState};
 
@@ -61,7 +63,7 @@ pub(super) fn all(process: Process) -> io::Result<Vec<u32>> {
 
 /// Reads a thread's status. Returns `None` if it has ended.
 pub(super) fn status(process: Process, tid: u32) -> Option<Status> {
-    let text = fiber_core::read_lossy(format!("/proc/{process}/task/{tid}/status")).ok()?;
+    let text = read_lossy(format!("/proc/{process}/task/{tid}/status")).ok()?;
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.strip_prefix(':')?.trim())
@@ -108,7 +110,7 @@ pub(super) fn describe(process: Process, tid: u32, status: &Status) -> ThreadSta
 
 /// Returns how long a thread has run. `None` if it has ended.
 pub(super) fn cpu(process: Process, tid: u32) -> Option<Duration> {
-    let text = read_to_string(format!("/proc/{process}/task/{tid}/schedstat")).ok()?;
+    let text = read_lossy(format!("/proc/{process}/task/{tid}/schedstat")).ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
@@ -116,10 +118,10 @@ pub(super) fn cpu(process: Process, tid: u32) -> Option<Duration> {
 /// refuse to tell either.
 fn waits_in(process: Process, tid: u32) -> Option<String> {
     let kernel_function = || {
-        let function = read_to_string(format!("/proc/{process}/task/{tid}/wchan")).ok()?;
+        let function = read_lossy(format!("/proc/{process}/task/{tid}/wchan")).ok()?;
         (!matches!(&*function, "" | "0")).then_some(function)
     };
-    let call = read_to_string(format!("/proc/{process}/task/{tid}/syscall")).ok();
+    let call = read_lossy(format!("/proc/{process}/task/{tid}/syscall")).ok();
     call.as_deref().and_then(|line| system_call(process, line)).or_else(kernel_function)
 }
 

@@ -117,7 +117,7 @@ fn resource() -> Resource {
     if named(&Resource::builder().build()) {
         return resource.build();
     }
-    let program = std::env::current_exe().ok();
+    let program = fiber_core::executable_name().ok();
     let program = program.as_ref().and_then(|path| path.file_name());
     resource
         .with_service_name(program.map_or_else(String::new, |name| name.to_string_lossy().into()))
