@@ -1,4 +1,37 @@
-//! The headers of segments and commits. All numbers are little-endian.
+//! The format of journals, version 1, byte by byte; `docs/durable.md` has its files and what
+//! opening them means. All numbers are little-endian.
+//!
+//! **A segment** begins with a header of 64 bytes: `FIBERJNL`, the version (`u32`), the kind (1:
+//! outcomes, 2: slots), at byte 16 the journal's id (16 bytes, the same in all segments), at byte
+//! 32 the segment's number (`u32`), at byte 40 its random stamp (`u64`), at byte 60 the CRC-32 of
+//! all that. The header is on the disk before the file has its name. Commits follow.
+//!
+//! **A commit** is what was written together. Its header has 40 bytes: `FJc1`, a byte that is 1 if
+//! this is the seal, three zeros, the commit's number in the segment (`u64`), the offset up to
+//! which the segment was on the disk when this was written (`u64`, `synced`), the length of the
+//! records (`u64`), their number (`u32`), and the CRC-32 of the stamp, the header's own offset and
+//! the 36 bytes before. So bytes of another file, or of a journal in a value, are never taken for a
+//! commit. A segment that is followed by another one ends with a seal, a commit without records.
+//!
+//! **A record** has a header of 16 bytes: the CRC-32 of everything behind it, its kind, the kind of
+//! an outcome (0: returned, 1: failed, 2: abandoned), two zeros, and the length of its body
+//! (`u64`). Its body has, by its kind:
+//!
+//! - kind 1, a call: id, lengths of name, function and version (`u32` each), the three texts
+//! - kind 2, an outcome: task key (16 bytes), index (`u64`), call's id, number of blobs (`u32`
+//!   each), lengths of blobs (`u64` each), value, blobs
+//! - kind 3, a slot: number (`u64`), length of name, number of blobs (`u32` each), lengths of blobs
+//!   (`u64` each), name, value, blobs
+//! - kind 4, a removed slot: number (`u64`), length of name, 0 (`u32` each), name
+//!
+//! A segment names each call before its first outcome, so it can be read by itself.
+//!
+//! **The task key** is the first 16 bytes of a keyed BLAKE3 hash of the encoded argument and its
+//! blobs; the hash's key is the BLAKE3 hash of the call's name, function and version. For a task
+//! that takes outputs of others, the bytes that are hashed have a part for each argument: `v`, its
+//! length (1 byte) and the encoded value, if that has at most 64 bytes; else `d` and the BLAKE3
+//! hash of the lengths (`u64`) and bytes of the encoded value and its blobs. Before the parts of a
+//! list are `l` and their number (`u32`). In the encoded value only arrays have blobs.
 
 /// The version of the format that this build writes.
 pub(crate) const VERSION: u32 = 1;

@@ -5,7 +5,7 @@
 //! [`Journals`] are those that a session has open. It holds the
 //! outcomes of tasks, which are looked up by their [`TaskKey`], and slots, whose last value counts.
 //! Records are written in groups: one `fdatasync` makes many of them durable, and only then are
-//! they delivered. docs/durable.md describes the promises and the format.
+//! they delivered. docs/durable.md describes the promises, `format` the bytes.
 
 mod blocks;
 mod call;

@@ -1,7 +1,4 @@
-//! Records: what a commit consists of.
-//!
-//! A record has a header of 16 bytes: the CRC32 of everything behind it, its kind, the kind of an
-//! outcome, two zeros, and the length of its body. Numbers are little-endian.
+//! Records: what a commit consists of. The module `format` has their bytes.
 
 use std::ops::Range;
 
