@@ -338,7 +338,7 @@ impl SendState {
 struct UnixIncoming {
     link: Arc<UnixLink>,
     decoder: Decoder,
-    /// What a short read has brought, as far as it was not decoded.
+    /// The bytes of a short read that are not decoded yet.
     short: Bytes,
     borrower: Borrower,
     /// Whether the peer has proven that it holds the session's key.

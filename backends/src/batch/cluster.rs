@@ -118,7 +118,7 @@ impl<S: BatchSystem> BatchCluster<S> {
         }
     }
 
-    /// Removes what the jobs of sessions needed that have ended.
+    /// Removes the copies of programs and the environments of sessions that have ended.
     fn remove_needs(&self, jobs: &[SessionJob]) -> Result<(), BackendError> {
         for job in jobs.iter().filter(|job| job.has_ended()) {
             self.records.remove_needs(&job.session)?;

@@ -4,8 +4,8 @@
 //! share. Beside it are the exit code, `NAME.JOB.exit`, and the output of hosts, in
 //! `NAME.JOB.hosts`. A session is removed when its record is.
 //!
-//! What a job needs before its id is known is in `sessions/SESSION`: a copy of its program, or its
-//! environment.
+//! A copy of a session's program, or its environment, is in `sessions/SESSION`: the id of a job is
+//! not known before it may start.
 
 #[cfg(feature = "slurm")]
 use std::ffi::OsStr;
@@ -251,13 +251,13 @@ impl Records {
         written().map_err(|error| refused!("{} can't be written: {error}", path.display()))
     }
 
-    /// Removes what the job of a session has needed, if there is anything.
+    /// Removes the copy of a session's program and its environment, if they are there.
     pub(crate) fn remove_needs(&self, session: &str) -> Result<(), BackendError> {
         remove_folder(&self.folder.join(SESSIONS).join(session))
     }
 
-    /// Removes what the jobs of sessions have needed that need nothing any more. What is young may
-    /// be of a session whose job is not submitted yet.
+    /// Removes the copies and environments that no session needs any more. A young one may be of a
+    /// session whose job is not submitted yet.
     pub(crate) fn remove_old_needs(
         &self,
         older_than: Duration,

@@ -113,7 +113,7 @@ impl Slurm {
         }));
         let mut arguments: Vec<OsString> = options.into_iter().map(OsString::from).collect();
         if self.section.copy {
-            // `srun` also writes into a file that is there, so nobody else may know the next name.
+            // `srun` overwrites a file that is there, so nobody else may know the next name.
             let copy = format!("/tmp/fiber-{}-of-{}", new_session(), allocation.job);
             arguments.push(format!("--bcast={copy}").into());
             spec.environment.push((launcher::COPY, copy));

@@ -66,7 +66,7 @@ pub(crate) fn locate(observed: &[Observed], name: &str) -> anyhow::Result<Locate
 
 /// Returns the names in sessions whose heads do not answer.
 pub(crate) fn unreachable(observed: &[Observed]) -> impl Iterator<Item = Entry<Unreachable>> {
-    // An empty name is that of no head.
+    // No head has an empty name.
     let named = observed.iter().filter(|session| !session.head.name().is_empty());
     let entries =
         |session: &Observed| Some(outside::entries(&session.head, session.stats.as_ref().err()?));

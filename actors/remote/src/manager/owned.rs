@@ -18,7 +18,8 @@ pub(super) struct ManagedActor {
     pub(super) owned: Arc<OwnedActor>,
     pub(super) restart: Restart,
     pub(super) snapshot: Arc<LastSnapshot>,
-    /// What the owner wanted first: that it stops, or that it has no handle.
+    /// The reason of an end that the owner wants, once it does: a stop, or the drop of the last
+    /// handle.
     pub(super) wanted: OnceLock<ExitReason>,
 }
 
