@@ -195,7 +195,6 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::{DockerSection, KubernetesSection, SlurmSection, SshSection};
 
     #[test]
     fn each_backend_has_a_name_of_its_own() {

@@ -398,7 +398,7 @@ mod tests {
         entries.extend(inside(&sessions, observed));
         let chosen = names::choose(&entries, name);
         let meant = chosen.map_err(|unnamed| unnamed.explain(name, "").to_string())?.clone();
-        Ok(match take(sessions, meant) {
+        Ok(match take(sessions, meant).map_err(|error| error.to_string())? {
             Named::Session(session) => session.head.name,
             Named::Job(process, session) => format!("{} of {session}", process.job),
             Named::Inside(target) => format!("{} inside {}", target.name, target.head.name()),

@@ -256,13 +256,13 @@ impl<M: RemoteMessage> Group<M> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn send_to(&self, key: &(impl Hash + ?Sized), message: M) -> Reply<M::Result> {
-        self.call(message, owner(key))
+        self.call(message, owner(weight(key, 0)))
     }
 
     /// Sends a message without an answer to the member to which a key belongs, as
     /// [`do_send`](Group::do_send) does.
     pub fn do_send_to(&self, key: &(impl Hash + ?Sized), message: M) {
-        self.post(message, owner(key));
+        self.post(message, owner(weight(key, 0)));
     }
 
     /// Sends a message to each member, encoded once. The replies are in the order in which they
@@ -352,9 +352,8 @@ impl<M: RemoteMessage> Group<M> {
     }
 }
 
-/// Returns what chooses the member to which a key belongs.
-fn owner(key: &(impl Hash + ?Sized)) -> impl FnOnce(&[Arc<Member>]) -> usize + Send + use<> {
-    let hash = weight(key, 0);
+/// Returns what chooses the member to which the key of a hash belongs.
+fn owner(hash: u64) -> impl FnOnce(&[Arc<Member>]) -> usize + Send {
     move |members| {
         let of = |at: &usize| {
             let id = members[*at].id;

@@ -164,10 +164,6 @@ impl Sections {
         self.0.get(section)?.get(key)
     }
 
-    pub(super) fn set(&mut self, section: &str, key: &str, value: Value) {
-        self.0.entry(section).or_insert_with(|| Values::new().into())[key] = value;
-    }
-
     pub(super) fn replace(&mut self, section: &str, values: Values) {
         self.0.insert(section.into(), values.into());
     }

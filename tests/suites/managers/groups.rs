@@ -191,5 +191,4 @@ fn messages_without_an_answer_reach_the_member_that_calls_would_reach() {
     let letters = fiber::stats().unwrap().report.dead_letters;
     let lost: Vec<_> = letters.iter().filter(|letters| letters.actor.contains("told")).collect();
     assert_eq!((lost.len(), lost[0].count), (1, 1), "{lost:?}");
-    assert!(lost[0].problem.contains("no members"), "{lost:?}");
 }
