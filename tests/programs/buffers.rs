@@ -77,7 +77,7 @@ fn queues_without_a_file_wait_for_memory_and_say_so() {
     let ending = setup.run().code(0);
     assert!((16..18).contains(&number(&ending, "stored")), "{}", ending.out);
     for part in [
-        "the queue `buffers.rs:",
+        "the queue `tests/programs/scenarios/buffers.rs:",
         "` waits for memory (values: ",
         "/proc/no-folder",
         "FIBER_SPILL_DIR",

@@ -25,7 +25,7 @@ fn maps(words: &[&str]) {
 /// Returns whether `fiber ps` behind the words of a command lists the session of this head.
 fn lists(words: &[&str], head: u32) -> bool {
     let listed = fiber(words, &["ps"]).run().code(0).out;
-    listed.lines().any(|line| line.split_whitespace().next() == Some(&*head.to_string()))
+    listed.lines().any(|line| line.trim_start().starts_with(&format!("pid {head} ")))
 }
 
 /// Runs a map and lists a session behind the words of each of these commands.

@@ -338,7 +338,7 @@ mod tests {
         let mut request = run();
         request.environment = vec![("FIBER_SLURM_COPY".into(), "true".into())];
         let script = script_of(&request);
-        let copy = "/home/eve/programs/00aa11bb/pi";
+        let copy = "/home/eve/sessions/00aa11bb/pi";
         assert!(script.contains(&format!("--comment=\"fiber 00aa11bb {copy}\"")), "{script}");
         assert!(script.contains(&format!("exec $fiber_plain {copy} --seed")), "{script}");
         // The last variable of a name counts.
