@@ -207,7 +207,7 @@ impl Runtime {
     }
 
     /// Returns the runtime of this thread's session, if it has started.
-    pub(crate) fn current() -> Option<&'static Runtime> {
+    pub fn current() -> Option<&'static Runtime> {
         Parts::current().get::<Started>().runtime.get().copied()
     }
 

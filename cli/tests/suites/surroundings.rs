@@ -80,7 +80,8 @@ fn a_hang_up_ends_a_map_with_its_commands() {
         let map = setup.start();
         map.wait_until("a command", || runs.exists());
         map.signal(signal);
-        map.end().signal(signal);
+        let ending = map.end().signal(signal);
+        assert!(!ending.errors.contains("restarting"), "{}", ending.errors);
     }
 }
 

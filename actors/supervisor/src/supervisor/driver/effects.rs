@@ -1,6 +1,7 @@
 //! Carries out the effects of the machine.
 
 use fiber_core::{ExitReason, rounded};
+use fiber_runtime::runtime::Runtime;
 
 use super::super::inside::announce_restart;
 use super::super::machine::{Effect, Event, Key};
@@ -32,8 +33,9 @@ impl Supervisor {
             Effect::Answer(request, answer) => self.answer(request, answer),
             Effect::Failed { key, reason, pause, is_repeated } => {
                 let path = self.path_of(key);
-                // Starts may fail for hours, for lack of resources: only the first is a warning.
-                if is_repeated {
+                // Starts may fail for hours, for lack of resources: only the first is a warning. A
+                // program that ends kills its children itself.
+                if is_repeated || Runtime::current().is_some_and(Runtime::is_exiting) {
                     tracing::debug!("`{path}` {reason}; restarting it in {pause:?}");
                 } else {
                     tracing::warn!("`{path}` {reason}; restarting it in {}", rounded(pause));
