@@ -33,6 +33,7 @@ mod top;
 mod wait;
 
 use std::io::IsTerminal;
+use std::pin::{Pin, pin};
 use std::process::ExitCode;
 
 use anyhow::anyhow;
@@ -63,24 +64,7 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     tracing_subscriber::registry().with(output).with(logged()).init();
-    let done = match command {
-        Command::Completions { shell } => reference::completions(shell),
-        Command::Man { directory } => reference::man(directory.as_deref()),
-        Command::Reference => reference::markdown(),
-        Command::Journal { command } => journal::journal(command),
-        Command::Map(arguments) => map::map(*arguments),
-        Command::New(options) => new::new(&options),
-        Command::ServeVolume { words } => {
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            cluster::serve(&words).map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::msg)
-        }
-        command => tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(anyhow::Error::from)
-            .and_then(|runtime| tokio::task::LocalSet::new().block_on(&runtime, execute(command))),
-    };
-    done.unwrap_or_else(|error| {
+    execute(command).unwrap_or_else(|error| {
         let code = error.downcast_ref::<ExitError>().map_or(1, |refusal| refusal.code);
         tell!("error: {}", printable(format!("{error:#}")));
         ExitCode::from(code)
@@ -114,39 +98,51 @@ fn refuse(error: &clap::Error) -> ! {
     error.exit()
 }
 
-async fn execute(command: Command) -> anyhow::Result<ExitCode> {
+fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run(run) => run::run(*run).await,
-        Command::Ps { cluster, json, name } => ps::ps(&cluster, json, name.as_deref()).await,
-        Command::Top(options) => top::top(&options).await,
+        Command::Completions { shell } => reference::completions(shell),
+        Command::Man { directory } => reference::man(directory.as_deref()),
+        Command::Reference => reference::markdown(),
+        Command::Journal { command } => journal::journal(command),
+        Command::Map(arguments) => map::map(*arguments),
+        Command::New(options) => new::new(&options),
+        Command::ServeVolume { words } => {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            cluster::serve(&words).map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::msg)
+        }
+        Command::Run(run) => block_on(run::run(*run)),
+        Command::Ps { cluster, json, name } => block_on(ps::ps(&cluster, json, name.as_deref())),
+        Command::Top(options) => block_on(top::top(&options)),
         Command::Dashboard { cluster, port, name } => {
-            dashboard::dashboard(&cluster, port, name.as_deref()).await
+            block_on(dashboard::dashboard(&cluster, port, name.as_deref()))
         }
-        Command::Entities { command } => entities::entities(command).await,
-        Command::Stack { cluster, all, name } => stack::stack(&cluster, all, &name).await,
-        Command::Profile(profile) => stack::profile(&profile).await,
-        Command::Logs { cluster, follow, tail, name } => {
+        Command::Entities { command } => block_on(entities::entities(command)),
+        Command::Stack { cluster, all, name } => block_on(stack::stack(&cluster, all, &name)),
+        Command::Profile(profile) => block_on(stack::profile(&profile)),
+        Command::Logs { cluster, follow, tail, name } => block_on(async {
             logs::logs(&cluster, &*connect(&cluster).await?, &name, follow, tail).await
-        }
-        Command::Attach(options) => attach::attach(&options).await,
-        Command::Wait(options) => wait::wait(&options).await,
+        }),
+        Command::Attach(options) => block_on(attach::attach(&options)),
+        Command::Wait(options) => block_on(wait::wait(&options)),
         Command::Kill { cluster, now, names } => {
-            kill::kill(&cluster, &*connect(&cluster).await?, &names, now).await
+            block_on(async { kill::kill(&cluster, &*connect(&cluster).await?, &names, now).await })
         }
         Command::Cp { cluster, source, target } => {
             // Wrong paths are refused before connecting to an engine.
             let (source, target) = copy::copy_paths(&source, &target)?;
-            copy::copy(&*connect(&cluster).await?, source, target).await
+            block_on(async { copy::copy(&*connect(&cluster).await?, source, target).await })
         }
-        Command::Clean { cluster, json } => clean::clean(&*connect(&cluster).await?, json).await,
-        Command::Completions { .. }
-        | Command::Journal { .. }
-        | Command::Man { .. }
-        | Command::Map(_)
-        | Command::New(_)
-        | Command::Reference
-        | Command::ServeVolume { .. } => Ok(ExitCode::SUCCESS),
+        Command::Clean { cluster, json } => {
+            block_on(async { clean::clean(&*connect(&cluster).await?, json).await })
+        }
     }
+}
+
+/// Runs the work of a command that waits for engines or programs, on this thread.
+fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let work: Pin<&mut dyn Future<Output = _>> = pin!(work);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, work)
 }
 
 /// Connects to the selected cluster.
