@@ -151,8 +151,6 @@ test-cluster: setup-tests cluster-up
 ## format: the format of all code, its size, the places of planted bugs and the one of the address; it builds nothing
 format:
 	$(CARGO) fmt --all --check
-	@# The modules of backends, which a macro declares, are hidden from cargo fmt.
-	rustfmt --edition 2024 --check $(shell find backends/src -name '*.rs')
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	sim/mutations.py check
 	@scripts/check-address.sh

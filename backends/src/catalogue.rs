@@ -8,42 +8,38 @@ use parking_lot::Mutex;
 
 #[cfg(feature = "cluster")]
 use crate::cluster::SessionBackend;
-use crate::{BUILT_IN, Backend};
+use crate::sections::{
+    DockerSection, GridEngineSection, KubernetesSection, SlurmSection, SshSection,
+};
+use crate::{Backend, local};
 
-/// Declares fiber's backends: of each its module, its row of the table, and the options of its
-/// section of the configuration, if it has one. Each has a folder, and a Cargo feature of its name.
-///
-/// A build that lacks a backend has its section, so that programs with different features can share
-/// a file.
-macro_rules! backends {
-    ($($name:ident $feature:literal $($section:ident)?;)*) => {
-        $(#[cfg(feature = $feature)] mod $name;)*
-
-        // Modules without a file have their folder's path in place of `sections`.
-        #[path = "."]
-        mod sections {
-            $($(
-                pub(crate) mod $name {
-                    mod section;
-                    pub use section::$section;
-                }
-            )?)*
-        }
-        $($(pub use sections::$name::$section;)?)*
-
-        /// All backends of fiber.
-        const BUILT_IN: &[BackendEntry] = &[
-            local::ENTRY,
-            $(
-                #[cfg(feature = $feature)]
-                $name::ENTRY$(.section($section::ENTRY))?,
-                #[cfg(not(feature = $feature))]
-                BackendEntry::missing($feature, concat!("the backend `", $feature, "`"))
-                    $(.section($section::ENTRY))?,
-            )*
-        ];
-    };
-}
+/// All backends of fiber. A build that lacks one knows its section, so that programs with different
+/// features can share a file.
+const BUILT_IN: &[BackendEntry] = &[
+    local::ENTRY,
+    #[cfg(feature = "docker")]
+    crate::docker::ENTRY.section(DockerSection::ENTRY),
+    #[cfg(not(feature = "docker"))]
+    BackendEntry::missing("docker", "the backend `docker`").section(DockerSection::ENTRY),
+    #[cfg(feature = "kubernetes")]
+    crate::kubernetes::ENTRY.section(KubernetesSection::ENTRY),
+    #[cfg(not(feature = "kubernetes"))]
+    BackendEntry::missing("kubernetes", "the backend `kubernetes`")
+        .section(KubernetesSection::ENTRY),
+    #[cfg(feature = "slurm")]
+    crate::slurm::ENTRY.section(SlurmSection::ENTRY),
+    #[cfg(not(feature = "slurm"))]
+    BackendEntry::missing("slurm", "the backend `slurm`").section(SlurmSection::ENTRY),
+    #[cfg(feature = "gridengine")]
+    crate::gridengine::ENTRY.section(GridEngineSection::ENTRY),
+    #[cfg(not(feature = "gridengine"))]
+    BackendEntry::missing("gridengine", "the backend `gridengine`")
+        .section(GridEngineSection::ENTRY),
+    #[cfg(feature = "ssh")]
+    crate::ssh::ENTRY.section(SshSection::ENTRY),
+    #[cfg(not(feature = "ssh"))]
+    BackendEntry::missing("ssh", "the backend `ssh`").section(SshSection::ENTRY),
+];
 
 type Make = fn(&Config) -> Result<Arc<dyn Backend>>;
 

@@ -17,21 +17,26 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[macro_use]
-mod catalogue;
-#[macro_use]
 mod error;
 
 #[cfg(any(feature = "gridengine", feature = "slurm"))]
 mod batch;
+mod catalogue;
 #[cfg(feature = "cluster")]
 pub mod cluster;
 #[cfg(feature = "docker")]
+mod docker;
+#[cfg(feature = "docker")]
 mod error_chain;
 mod gpus;
+#[cfg(feature = "gridengine")]
+mod gridengine;
 #[cfg_attr(not(any(feature = "slurm", feature = "shell")), path = "interface/none.rs")]
 mod interface;
 #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
 mod job_handle;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
 mod listen;
 mod local;
@@ -45,18 +50,15 @@ mod owner;
 mod progress;
 #[cfg(any(feature = "kubernetes", feature = "slurm", feature = "shell"))]
 mod route;
+mod sections;
 #[cfg(feature = "shell")]
 mod shell;
 #[cfg(any(feature = "docker", feature = "slurm"))]
 mod single_flight;
-
-backends! {
-    docker "docker" DockerSection;
-    kubernetes "kubernetes" KubernetesSection;
-    slurm "slurm" SlurmSection;
-    gridengine "gridengine" GridEngineSection;
-    ssh "ssh" SshSection;
-}
+#[cfg(feature = "slurm")]
+mod slurm;
+#[cfg(feature = "ssh")]
+mod ssh;
 
 use std::ffi::OsString;
 use std::fmt::{self, Debug};
@@ -87,6 +89,7 @@ pub use output::{
 };
 #[cfg(feature = "cluster")]
 pub use progress::{Progress, Step};
+pub use sections::{DockerSection, GridEngineSection, KubernetesSection, SlurmSection, SshSection};
 
 /// Time for the end of a process after `grace`, before its engine kills it.
 #[cfg(feature = "docker")]

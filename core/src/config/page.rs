@@ -10,7 +10,7 @@ use super::{Config, GROUPS, PREFIX};
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- `make reference` writes this page from core/src/config.rs and backends/src/*/section.rs. -->
+<!-- `make reference` writes this page from core/src/config.rs and backends/src/sections. -->
 
 Fiber takes each value from the code (`fiber::init_with`, builders), else from the environment, else
 from `fiber.toml` in the working directory or the nearest one above it (or the file that
