@@ -152,6 +152,7 @@ test-cluster: setup-tests cluster-up
 format:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) fmt --manifest-path benches/peers/Cargo.toml --check
 	sim/mutations.py check
 	@scripts/check-address.sh
 	@scripts/check-size.py
@@ -185,18 +186,17 @@ package: setup
 BENCH_CLUSTERS = KUBECONFIG="$${KUBECONFIG:-$$(tests/cluster/kubeconfig.sh)}" \
 	SLURM_CONF="$$(tests/cluster/slurm-conf.sh)" BENCH_SSH_CONFIG="$$(tests/cluster/ssh-config.sh)"
 
-## bench: fiber beside multiprocessing, bare sockets and other crates; prints a table, writes docs/benchmarks.md
+## bench: ten promises about speed, beside bare sockets; prints a table; ARGS="noop call" picks some
 bench: setup
-	$(BENCH_CLUSTERS) $(CARGO) bench --bench suite -- $(ARGS)
+	$(CARGO) bench --bench suite -- $(ARGS)
 
-ACTOR_FRAMEWORKS = ractor,ractor_cluster,kameo,kameo_remote,erlang,erlang_nodes
-
-## bench-all: the same beside Ray, Dask, joblib, HyperQueue, GNU parallel, Open MPI and gloo, which it installs
+## bench-all: these and more beside multiprocessing, Ray, Erlang, Open MPI and others, which it installs, and on the clusters that are up
 bench-all: setup
 	@scripts/setup.sh peers
-	$(BENCH_CLUSTERS) \
-		BENCH_PYTHON="$$(scripts/setup.sh python)" BENCH_PEERS=multiprocessing,ray,dask,joblib,hyperqueue,$(ACTOR_FRAMEWORKS) \
-		$(CARGO) bench --bench suite -- $(ARGS)
+	@# A workspace of its own, with the versions of this one.
+	cp Cargo.lock benches/peers/Cargo.lock
+	$(BENCH_CLUSTERS) BENCH_PYTHON="$$(scripts/setup.sh python)" \
+		$(CARGO) bench --manifest-path benches/peers/Cargo.toml -- $(ARGS)
 
 ## soak: objects made and dropped, and processes killed, SOAK (125) times as often as by `make test`
 soak: setup-tests

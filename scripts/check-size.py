@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = ROOT / "scripts/size.txt"
 # In these folders, and in files of this name, are tests alone.
-TESTS = re.compile(r"(^|/)(tests|benches|examples|fuzz|savina)/|(^|/)tests\.rs$|^(sim|examples)/")
+TESTS = re.compile(r"(^|/)(tests|benches|examples|fuzz)/|(^|/)tests\.rs$|^(sim|examples)/")
 
 
 def files(pattern):

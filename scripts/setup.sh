@@ -177,7 +177,7 @@ ensure_peers() {
         fail "python3 can't make a virtual environment (Debian: apt-get install python3-venv). Then run this again."
     }
     "$cache/peers/bin/pip" install --quiet --disable-pip-version-check -r "$wanted" </dev/null >&2 ||
-        fail "the benchmarks' peers could not be installed; 'make bench' runs without them."
+        fail "the benchmarks' peers could not be installed; 'make bench' needs none."
     cp "$wanted" "$cache/peers/installed.txt"
 }
 

@@ -1,26 +1,12 @@
-"""Dask's distributed scheduler on one machine. See protocol.py for the cases."""
+"""Dask's distributed scheduler on one machine, for graphs alone. See protocol.py for the cases."""
 
-import array
 import logging
-import time
 
 import distributed
-from distributed import Client, LocalCluster, as_completed, wait
+from distributed import Client, LocalCluster, as_completed
 
 import protocol
-from protocol import MIB, READY_WORKERS, WORKERS
-
-
-def nothing(_):
-    return None
-
-
-def nap(seconds, _=None):
-    time.sleep(seconds)
-
-
-def echo(data):
-    return data
+from protocol import WORKERS
 
 
 class Cluster:
@@ -46,66 +32,6 @@ class Cluster:
         self.cluster.close()
 
 
-def noop(count="5000"):
-    count = int(count)
-    with Cluster() as client:
-        # pure=False: else Dask would answer the second run from what it knows.
-        values = protocol.repeated(lambda: client.gather(client.map(nothing, range(count), pure=False)))
-    return {"values": values, "count": count}
-
-
-def increment_all(numbers):
-    return array.array("q", (x + 1 for x in numbers))
-
-
-def map_(count="1000000"):
-    count = int(count)
-    parts = 4 * WORKERS
-    ranges = [range(part * count // parts, (part + 1) * count // parts) for part in range(parts)]
-    with Cluster() as client:
-        values = protocol.repeated(lambda: client.gather(client.map(increment_all, ranges, pure=False)))
-    # A list of integers takes Dask some 30 µs for each of them, in dask.bag too: a million takes more than a minute.
-    return {"values": values, "count": count, "note": "20 tasks over a range each, whose results are arrays, not lists"}
-
-
-def sleep(tasks, seconds):
-    tasks, seconds = int(tasks), float(seconds)
-    with Cluster() as client:
-        values = protocol.repeated(lambda: client.gather(client.map(nap, [seconds] * tasks, range(tasks), pure=False)))
-    return {"values": values, "count": tasks}
-
-
-def apply(count="200"):
-    with Cluster() as client:
-        return {
-            "values": protocol.round_trips(lambda: client.submit(nothing, None, pure=False).result(), int(count)),
-            "count": 1,
-        }
-
-
-def bytes_(count="64"):
-    count = int(count)
-    data = bytes(MIB)
-    with Cluster() as client:
-
-        def work():
-            futures = [client.submit(echo, data, pure=False) for _ in range(count)]
-            wait(futures)
-            for result in client.gather(futures):
-                assert len(result) == MIB
-
-        return {"values": protocol.repeated(work), "count": 2 * MIB * count}
-
-
-def ready(method="default"):
-    values = []
-    for _ in range(protocol.REPEATS):
-        start = time.perf_counter()
-        with Cluster(READY_WORKERS):
-            values.append(time.perf_counter() - start)
-    return {"values": values, "count": 1, "note": "LocalCluster and a client, all workers having answered"}
-
-
 def increment(x):
     return x + 1
 
@@ -120,7 +46,7 @@ def chain(count="2000"):
         assert last.result() == count
 
     with Cluster() as client:
-        return {"values": protocol.repeated(lambda: work(client)), "count": count}
+        return {"values": [seconds / count for seconds in protocol.repeated(lambda: work(client))], "count": 1}
 
 
 def fan(count="10000"):
@@ -167,12 +93,6 @@ if __name__ == "__main__":
         "dask",
         distributed.__version__,
         {
-            "noop": noop,
-            "map": map_,
-            "sleep": sleep,
-            "apply": apply,
-            "bytes": bytes_,
-            "ready": ready,
             "chain": chain,
             "fan": fan,
             "tree": tree,

@@ -1,4 +1,4 @@
-"""HyperQueue beside `fiber map`: hyperqueue_bench.py commands N PROGRAM WORKERS."""
+"""HyperQueue beside `fiber map`: hyperqueue_bench.py commands N PROGRAM."""
 
 import importlib.metadata
 import tempfile
@@ -9,11 +9,11 @@ from hyperqueue import Job, LocalCluster
 from hyperqueue.cluster import WorkerConfig
 
 
-def commands(count, program, workers):
+def commands(count, program):
     """That many runs of a program, from a server and a worker that are ready."""
     count = int(count)
     with tempfile.TemporaryDirectory() as directory, LocalCluster(directory) as cluster:
-        cluster.start_worker(WorkerConfig(cores=int(workers)))
+        cluster.start_worker(WorkerConfig(cores=protocol.cpus()))
         client = cluster.client()
 
         def run(tasks):

@@ -143,7 +143,7 @@ def broadcast():
     return {"values": protocol.repeated(work), "count": 1}
 
 
-def ready(method="default"):
+def ready():
     values = []
     for _ in range(protocol.REPEATS):
         start = time.perf_counter()

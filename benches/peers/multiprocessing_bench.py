@@ -40,9 +40,9 @@ def _meet(_):
     _barrier.wait()
 
 
-def warm_pool(workers=WORKERS, context=multiprocessing):
+def warm_pool(workers=WORKERS):
     """A pool whose workers have all answered: none can take a second task before all hold one."""
-    pool = context.Pool(workers, _take_barrier, (context.Barrier(workers),))
+    pool = multiprocessing.Pool(workers, _take_barrier, (multiprocessing.Barrier(workers),))
     pool.map(_meet, range(workers), chunksize=1)
     return pool
 
@@ -131,37 +131,12 @@ def bytes_(count="64"):
     return {"values": values, "count": 2 * MIB * count}
 
 
-def ready(method="default"):
-    context = multiprocessing.get_context(None if method == "default" else method)
+def ready():
     values = []
     for _ in range(protocol.REPEATS + 2):
         start = time.perf_counter()
-        with warm_pool(READY_WORKERS, context):
+        with warm_pool(READY_WORKERS):
             values.append(time.perf_counter() - start)
-    return {"values": values, "count": 1, "start_method": context.get_start_method()}
-
-
-def _echo_pipe(end):
-    try:
-        while True:
-            end.send(end.recv())
-    except EOFError:
-        pass
-
-
-def pipe(count="2000"):
-    near, far = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=_echo_pipe, args=(far,), daemon=True)
-    process.start()
-    far.close()
-
-    def call():
-        near.send(1)
-        near.recv()
-
-    values = protocol.round_trips(call, int(count))
-    process.terminate()
-    process.join()
     return {"values": values, "count": 1}
 
 
@@ -188,31 +163,6 @@ def queue(count="200000"):
     return {"values": values, "count": count}
 
 
-def _flood(begin, end):
-    data = bytes(MIB)
-    while (count := begin.get()) is not None:
-        for _ in range(count):
-            end.send_bytes(data)
-
-
-def pipe_bytes(count="256"):
-    count = int(count)
-    begin = multiprocessing.SimpleQueue()
-    near, far = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.Process(target=_flood, args=(begin, far), daemon=True)
-    process.start()
-
-    def transfer():
-        begin.put(count)
-        for _ in range(count):
-            near.recv_bytes()
-
-    values = protocol.repeated(transfer)
-    begin.put(None)
-    process.join()
-    return {"values": values, "count": MIB * count}
-
-
 class Counter:
     def __init__(self):
         self.value = 0
@@ -235,25 +185,6 @@ def manager(count="2000"):
         return {"values": protocol.round_trips(lambda: counter.add(1), int(count)), "count": 1}
 
 
-def managers(count="5000", size="4"):
-    """Each of four managers' objects called that often, in turn: there is no call that is not waited for."""
-    count, size = int(count), int(size)
-    managers = [CounterManager() for _ in range(size)]
-    for manager in managers:
-        manager.start()
-    counters = [manager.Counter() for manager in managers]
-
-    def step():
-        for _ in range(count):
-            for counter in counters:
-                counter.add(1)
-
-    values = protocol.repeated(step)
-    for manager in managers:
-        manager.shutdown()
-    return {"values": values, "count": count * size}
-
-
 if __name__ == "__main__":
     protocol.main(
         "multiprocessing",
@@ -267,10 +198,7 @@ if __name__ == "__main__":
             "apply": apply,
             "bytes": bytes_,
             "ready": ready,
-            "pipe": pipe,
             "queue": queue,
-            "pipe_bytes": pipe_bytes,
             "manager": manager,
-            "managers": managers,
         },
     )

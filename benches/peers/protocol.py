@@ -16,16 +16,14 @@ case is not quite what was asked for. The cases:
     bytes [N]          tasks with a 1 MiB argument and a 1 MiB result             rate: bytes a second, both ways
     arrays [N]         tasks that add 1 to an array of 16 MiB, 2 workers          rate: bytes a second, both ways
     broadcast          an array of 256 MiB to 4 workers, 16 tasks that sum it     seconds
-    ready [METHOD]     from nothing to 4 workers that have all answered           seconds
+    ready              from nothing to 4 workers that have all answered           seconds
     queue [N]          small elements from one process to another                rate: elements a second
-    pipe_bytes [N]     1 MiB messages from one process to another                rate: bytes a second
-    pipe [N], manager [N]   round trips, where the library has such a thing       seconds: median of one
-    chain [N]          tasks that each take the value of the one before          seconds
+    manager [N]        one call of an object in another process                  seconds: median of one
+    chain [N]          tasks that each take the value of the one before          seconds: of one task
     fan [N]            the values of that many tasks, to one task               rate: values a second
     tree [N]           N values, added in pairs by tasks                         rate: tasks a second
     completed [N]      values of N tasks, each taken as it comes                 rate: values a second
-    commands N PROGRAM WORKERS   runs of a program                                rate: runs a second
-    managers [N]       N calls of an object in each of 4 managers                  seconds
+    commands N PROGRAM   runs of a program, one a core                           rate: runs a second
 """
 
 import json

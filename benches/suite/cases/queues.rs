@@ -1,17 +1,12 @@
-//! QueueStream from one process to another: many small ones through a queue, large ones through a
-//! pipe.
+//! Small elements from one process to another through a queue.
 
 use anyhow::ensure;
-use bytes::Bytes;
-use fiber::{Pipe, Process, Queue, pipe::PipeSender};
+use fiber::{Process, Queue};
 
-use crate::bare;
-use crate::measure::{beside_peers, median_time, rate};
+use crate::measure::{median_time, rate};
 use crate::table::{Figure, Row, Table, Target};
 
 const ELEMENTS: usize = 1_000_000;
-const MIB: usize = 1 << 20;
-const MESSAGES: usize = 1024;
 
 /// Waits for the signal to begin, so that the start of the process does not count.
 fn produce(begin: Queue<usize>, queue: Queue<u64>) {
@@ -53,7 +48,6 @@ pub(super) fn queue(table: &mut Table) -> anyhow::Result<()> {
     process.wait()?;
     let row = Row::new("queue: small elements from a child", Figure::Rate(rate(ELEMENTS, time)))
         .target(Target::at_least(20.0, "multiprocessing"));
-    let row = beside_peers(row, table, "queue", &[], |peer| peer.rate.map(Figure::Rate));
     table.push(row);
 
     let (queue, sums) = (Queue::new()?, Queue::new()?);
@@ -68,41 +62,6 @@ pub(super) fn queue(table: &mut Table) -> anyhow::Result<()> {
     queue.close().wait()?;
     process.wait()?;
     let row = Row::new("queue: small elements to a child", Figure::Rate(rate(ELEMENTS, time)));
-    table.push(row);
-    Ok(())
-}
-
-/// Sends the same bytes again and again, as the bare link's other end does.
-fn flood(begin: Queue<usize>, pipe: PipeSender<Bytes>) {
-    let message = Bytes::from(vec![7; MIB]);
-    for count in begin.stream().wait().flatten() {
-        for _ in 0..count {
-            if pipe.send(message.clone()).wait().is_err() {
-                return;
-            }
-        }
-    }
-}
-
-pub(super) fn pipe(table: &mut Table) -> anyhow::Result<()> {
-    let begin = Queue::new()?;
-    let (sender, receiver) = Pipe::one_way()?;
-    let process = Process::spawn(flood, (begin.clone(), sender));
-    let time = median_time(|| {
-        begin.put(MESSAGES).wait()?;
-        for _ in 0..MESSAGES {
-            ensure!(receiver.recv().wait()?.len() == MIB, "a message is not what was sent");
-        }
-        Ok(())
-    })?;
-    begin.close().wait()?;
-    process.wait()?;
-    let bare = bare::unix_one_way(MIB, MESSAGES)?;
-    eprintln!("  bare: {:.0} MB/s", bare / 1e6);
-    let row = Row::new("pipe: 1 MiB one way", Figure::Throughput(rate(MIB * MESSAGES, time)))
-        .beside("bare", Figure::Throughput(bare))
-        .target(Target::at_least(0.5, "bare").aim(0.8));
-    let row = beside_peers(row, table, "pipe_bytes", &[], |peer| peer.rate.map(Figure::Throughput));
     table.push(row);
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::measure::{beside_peers, median, ready_pool, seconds};
+use crate::measure::{median, ready_pool, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
 const WORKERS: usize = 4;
@@ -48,12 +48,11 @@ pub(super) fn ready(table: &mut Table) -> anyhow::Result<()> {
     eprintln!("  fiber: {times:.1?}");
     let row = Row::new(format!("{WORKERS} workers ready"), seconds(median(times)))
         .target(Target::Below(Figure::Seconds(0.030)));
-    let row = beside_peers(row, table, "ready", &[], |peer| Some(Figure::Seconds(peer.seconds)));
     table.push(row);
-    Ok(())
+    replace(table)
 }
 
-pub(super) fn replace(table: &mut Table) -> anyhow::Result<()> {
+fn replace(table: &mut Table) -> anyhow::Result<()> {
     let pool = ready_pool(WORKERS)?;
     let mut pids = meeting(&pool, 0)?;
     let mut times = Vec::new();

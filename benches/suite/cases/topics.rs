@@ -10,15 +10,13 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 
 use crate::measure::{median_time, rate};
-use crate::peers::{self, PeerResult};
 use crate::table::{Figure, Row, Table, Target};
 
 /// Messages of which a publisher has no reply yet.
 const WINDOW: usize = 1_000;
-const PROCESSES: usize = 8;
-const SUBSCRIPTIONS_EACH: usize = 125;
-const MESSAGES: u64 = 2_000;
-const ERLANG: &str = "erlang_nodes";
+pub(crate) const PROCESSES: usize = 8;
+pub(crate) const SUBSCRIPTIONS_EACH: usize = 125;
+pub(crate) const MESSAGES: u64 = 2_000;
 
 /// Reads all messages by all subscriptions of a process: one round of them for each `()` of `go`.
 async fn read(
@@ -82,22 +80,12 @@ fn deliveries(processes: usize, subscriptions: usize, messages: u64) -> anyhow::
 
 pub(super) fn topics(table: &mut Table) -> anyhow::Result<()> {
     let many = deliveries(PROCESSES, SUBSCRIPTIONS_EACH, MESSAGES)?;
-    let mut row = Row::new("a topic with 1000 subscriptions in 8 processes", Figure::Rate(many))
+    let row = Row::new("a topic with 1000 subscriptions in 8 processes", Figure::Rate(many))
         .target(Target::Above(Figure::Rate(1e6)))
+        .target(Target::at_least(3.0, "erlang_nodes"))
         .note(
             "Deliveries of one publisher; in Erlang, of a group of `pg` with members in 8 nodes.",
         );
-    if peers::is_wanted(ERLANG) {
-        match peers::run_pg(PROCESSES, SUBSCRIPTIONS_EACH, MESSAGES / 10) {
-            Ok(PeerResult { version, rate: Some(rate), .. }) => {
-                table.machine().version(ERLANG, version);
-                row = row.beside(ERLANG, Figure::Rate(rate));
-                row = row.target(Target::at_least(3.0, ERLANG));
-            }
-            Ok(_) => row = row.note(format!("{ERLANG}: it has no rate")),
-            Err(error) => row = row.note(format!("{ERLANG}: {error:#}")),
-        }
-    }
     table.push(row);
     let one = deliveries(1, 1, 200_000)?;
     table.push(Row::new("a topic with one subscription in another process", Figure::Rate(one)));

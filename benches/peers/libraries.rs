@@ -1,12 +1,12 @@
-//! The peers' side of a benchmark: runs a case of `benches/peers/*_bench.py`, or of the actor
-//! frameworks in `benches/peers/savina`, and reads the line of JSON that it prints.
+//! What other libraries measure: runs a case of `*_bench.py`, or of the actor frameworks in
+//! `savina`, and reads the line of JSON that it prints.
 //!
-//! `BENCH_PEERS` names the libraries to run, separated by commas (multiprocessing
-//! and the actor frameworks by default), and `BENCH_PYTHON` the Python to run them with:
-//! `make bench-all` sets both. The frameworks are built when they are first needed, into fiber's
-//! cache directory.
+//! `BENCH_PEERS` names those to run, separated by commas, and `BENCH_PYTHON` the Python to run them
+//! with, which `make bench-all` sets. The frameworks are built when they are first needed, into
+//! fiber's cache directory.
 
 use std::env;
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
+
+use crate::suite::topics::{MESSAGES, PROCESSES, SUBSCRIPTIONS_EACH};
+use crate::table::{Figure, Table};
 
 /// Past this a case is ended and reported as failed: Dask needs some minutes for 50,000 short
 /// sleeps.
@@ -37,47 +40,118 @@ pub(crate) struct PeerResult {
     pub(crate) note: Option<String>,
 }
 
-/// The one that runs commands, and no functions.
-pub(crate) const HYPERQUEUE: &str = "hyperqueue";
-
-/// The actor frameworks, which have the Savina benchmarks alone.
-const FRAMEWORKS: [&str; 6] =
-    ["ractor", "ractor_cluster", "kameo", "kameo_remote", "erlang", "erlang_nodes"];
-
-/// The libraries to measure beside fiber in this run.
-pub(crate) fn wanted() -> Vec<String> {
-    let mut named = named().unwrap_or_else(|| vec!["multiprocessing".into()]);
-    named.retain(|name| !FRAMEWORKS.contains(&&**name));
-    named
+impl PeerResult {
+    /// Returns the figure that stands beside one of fiber.
+    fn beside(&self, own: Figure) -> Option<Figure> {
+        match own {
+            Figure::Seconds(_) => Some(Figure::Seconds(self.seconds)),
+            Figure::Throughput(_) => self.rate.map(Figure::Throughput),
+            Figure::Rate(_) => self.rate.map(Figure::Rate),
+            Figure::Bytes(_) => None,
+        }
+    }
 }
 
-/// Returns whether an actor framework is measured in this run: all are unless `BENCH_PEERS` is set.
-pub(crate) fn is_wanted(framework: &str) -> bool {
-    named().is_none_or(|named| named.iter().any(|name| name == framework))
+/// Erlang with a node for each process.
+const ERLANG_NODES: &str = "erlang_nodes";
+
+/// The libraries, each with a script of its name.
+const LIBRARIES: [&str; 5] = ["multiprocessing", "ray", "dask", "joblib", "hyperqueue"];
+
+/// The rows that libraries measure, each with the case of their scripts and its arguments.
+const BESIDE: [(&str, &str); 21] = [
+    ("no-op tasks, each tracked on its own", "noop"),
+    ("one call of an actor, there and back", "manager"),
+    ("queue: small elements from a child", "queue"),
+    ("4 workers ready", "ready"),
+    ("map of a million integers", "map"),
+    ("5 × 1s on 5 workers", "sleep 5 1"),
+    ("50 × 100ms on 5 workers", "sleep 50 0.1"),
+    ("500 × 10ms on 5 workers", "sleep 500 0.01"),
+    ("5000 × 1ms on 5 workers", "sleep 5000 0.001"),
+    ("50000 × 100µs on 5 workers", "sleep 50000 0.0001"),
+    ("one apply there and back", "apply"),
+    ("1 MiB there and back", "bytes"),
+    ("64 arrays of 16 MiB there and back", "arrays"),
+    ("256 MiB to 4 workers, 16 tasks that read it", "broadcast"),
+    ("a chain of tasks, each edge, 2 workers", "chain"),
+    ("outputs to one task", "fan"),
+    ("outcomes of calls as they come", "completed"),
+    ("tasks of a tree of pairs", "tree"),
+    ("no-op tasks of a durable call", "durable"),
+    ("recorded outcomes, delivered again", "recorded"),
+    ("`fiber map` of 10000 × /bin/true", "commands 10000 /bin/true"),
+];
+
+/// Adds what libraries measure in the cases of a table. One that fails is named in a note.
+pub(crate) fn measure(table: &mut Table) {
+    for (name, call) in BESIDE {
+        let Some(place) = table.rows.iter().position(|row| row.case == name) else { continue };
+        for library in LIBRARIES.into_iter().filter(|library| is_wanted(library)) {
+            match run(library, call) {
+                Ok(None) => {}
+                Ok(Some(result)) => {
+                    eprintln!("  {name}: {library}: {:.3} s", result.seconds);
+                    note_version(table, library, &result.version);
+                    let row = &mut table.rows[place];
+                    if let Some(figure) = result.beside(row.fiber) {
+                        row.others.push((library.into(), figure));
+                    }
+                    row.notes.extend(result.note.map(|note| format!("{library}: {note}")));
+                }
+                Err(error) => {
+                    eprintln!("  {name}: {error:#}");
+                    table.rows[place].notes.push(format!("{error:#}"));
+                }
+            }
+        }
+    }
+    let name = "a topic with 1000 subscriptions in 8 processes";
+    let row = table.rows.iter_mut().find(|row| row.case == name);
+    if let Some(row) = row.filter(|_| is_wanted(ERLANG_NODES)) {
+        match run_pg() {
+            Ok(result) => {
+                let figure = result.beside(row.fiber);
+                row.others.extend(figure.map(|figure| (ERLANG_NODES.to_string(), figure)));
+            }
+            Err(error) => row.notes.push(format!("{error:#}")),
+        }
+    }
 }
 
-/// The names in `BENCH_PEERS`.
-fn named() -> Option<Vec<String>> {
-    let names = env::var("BENCH_PEERS").ok()?;
-    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
-    Some(names.map(String::from).collect())
+/// Names the version of something that is measured, once.
+pub(crate) fn note_version(table: &mut Table, name: &str, version: &str) {
+    let named = format!("{name} {version}");
+    if !table.versions.contains(&named) {
+        table.versions.push(named);
+    }
 }
 
-/// Runs one case of one library, in a Python process of its own.
+/// Returns whether a library or an actor framework is measured in this run: all are unless
+/// `BENCH_PEERS` is set.
+pub(crate) fn is_wanted(name: &str) -> bool {
+    let Ok(names) = env::var("BENCH_PEERS") else { return true };
+    names.split(',').any(|wanted| wanted.trim() == name)
+}
+
+/// Runs a case with its arguments of one library, in a Python process of its own. Returns `None` if
+/// the library lacks the case.
 ///
 /// # Errors
-/// When Python, the library or the case is missing, when the script fails (with the last that it
-/// wrote on stderr), when it takes more than ten minutes, and when it prints no result.
-pub(crate) fn run(library: &str, case: &str, args: &[&str]) -> anyhow::Result<PeerResult> {
+/// When Python or the library is missing, when the script fails (with the last that it wrote on
+/// stderr), when it takes more than ten minutes, and when it prints no result.
+fn run(library: &str, call: &str) -> anyhow::Result<Option<PeerResult>> {
     let python = env::var("BENCH_PYTHON").unwrap_or_else(|_| "python3".into());
-    let script =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("benches/peers/{library}_bench.py"));
-    if !script.exists() {
-        bail!("no peer named {library}: there is no {}", script.display());
+    let script = Path::new(HERE).join(format!("{library}_bench.py"));
+    // To import a library takes longer than to look for the case.
+    let case = call.split(' ').next().unwrap_or_default();
+    let text = fs::read_to_string(&script).context(script.display().to_string())?;
+    if !text.contains(&format!("\"{case}\": ")) {
+        return Ok(None);
     }
     let mut command = Command::new(&python);
-    command.arg(&script).arg(case).args(args);
-    result_of(command, library, case)
+    command.arg(&script).args(call.split(' '));
+    result_of(command, library, case).map(Some)
 }
 
 /// Runs a command that prints a result.
@@ -118,7 +192,7 @@ pub(crate) fn run_framework(
     let part = part.to_string();
     let command = match framework {
         "erlang" => erlang("savina", &[framework, program, &part])?,
-        "erlang_nodes" => erlang_node("savina", &[framework, program, &part])?,
+        ERLANG_NODES => erlang_node("savina", &[framework, program, &part])?,
         _ => {
             let mut command = Command::new(rust_frameworks(framework)?);
             command.args([framework, program, &part]);
@@ -128,19 +202,19 @@ pub(crate) fn run_framework(
     result_of(command, framework, program)
 }
 
-/// Runs a group of Erlang's `pg` with members in other nodes, each of which gets all messages. The
-/// rate is that of deliveries.
-///
-/// # Errors
-/// As [`run`], and when there is no Erlang.
-pub(crate) fn run_pg(nodes: usize, members: usize, messages: u64) -> anyhow::Result<PeerResult> {
-    let sizes = [nodes.to_string(), members.to_string(), messages.to_string()];
-    let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
-    result_of(erlang_node("topics", &sizes)?, "erlang_nodes", "topics")
+/// Runs a group of Erlang's `pg` with members in other nodes, each of which gets a tenth of the
+/// messages of the case `topics`. The rate is that of deliveries.
+fn run_pg() -> anyhow::Result<PeerResult> {
+    let sizes =
+        [PROCESSES.to_string(), SUBSCRIPTIONS_EACH.to_string(), (MESSAGES / 10).to_string()];
+    let sizes = [&*sizes[0], &*sizes[1], &*sizes[2]];
+    result_of(erlang_node("topics", &sizes)?, ERLANG_NODES, "topics")
 }
 
+/// The folder of the libraries' scripts.
+pub(crate) const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The folder of the frameworks' sources.
-const SAVINA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers/savina");
+const SAVINA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/savina");
 
 /// Builds the program of the Rust frameworks, once in a run. Remote actors of kameo are in a build
 /// of their own: the feature changes its local ones.
@@ -154,7 +228,7 @@ fn rust_frameworks(framework: &str) -> anyhow::Result<PathBuf> {
         let folder = cache().join(folder);
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--locked", "--release", "--features", features]);
+        build.args(["build", "--quiet", "--release", "--features", features]);
         build.current_dir(SAVINA).env("CARGO_TARGET_DIR", &folder).env_remove("RUSTFLAGS");
         succeed(build)?;
         Ok(folder.join("release/savina-peers"))

@@ -33,7 +33,7 @@ impl Handler<Balance> for Account {
     }
 }
 
-pub(super) fn together(table: &mut Table) -> anyhow::Result<()> {
+pub(super) fn managers(table: &mut Table) -> anyhow::Result<()> {
     let hosts = (0..PROCESSES).map(|_| AsyncManager::start(Account, 0).wait());
     let hosts: Vec<_> = hosts.collect::<fiber::Result<_>>()?;
     // The first use of a link and of the handler is not part of it.

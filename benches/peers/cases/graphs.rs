@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use fiber::{Output, Pool};
 
-use crate::measure::{beside_graphs, median_time, rate, ready_pool, seconds};
-use crate::peers::PeerResult;
+use crate::measure::{median_time, rate, ready_pool, seconds};
 use crate::table::{Figure, Row, Table};
 
 const CHAIN: u64 = 10_000;
@@ -45,14 +44,8 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
             Ok(())
         })?;
         let what = format!("a chain of tasks, each edge, {workers} workers");
-        let mut row = Row::new(what, seconds(time / CHAIN as u32));
-        if workers == 2 {
-            let edge = |peer: &PeerResult| peer.rate.map(|rate| Figure::Seconds(1.0 / rate));
-            row = beside_graphs(row, table, "chain", edge);
-        }
-        table.push(row);
+        table.push(Row::new(what, seconds(time / CHAIN as u32)));
     }
-    let rate_of = |peer: &PeerResult| peer.rate.map(Figure::Rate);
     let pool = ready_pool(2)?;
     let time = median_time(|| {
         let outputs = pool.map(increment, 0..FAN).outputs();
@@ -60,7 +53,6 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
         Ok(())
     })?;
     let row = Row::new("outputs to one task", Figure::Rate(rate(FAN as usize, time)));
-    let row = beside_graphs(row, table, "fan", rate_of);
     table.push(row);
     let time = median_time(|| {
         let calls = (0..FAN).map(|x| pool.apply(increment, x));
@@ -69,7 +61,6 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
         Ok(())
     })?;
     let row = Row::new("outcomes of calls as they come", Figure::Rate(rate(FAN as usize, time)));
-    let row = beside_graphs(row, table, "completed", rate_of);
     table.push(row);
     let time = median_time(|| {
         let mut layer = pool.map(increment, 0..FAN).outputs();
@@ -82,7 +73,6 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
     })?;
     let tasks = 2 * FAN as usize;
     let row = Row::new("tasks of a tree of pairs", Figure::Rate(rate(tasks, time)));
-    let row = beside_graphs(row, table, "tree", rate_of);
     table.push(row);
     let time = median_time(|| {
         let sum = pool.map(increment, 0..FAN).reduce(|a, b| a + b).wait()?;

@@ -17,11 +17,12 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::observed::answer_time;
-use crate::measure::{median, rate, resident, seconds};
+use super::resident;
+use crate::measure::{median, rate, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
 /// The argument of the process that is the session.
-pub(crate) const AT_SCALE: &str = "session-at-scale";
+pub(super) const AT_SCALE: &str = "session-at-scale";
 
 const HOSTS: usize = 64;
 const PER_HOST: usize = 160;
@@ -99,7 +100,7 @@ pub(super) fn scale(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// Is the session, and prints what it measures.
-pub(crate) fn be_at_scale() -> anyhow::Result<()> {
+pub(super) fn be_at_scale() -> anyhow::Result<()> {
     let few = simulated_pool(FEW, FEW)?;
     let noops_of_few = noops(&few)?;
     eprintln!("  {FEW} workers: {noops_of_few:.1?} for {NOOPS} tasks");

@@ -1,10 +1,10 @@
 //! The Savina benchmarks: plain actix, fiber in one process and across processes, and other actor
 //! frameworks in the same run.
 //!
-//! The programs are in `benches/peers/savina`, with the Rust frameworks that this workspace does
-//! not depend on.
+//! The programs are in `benches/peers/savina`, with the Rust frameworks, which are built when they
+//! are first needed.
 
-#[path = "../../peers/savina/src/programs/mod.rs"]
+#[path = "../savina/src/programs/mod.rs"]
 mod programs;
 
 use std::cell::{OnceCell, RefCell};
@@ -20,8 +20,8 @@ use programs::{Behaviour, Id, Leaf, Note, Out, PROGRAMS, Program, START};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+use crate::libraries;
 use crate::measure::{median, rate};
-use crate::peers;
 use crate::table::{Figure, Row, Table, Target};
 
 /// The argument of a process that measures plain actix, before a program's name.
@@ -194,7 +194,7 @@ async fn run_here(program: Program) -> Duration {
 }
 
 /// Measures plain actix and ends, if this process was started for that: it is none of fiber's.
-pub(crate) fn be_plain_if_asked() {
+pub(super) fn be_plain_if_asked() {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() != Some(WITH_ACTIX) {
         return;
@@ -273,7 +273,7 @@ fn beside(
     part: u64,
 ) -> (Row, Option<&'static str>) {
     let mut best: Option<(f64, &'static str)> = None;
-    for framework in frameworks.iter().filter(|framework| peers::is_wanted(framework)) {
+    for framework in frameworks.iter().filter(|framework| libraries::is_wanted(framework)) {
         // A remote message of kameo has a stream of its own, so floods of them run into its time
         // limits.
         let is_slow = *framework == SLOW;
@@ -281,12 +281,12 @@ fn beside(
             continue;
         }
         let part = if is_slow { part * 10 } else { part };
-        let measured = peers::run_framework(framework, &program.name, part)
+        let measured = libraries::run_framework(framework, &program.name, part)
             .and_then(|result| result.rate.map(|rate| (result, rate)).context("it has no rate"));
         match measured {
             Ok((result, rate)) => {
                 eprintln!("  {framework}: {:.3} s", result.seconds);
-                table.machine().version(&result.library, &result.version);
+                libraries::note_version(table, &result.library, &result.version);
                 row = row.beside(*framework, Figure::Rate(rate));
                 best = best.filter(|(other, _)| *other > rate).or(Some((rate, framework)));
             }

@@ -1,6 +1,5 @@
 //! Commands as tasks: `fiber map` beside other programs that run a command for each item.
 
-use std::env;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
+use super::REPOSITORY;
 use crate::measure::{median, rate};
-use crate::peers::{self, HYPERQUEUE};
 use crate::table::{Figure, Row, Table, Target};
 
 const COMMANDS: usize = 10_000;
 const PROGRAM: &str = "/bin/true";
+/// The row, which names both.
+const ROW: &str = "`fiber map` of 10000 × /bin/true";
 const REPEATS: usize = 3;
 const XARGS: &str = "xargs";
 const PARALLEL: &str = "parallel";
@@ -36,42 +37,28 @@ pub(super) fn commands(table: &mut Table) -> anyhow::Result<()> {
     }
     eprintln!("  fiber: {own:.1?}, xargs: {xargs:.1?}");
     let figure = |times| Figure::Rate(rate(COMMANDS, median(times)));
-    let name = format!("`fiber map` of {COMMANDS} × {PROGRAM}");
-    let mut row = Row::new(name, figure(own))
+    let mut row = Row::new(ROW, figure(own))
         .beside(XARGS, figure(xargs))
-        .target(Target::at_least(0.9, XARGS));
+        .target(Target::at_least(0.9, XARGS))
+        .target(Target::at_least(4.0, "hyperqueue"));
     match parallel {
         Ok(times) => row = row.beside(PARALLEL, figure(times)),
         Err(error) => row = row.note(format!("{PARALLEL} is left out: {error:#}")),
-    }
-    if peers::wanted().iter().any(|library| library == HYPERQUEUE) {
-        match peers::run(HYPERQUEUE, "commands", &[&COMMANDS.to_string(), PROGRAM, &workers]) {
-            Ok(result) => {
-                table.machine().version(&result.library, &result.version);
-                row = row.target(Target::at_least(4.0, HYPERQUEUE));
-                row = result
-                    .rate
-                    .into_iter()
-                    .fold(row, |row, rate| row.beside(HYPERQUEUE, Figure::Rate(rate)));
-                row = result.note.into_iter().fold(row, Row::note);
-            }
-            Err(error) => row = row.note(format!("{error:#}")),
-        }
     }
     table.push(row.note("With the start of the program and its workers, one a core."));
     Ok(())
 }
 
-/// Builds the command `fiber`, beside this program.
+/// Builds the command `fiber`.
 fn build_command() -> anyhow::Result<PathBuf> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("command");
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--release", "-p", "fiber-cli"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["build", "--quiet", "--release", "-p", "fiber-cli", "--target-dir"])
+        .arg(&target)
+        .current_dir(REPOSITORY)
         .status()?;
     ensure!(built.success(), "the command `fiber` can't be built");
-    let own = env::current_exe()?;
-    let folder = own.parent().and_then(Path::parent).context("this program is in no folder")?;
-    Ok(folder.join("fiber"))
+    Ok(target.join("release/fiber"))
 }
 
 /// Returns how long a command takes that reads items from its standard input.

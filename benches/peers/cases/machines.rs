@@ -12,14 +12,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::libraries;
 use crate::measure::{median, ready_pool, seconds};
 use crate::table::{Row, Table, Target};
 
-/// Asks this binary for a pool of so many workers, as `ready-workers=4`.
-pub(crate) const READY_WORKERS: &str = "ready-workers=";
+/// Asks this binary for a pool of so many workers as this variable says.
+pub(super) const READY: &str = "ready-workers";
+const WORKERS: &str = "BENCH_WORKERS";
 
 /// Asks this binary to measure in the allocation in which it runs.
-pub(crate) const IN_ALLOCATION: &str = "in-an-allocation";
+pub(super) const IN_ALLOCATION: &str = "in-an-allocation";
 
 const REPEATS: usize = 7;
 const MACHINE: &str = "c";
@@ -28,9 +30,8 @@ const ON_MACHINE: usize = 4;
 const ON_NODE: usize = 2;
 
 /// Prints a line when the workers are ready, and ends at once.
-pub(crate) fn answer_ready(request: &str) -> anyhow::Result<()> {
-    let workers = request.strip_prefix(READY_WORKERS).context("it was asked so")?;
-    let pool = ready_pool(workers.parse()?)?;
+pub(super) fn answer_ready() -> anyhow::Result<()> {
+    let pool = ready_pool(env::var(WORKERS)?.parse()?)?;
     println!("ready");
     pool.kill();
     Ok(())
@@ -42,7 +43,7 @@ pub(super) fn ssh(table: &mut Table) -> anyhow::Result<()> {
         return Ok(());
     };
     let mut fiber = Command::new(env::current_exe()?);
-    fiber.arg(format!("{READY_WORKERS}{ON_MACHINE}"));
+    fiber.arg(READY).env(WORKERS, ON_MACHINE.to_string());
     fiber.envs([("FIBER_BACKEND", "ssh"), ("FIBER_SSH_HOSTS", &format!("{MACHINE}:{ON_MACHINE}"))]);
     fiber.env("FIBER_SSH_CONFIG", &config);
     let mut bare = Command::new("ssh");
@@ -59,7 +60,8 @@ pub(super) fn slurm(table: &mut Table) -> anyhow::Result<()> {
         return Ok(());
     }
     let version = String::from_utf8(control("--version")?.stdout)?;
-    table.machine().version("Slurm", version.split_whitespace().last().unwrap_or_default());
+    let version = version.split_whitespace().last().unwrap_or_default();
+    libraries::note_version(table, "Slurm", version);
     let cores = format!("--cpus-per-task={ON_NODE}");
     let output = Command::new("salloc")
         .args(["--quiet", "--nodes=1", &cores, "--time=10"])
@@ -74,9 +76,9 @@ pub(super) fn slurm(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// Is in an allocation, and prints the times there.
-pub(crate) fn answer_in_allocation() -> anyhow::Result<()> {
+pub(super) fn answer_in_allocation() -> anyhow::Result<()> {
     let mut fiber = Command::new(env::current_exe()?);
-    fiber.arg(format!("{READY_WORKERS}{ON_NODE}")).env("FIBER_BACKEND", "slurm");
+    fiber.arg(READY).env(WORKERS, ON_NODE.to_string()).env("FIBER_BACKEND", "slurm");
     let mut bare = Command::new("srun");
     let tasks = format!("--ntasks={ON_NODE}");
     bare.args(["--overlap", "--cpus-per-task=1", &tasks, "true"]);

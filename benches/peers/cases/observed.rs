@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 
-use crate::measure::{median, rate, ready_pool, seconds};
+use crate::measure::{median, rate, ready_pool};
 use crate::table::{Figure, Row, Table, Target};
 
 /// Argument with which this binary starts itself again as a session to look at.
-pub(crate) const SESSION: &str = "session-to-look-at";
+pub(super) const SESSION: &str = "session-to-look-at";
 const WORKERS: usize = 4;
 const TASKS: u64 = 10_000_000;
 const ROUNDS: usize = 10;
@@ -74,15 +74,6 @@ pub(super) fn answer_time() -> anyhow::Result<Duration> {
         times.push(start.elapsed());
     }
     Ok(median(times))
-}
-
-/// Adds the row of an inspector that has many workers to describe.
-pub(super) fn inspector_row(table: &mut Table, workers: usize) -> anyhow::Result<()> {
-    let time = answer_time()?;
-    eprintln!("  {workers} workers: the inspector answers after {time:.1?}");
-    let row = Row::new(format!("the inspector of {workers} workers answers"), seconds(time));
-    table.push(row.target(Target::Below(Figure::Seconds(0.02))));
-    Ok(())
 }
 
 /// A connection to a session's inspector.
@@ -159,7 +150,7 @@ impl Drop for Session {
 }
 
 /// Is the session.
-pub(crate) fn be_session() -> anyhow::Result<()> {
+pub(super) fn be_session() -> anyhow::Result<()> {
     let pool = ready_pool(WORKERS)?;
     println!("{}", fiber::stats()?.session);
     for line in std::io::stdin().lines() {

@@ -5,18 +5,25 @@ use std::future::poll_fn;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use fiber::Array;
 use fiber_core::{LinkKind, SessionKey};
 use fiber_transport::{Connection, ListenAt, Message, connect, listen};
+use nng::options::{LocalAddr, Options as _};
+use nng::{Listener, Protocol, Socket, SocketAddr};
+// nng 1.0.1 brings old declarations only; this links the library itself.
+use nng_sys as _;
 
-use crate::bare::{self, FRAME_BYTES, FRAMES, PING_BYTES};
 use crate::measure::{median, rate, ready_pool, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
-/// Set in the process at the other end.
+/// Set in the process at the other end: the address and the key of a link, or the URL of a pair.
 const PEER: &str = "BENCH_LINK_PEER";
+const PING_BYTES: usize = 64;
+/// The stream in one direction: frames, and bytes in each.
+const FRAMES: usize = 1024;
+const FRAME_BYTES: usize = 256 << 10;
 const ROUNDS: usize = 21;
 /// In each round.
 const PINGS: usize = 1_000;
@@ -28,7 +35,7 @@ const ARRAYS: usize = 32;
 const ARRAY_ROUNDS: usize = 5;
 
 /// Argument with which this binary starts itself again to send arrays over nng.
-pub(crate) const ARRAYS_OVER_NNG: &str = "arrays-over-nng";
+pub(super) const ARRAYS_OVER_NNG: &str = "arrays-over-nng";
 
 pub(super) fn sealed(table: &mut Table) -> anyhow::Result<()> {
     let [sealed, bare] = block_on(measure())?;
@@ -80,7 +87,7 @@ async fn measure_large_frames() -> anyhow::Result<Duration> {
 }
 
 /// Prints the seconds in which tasks of a worker behind a sealed link get all arrays.
-pub(crate) fn answer_arrays_over_nng() -> anyhow::Result<()> {
+pub(super) fn answer_arrays_over_nng() -> anyhow::Result<()> {
     let pool = ready_pool(1)?;
     let array = Array::build(ARRAY / 8, |elements: &mut [f64]| elements.fill(1.0));
     let last = |array: Array<f64>| array[array.len() - 1];
@@ -112,7 +119,7 @@ impl Measured {
 /// Sealed, and bare, in turns: whatever else the machine does meanwhile, it does to both.
 async fn measure() -> anyhow::Result<[Measured; 2]> {
     let (mut link, _peer) = connect_peer().await?;
-    let pair = bare::NngPair::new()?;
+    let pair = NngPair::new()?;
     for _ in 0..WARM_UP {
         ping(&mut link).await?;
         pair.ping()?;
@@ -160,14 +167,20 @@ async fn ping(connection: &mut Connection) -> anyhow::Result<()> {
 async fn connect_peer() -> anyhow::Result<(Connection, Peer)> {
     let key = SessionKey::random();
     let mut listener = listen(LinkKind::Nng, &key, &ListenAt::default())?;
-    let peer = format!("{} {}", listener.address(), key.reveal());
-    let process = Peer(Command::new(env::current_exe()?).env(PEER, peer).spawn()?);
+    let process = Peer::start(format!("{} {}", listener.address(), key.reveal()))?;
     let mut link = poll_fn(|context| listener.poll_accept(context)).await?;
     link.incoming.set_limit(LIMIT);
     Ok((link, process))
 }
 
+/// The process at the other end, ended when dropped.
 struct Peer(Child);
+
+impl Peer {
+    fn start(asked: String) -> anyhow::Result<Peer> {
+        Ok(Peer(Command::new(env::current_exe()?).env(PEER, asked).spawn()?))
+    }
+}
 
 impl Drop for Peer {
     fn drop(&mut self) {
@@ -179,17 +192,20 @@ impl Drop for Peer {
 
 /// In a process that was started as the other end: sends small messages back and takes large ones,
 /// until the link ends, and does not return. Else returns at once.
-pub(crate) fn serve_if_asked() {
+pub(super) fn serve_if_asked() {
     let Ok(asked) = env::var(PEER) else { return };
-    if let Err(error) = block_on(serve(&asked)) {
+    let served = match asked.split_once(' ') {
+        Some((address, key)) => block_on(serve(address, key)),
+        None => serve_pair(&asked),
+    };
+    if let Err(error) = served {
         eprintln!("{PEER}: {error:#}");
         std::process::exit(1);
     }
     std::process::exit(0)
 }
 
-async fn serve(asked: &str) -> anyhow::Result<()> {
-    let (address, key) = asked.split_once(' ').context("no key")?;
+async fn serve(address: &str, key: &str) -> anyhow::Result<()> {
     let mut connection = connect(address, &key.parse()?).await?;
     connection.incoming.set_limit(LIMIT);
     while let Some(message) = connection.next().await {
@@ -199,6 +215,55 @@ async fn serve(asked: &str) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Sends small messages back and takes large ones, over bare nng.
+fn serve_pair(url: &str) -> anyhow::Result<()> {
+    let socket = Socket::new(Protocol::Pair0)?;
+    socket.dial(url)?;
+    loop {
+        let message = socket.recv()?;
+        if message.len() <= PING_BYTES {
+            socket.send(message).map_err(|(_, error)| error)?;
+        }
+    }
+}
+
+/// nng on one tcp connection to another process, a PAIR socket at each end.
+struct NngPair {
+    socket: Socket,
+    _peer: Peer,
+}
+
+impl NngPair {
+    fn new() -> anyhow::Result<NngPair> {
+        let socket = Socket::new(Protocol::Pair0)?;
+        let listener = Listener::new(&socket, "tcp://127.0.0.1:0")?;
+        let SocketAddr::Inet(at) = listener.get_opt::<LocalAddr>()? else {
+            bail!("nng listens on another kind of address");
+        };
+        // nng 1.0.1 hands out the port in network byte order, unlike the address.
+        let _peer = Peer::start(format!("tcp://{}:{}", at.ip(), u16::from_be(at.port())))?;
+        Ok(NngPair { socket, _peer })
+    }
+
+    /// Sends `PING_BYTES`, and waits until they come back.
+    fn ping(&self) -> anyhow::Result<()> {
+        self.send(&[7; PING_BYTES])?;
+        self.socket.recv()?;
+        Ok(())
+    }
+
+    /// Sends `FRAMES` of `FRAME_BYTES`, and waits until they have arrived.
+    fn flow(&self) -> anyhow::Result<()> {
+        let frame = vec![7; FRAME_BYTES];
+        (0..FRAMES).try_for_each(|_| self.send(&frame))?;
+        self.ping()
+    }
+
+    fn send(&self, message: &[u8]) -> anyhow::Result<()> {
+        Ok(self.socket.send(message).map_err(|(_, error)| error)?)
+    }
 }
 
 /// As a node runs: on one thread.

@@ -13,11 +13,11 @@ use anyhow::{Context, bail, ensure};
 use fiber::{Journal, Pool};
 use tempfile::TempDir;
 
-use crate::measure::{WORKERS, beside_peers, median, rate, ready_pool, seconds};
+use crate::measure::{WORKERS, median, rate, ready_pool, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
 /// The argument of a program that makes one call.
-pub(crate) const PROGRAM: &str = "one-durable-call";
+pub(super) const PROGRAM: &str = "one-durable-call";
 /// The variables with the tasks of the call, and with its journal if it has one.
 const WORK: &str = "BENCH_WORK";
 const JOURNAL: &str = "BENCH_JOURNAL";
@@ -48,11 +48,9 @@ pub(super) fn durable(table: &mut Table) -> anyhow::Result<()> {
     let row = Row::new("no-op tasks of a durable call", figure(noop.durable))
         .beside("plain", figure(noop.plain))
         .target(Target::Above(Figure::Rate(1e6)));
-    let row = beside_peers(row, table, "durable", &[], |peer| peer.rate.map(Figure::Rate));
     table.push(row);
     let row = Row::new("recorded outcomes, delivered again", figure(noop.again))
         .target(Target::Above(Figure::Rate(3e6)));
-    let row = beside_peers(row, table, "recorded", &[], |peer| peer.rate.map(Figure::Rate));
     table.push(row);
     let sleeps = measure("sleep")?;
     let name = format!("{SLEEPS} × 1ms on {WORKERS} workers, durable");
@@ -87,7 +85,7 @@ fn run_program(work: &str, journal: Option<&Path>) -> anyhow::Result<Duration> {
 }
 
 /// In a program with one call: prints how long it takes.
-pub(crate) fn answer_durable() -> anyhow::Result<()> {
+pub(super) fn answer_durable() -> anyhow::Result<()> {
     let pool = ready_pool(WORKERS)?;
     let pool = match env::var_os(JOURNAL) {
         Some(journal) => pool.durable(Journal::at(journal)),

@@ -1,13 +1,11 @@
-//! Large arrays: there and back, to all workers, through several calls, and through a pipe.
+//! Large arrays: there and back, through several calls, and to all workers.
 
 use std::collections::BTreeSet;
 
 use anyhow::ensure;
-use fiber::pipe::PipeSender;
-use fiber::{Array, Broadcast, Pipe, Process, Queue};
+use fiber::{Array, Broadcast};
 
-use crate::bare;
-use crate::measure::{beside_peers, median_time, proportional, rate, ready_pool, seconds};
+use crate::measure::{median_time, proportional, rate, ready_pool, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
 const MIB: usize = 1 << 20;
@@ -19,7 +17,6 @@ const PASSED_ON: usize = 32;
 /// Elements of an array of 256 MiB.
 const BROADCAST: usize = 256 * MIB / size_of::<f64>();
 const READERS: usize = 16;
-const MESSAGES: usize = 512;
 const WORKERS: usize = 2;
 
 fn array(len: usize) -> Array<f64> {
@@ -32,10 +29,6 @@ fn add_one(array: Array<f64>) -> Array<f64> {
     })
 }
 
-fn echo(array: Array<f64>) -> Array<f64> {
-    array
-}
-
 /// Returns also which process has read the array.
 fn sum(array: Broadcast<Array<f64>>) -> fiber::Result<(f64, u32)> {
     Ok((array.get()?.iter().sum(), std::process::id()))
@@ -44,9 +37,7 @@ fn sum(array: Broadcast<Array<f64>>) -> fiber::Result<(f64, u32)> {
 pub(super) fn arrays(table: &mut Table) -> anyhow::Result<()> {
     there_and_back(table)?;
     through_three_calls(table)?;
-    to_all_workers(table)?;
-    small(table)?;
-    one_way(table)
+    to_all_workers(table)
 }
 
 fn there_and_back(table: &mut Table) -> anyhow::Result<()> {
@@ -60,7 +51,6 @@ fn there_and_back(table: &mut Table) -> anyhow::Result<()> {
     let bytes = 2 * LARGE * size_of::<f64>() * ARRAYS;
     let row = Row::new("64 arrays of 16 MiB there and back", Figure::Throughput(rate(bytes, time)))
         .target(Target::at_least(2.0, "ray"));
-    let row = beside_peers(row, table, "arrays", &[], |peer| peer.rate.map(Figure::Throughput));
     table.push(row);
     Ok(())
 }
@@ -98,72 +88,13 @@ fn to_all_workers(table: &mut Table) -> anyhow::Result<()> {
         Ok(())
     })?;
     let row = Row::new("256 MiB to 4 workers, 16 tasks that read it", seconds(time))
-        .target(Target::at_most(1.0, "ray").aim(0.5));
-    let row =
-        beside_peers(row, table, "broadcast", &[], |peer| Some(Figure::Seconds(peer.seconds)));
+        .target(Target::at_most(1.0, "ray"));
     table.push(row);
     let copy = (BROADCAST * size_of::<f64>()) as f64;
     table.push(
         Row::new("memory of all processes then", Figure::Bytes(memory))
             .beside("one copy", Figure::Bytes(copy))
             .target(Target::at_most(1.2, "one copy")),
-    );
-    Ok(())
-}
-
-fn small(table: &mut Table) -> anyhow::Result<()> {
-    let pool = ready_pool(WORKERS)?;
-    let time = median_time(|| {
-        let mut done = 0;
-        for result in pool.imap_unordered(echo, (0..MESSAGES).map(|_| array(MIB / 8))).wait() {
-            ensure!(result?.len() == MIB / 8, "a result is not what was sent");
-            done += 1;
-        }
-        ensure!(done == MESSAGES, "{done} of {MESSAGES} arrays came back");
-        Ok(())
-    })?;
-    drop(pool);
-    let bare = bare::unix_stream(MIB, MESSAGES, WORKERS)?;
-    table.push(
-        Row::new(
-            "arrays of 1 MiB there and back",
-            Figure::Throughput(rate(2 * MIB * MESSAGES, time)),
-        )
-        .beside("bare", Figure::Throughput(bare))
-        .target(Target::at_least(1.0, "bare").aim(3.0)),
-    );
-    Ok(())
-}
-
-/// Sends as many arrays as each signal asks for, so that the start of the process does not count.
-fn flood(begin: Queue<usize>, pipe: PipeSender<Array<f64>>) {
-    for count in begin.stream().wait().flatten() {
-        for _ in 0..count {
-            if pipe.send(array(MIB / 8)).wait().is_err() {
-                return;
-            }
-        }
-    }
-}
-
-fn one_way(table: &mut Table) -> anyhow::Result<()> {
-    let begin = Queue::new()?;
-    let (sender, receiver) = Pipe::one_way()?;
-    let process = Process::spawn(flood, (begin.clone(), sender));
-    let time = median_time(|| {
-        begin.put(MESSAGES).wait()?;
-        for _ in 0..MESSAGES {
-            ensure!(receiver.recv().wait()?.len() == MIB / 8, "an array is not what was sent");
-        }
-        Ok(())
-    })?;
-    begin.close().wait()?;
-    process.wait()?;
-    let bare = bare::unix_one_way(MIB, MESSAGES)?;
-    table.push(
-        Row::new("pipe of 1 MiB arrays, one way", Figure::Throughput(rate(MIB * MESSAGES, time)))
-            .beside("bare", Figure::Throughput(bare))
-            .target(Target::at_least(1.0, "bare").aim(3.0)),
     );
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! Actors by key: their memory, the first message to one that sleeps, recorded events, and keys
-//! that move from one process to another.
+//! Actors by key: their memory, the first message to one that sleeps, and recorded events.
 //!
 //! Each measurement is a session of its own, whose journal is on a disk.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::env;
 use std::fmt;
 use std::fs;
@@ -15,20 +14,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 use fiber::entities::{Entities, EntitiesAddr, EventSourced};
-use fiber::manager::{Snapshot, Snapshots};
-use fiber::sync::Event;
-use fiber::{Journal, Process, Reply};
+use fiber::manager::Snapshot;
+use fiber::{Journal, Reply};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::measure::{median, proportional, rate, resident, seconds};
+use super::resident;
+use crate::measure::{median, proportional, rate, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
 /// The argument of a process that is a session.
-pub(crate) const ENTITIES: &str = "session-of-entities";
+pub(super) const ENTITIES: &str = "session-of-entities";
 /// The variable with the name of its measurement.
 const WORK: &str = "BENCH_WORK";
 
@@ -49,32 +48,21 @@ const EVENTS: u64 = 1_000;
 /// Events that are recorded, of so many keys.
 const RECORDED: usize = 1_000_000;
 const WRITERS: usize = 10_000;
-/// Keys that move, of twice as many, and the messages that each sender has under way.
-const MOVED: usize = 10_000;
-const LOAD: usize = 500;
-const SENDERS: usize = 2;
 
 /// The entities that live in this process.
 static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts what it gets.
 struct Meter {
-    state: State,
+    count: u64,
     /// Whether it refuses to sleep.
     stays: bool,
-}
-
-#[derive(Clone, Default, Serialize, Deserialize)]
-struct State {
-    count: u64,
-    /// Messages that did not have the number after the one before.
-    strays: u64,
 }
 
 impl Meter {
     fn new(_key: String, (): ()) -> Meter {
         ALIVE.fetch_add(1, Ordering::Relaxed);
-        Meter { state: State::default(), stays: false }
+        Meter { count: 0, stays: false }
     }
 }
 
@@ -96,19 +84,19 @@ impl EventSourced for Meter {
     type Event = u64;
 
     fn apply(&mut self, number: u64) {
-        self.state.count += number;
+        self.count += number;
     }
 }
 
 impl Snapshot for Meter {
-    type State = State;
+    type State = u64;
 
-    fn snapshot(&self) -> State {
-        self.state.clone()
+    fn snapshot(&self) -> u64 {
+        self.count
     }
 
-    fn restore(&mut self, state: State) {
-        self.state = state;
+    fn restore(&mut self, count: u64) {
+        self.count = count;
     }
 }
 
@@ -122,7 +110,7 @@ impl Handler<Persist> for Meter {
 
     fn handle(&mut self, Persist(events): Persist, _: &mut Context<Self>) -> u64 {
         (0..events).for_each(|_| self.persist(1));
-        self.state.count
+        self.count
     }
 }
 
@@ -139,30 +127,16 @@ impl Handler<Stay> for Meter {
     }
 }
 
-/// One of a sender's numbered messages to a key.
+/// Asks for the process and its number of live entities.
 #[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
-struct Numbered(u64);
-
-impl Handler<Numbered> for Meter {
-    type Result = ();
-
-    fn handle(&mut self, Numbered(number): Numbered, _: &mut Context<Self>) {
-        self.state.strays += u64::from(number != self.state.count);
-        self.state.count = number + 1;
-    }
-}
-
-/// Asks for the process, its number of live entities, and the entity's state.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "(u32, usize, State)")]
+#[rtype(result = "(u32, usize)")]
 struct Look;
 
 impl Handler<Look> for Meter {
     type Result = MessageResult<Look>;
 
     fn handle(&mut self, _: Look, _: &mut Context<Self>) -> Self::Result {
-        MessageResult((process::id(), ALIVE.load(Ordering::Relaxed), self.state.clone()))
+        MessageResult((process::id(), ALIVE.load(Ordering::Relaxed)))
     }
 }
 
@@ -174,18 +148,6 @@ struct Memory {
     disk: f64,
     /// Bytes for each key, in the process that owns the entities.
     owner: f64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Moved {
-    time: Duration,
-    keys: usize,
-    sent: u64,
-    /// Messages that were sent, and whose effects are not there.
-    lost: u64,
-    strays: u64,
-    /// The longest time of a call meanwhile.
-    longest: Duration,
 }
 
 pub(super) fn entities(table: &mut Table) -> anyhow::Result<()> {
@@ -211,17 +173,6 @@ pub(super) fn entities(table: &mut Table) -> anyhow::Result<()> {
         .target(Target::Above(Figure::Rate(200e3)))
         .note("One event a message, whose answer follows when the event is on the disk.");
     table.push(row);
-    let Moved { time, keys, sent, lost, strays, longest } = measure("moved")?;
-    ensure!(lost == 0 && strays == 0, "{lost} messages lost, {strays} out of order");
-    let row = Row::new("entities of a process under load move to another", seconds(time))
-        .target(Target::Below(Figure::Seconds(1.0)))
-        .note(format!(
-            "{keys} keys, meanwhile messages of {SENDERS} processes, {sent} in all: none was lost, \
-             none was out of order, and the longest call took {}. The time includes the end of \
-             the process.",
-            seconds(longest)
-        ));
-    table.push(row);
     Ok(())
 }
 
@@ -236,14 +187,13 @@ fn measure<T: DeserializeOwned + fmt::Debug>(work: &str) -> anyhow::Result<T> {
 }
 
 /// Is a session, and prints its figures.
-pub(crate) fn be_entities() -> anyhow::Result<()> {
+pub(super) fn be_entities() -> anyhow::Result<()> {
     // On a disk: the directory for temporary files may be in memory.
     let journal = TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))?;
     let figures = match &*env::var(WORK)? {
         "memory" => serde_json::to_string(&memory(journal.path())?)?,
         "first" => serde_json::to_string(&first_calls(journal.path())?)?,
         "events" => serde_json::to_string(&events(journal.path())?)?,
-        "moved" => serde_json::to_string(&moved()?)?,
         other => bail!("{WORK}={other}: not known"),
     };
     println!("{figures}");
@@ -274,7 +224,7 @@ fn one_of_each(entities: &EntitiesAddr<Meter>) -> fiber::Result<Vec<(String, u32
             break;
         }
         let key = format!("probe {number}");
-        let (pid, ..) = entities.of(&key).send(Look).wait()?;
+        let (pid, _) = entities.of(&key).send(Look).wait()?;
         if found.iter().all(|(_, known)| *known != pid) {
             entities.of(&key).send(Stay).wait()?;
             found.push((key, pid));
@@ -376,92 +326,4 @@ fn events(journal: &Path) -> anyhow::Result<Duration> {
     ensure!(count == (RECORDED + WRITERS) as u64, "{count} events are there");
     entities.stop().wait()?;
     Ok(time)
-}
-
-/// Sends numbered messages to each of a range of keys in turn until the event is set. Returns how
-/// many each key has got, and the longest time of a call.
-fn load(
-    entities: EntitiesAddr<Meter>,
-    keys: Range<usize>,
-    end: Event,
-) -> fiber::Result<(Vec<u64>, Duration)> {
-    let entities: Vec<_> = keys.map(|key| entities.of(key)).collect();
-    let (mut sent, mut longest) = (vec![0; entities.len()], Duration::ZERO);
-    let mut pending: VecDeque<(Instant, Reply<()>)> = VecDeque::with_capacity(LOAD);
-    let mut ended = end.is_set();
-    for number in (0..entities.len()).cycle() {
-        if pending.len() == LOAD {
-            for (start, call) in pending.drain(..LOAD / 2) {
-                call.wait()?;
-                longest = longest.max(start.elapsed());
-            }
-        }
-        pending.push_back((Instant::now(), entities[number].send(Numbered(sent[number]))));
-        sent[number] += 1;
-        if number == 0 {
-            if ended.wait()? {
-                break;
-            }
-            ended = end.is_set();
-        }
-    }
-    pending.into_iter().try_for_each(|(_, call)| call.wait())?;
-    Ok((sent, longest))
-}
-
-/// Moves the keys of one of two processes to the other under load.
-fn moved() -> anyhow::Result<Moved> {
-    let builder = Entities::builder("moved").processes(PROCESSES);
-    let builder = builder.snapshots(Snapshots::every_messages(u64::MAX));
-    let entities = builder.start(Meter::new, ()).wait()?;
-    let total = PROCESSES * MOVED;
-    let look = |key: usize| entities.of(key).send(Look);
-    let pids: Vec<u32> = (0..total)
-        .map(look)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .map(|answer| answer.wait().map(|(pid, ..)| pid))
-        .collect::<fiber::Result<_>>()?;
-    let end = Event::new()?;
-    let share = total / SENDERS;
-    let senders: Vec<Process<(Vec<u64>, Duration)>> = (0..SENDERS)
-        .map(|sender| {
-            let keys = sender * share..(sender + 1) * share;
-            Process::builder().try_spawn(load, (entities.addr(), keys, end.clone()))
-        })
-        .collect();
-    // Both send by then.
-    for sender in 0..SENDERS {
-        while look(sender * share + share - 1).wait()?.2.count < 2 {
-            thread::yield_now();
-        }
-    }
-    let start = Instant::now();
-    entities.scale(1).wait()?;
-    let time = start.elapsed();
-    end.set().wait()?;
-    let (mut sent, mut longest) = (Vec::new(), Duration::ZERO);
-    for sender in senders {
-        let (of_its_keys, its_longest) = sender.wait()?;
-        sent.extend(of_its_keys);
-        longest = longest.max(its_longest);
-    }
-    let states: Vec<(u32, State)> = (0..total)
-        .map(look)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .map(|answer| answer.wait().map(|(pid, _, state)| (pid, state)))
-        .collect::<fiber::Result<_>>()?;
-    entities.stop().wait()?;
-    let left: HashSet<u32> = states.iter().map(|(pid, _)| *pid).collect();
-    ensure!(left.len() == 1, "{} processes are left", left.len());
-    let left = states.first().context("there are keys")?.0;
-    Ok(Moved {
-        time,
-        keys: pids.iter().filter(|pid| **pid != left).count(),
-        sent: sent.iter().sum(),
-        lost: sent.iter().zip(&states).map(|(sent, (_, state))| sent.abs_diff(state.count)).sum(),
-        strays: states.iter().map(|(_, state)| state.strays).sum(),
-        longest,
-    })
 }

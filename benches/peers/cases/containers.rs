@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::libraries;
 use crate::measure::{median, rate, ready_pool};
 use crate::table::{Figure, Row, Table, Target};
 
 /// Argument with which this binary starts itself again with another backend.
-pub(crate) const WITH_BACKEND: &str = "tasks-with-backend";
+pub(super) const WITH_BACKEND: &str = "tasks-with-backend";
 /// Set in a container that is to say that it is there, and nothing else: by a line or, if this is
 /// an address, by a call.
 const BARE: &str = "BENCH_BARE_CONTAINER";
@@ -28,7 +29,7 @@ const TASKS: u64 = 300_000;
 const TRIPS: usize = 3_000;
 
 /// Plays the bare container, if this is one.
-pub(crate) fn be_bare_if_asked() {
+pub(super) fn be_bare_if_asked() {
     if let Ok(address) = std::env::var(BARE) {
         println!("here");
         if address.contains(':') && TcpStream::connect(address).is_err() {
@@ -58,7 +59,7 @@ pub(super) fn containers(table: &mut Table) -> anyhow::Result<()> {
         eprintln!("  skipped: no Docker engine answers (make cluster-up)");
         return Ok(());
     };
-    table.machine().version("Docker", version);
+    libraries::note_version(table, "Docker", &version);
     let local = elsewhere("local")?;
     let docker = elsewhere("docker")?;
     let note =
@@ -76,7 +77,7 @@ pub(super) fn pods(table: &mut Table) -> anyhow::Result<()> {
         eprintln!("  skipped: no Kubernetes cluster answers (make cluster-up)");
         return Ok(());
     };
-    table.machine().version("Kubernetes", version);
+    libraries::note_version(table, "Kubernetes", &version);
     let local = elsewhere("local")?;
     let docker = docker::version().map(|_| elsewhere("docker")).transpose()?;
     let pods = elsewhere("kubernetes")?;
@@ -146,7 +147,7 @@ fn elsewhere(backend: &str) -> anyhow::Result<Answer> {
 }
 
 /// Measures and prints a line of JSON.
-pub(crate) fn answer_with_backend() -> anyhow::Result<()> {
+pub(super) fn answer_with_backend() -> anyhow::Result<()> {
     let backend = std::env::var("FIBER_BACKEND").unwrap_or_default();
     // The image and the connection to the engine are made once.
     let pool = ready_pool(1)?;

@@ -1,0 +1,75 @@
+//! The measurements beside those of the suite. Each case adds its rows to the table.
+
+mod arrays;
+mod building;
+mod commands;
+mod containers;
+mod durable;
+mod entities;
+mod graphs;
+mod machines;
+mod observed;
+mod savina;
+mod scale;
+mod sealed;
+mod tasks;
+
+use crate::measure::kilobytes;
+use crate::suite::Case;
+
+const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// All cases, in the order of the table.
+pub(crate) const CASES: [Case; 18] = [
+    Case { name: "map", measure: tasks::map },
+    Case { name: "sleep", measure: tasks::sleep },
+    Case { name: "apply", measure: tasks::apply },
+    Case { name: "bytes", measure: tasks::bytes },
+    Case { name: "arrays", measure: arrays::arrays },
+    Case { name: "graph", measure: graphs::graph },
+    Case { name: "savina", measure: savina::savina },
+    Case { name: "entities", measure: entities::entities },
+    Case { name: "durable", measure: durable::durable },
+    Case { name: "observed", measure: observed::observed },
+    Case { name: "sealed", measure: sealed::sealed },
+    Case { name: "scale", measure: scale::scale },
+    Case { name: "commands", measure: commands::commands },
+    Case { name: "build", measure: building::building },
+    Case { name: "containers", measure: containers::containers },
+    Case { name: "pods", measure: containers::pods },
+    Case { name: "slurm", measure: machines::slurm },
+    Case { name: "ssh", measure: machines::ssh },
+];
+
+type Answer = fn() -> anyhow::Result<()>;
+
+/// What cases start this binary for, by its argument: each prints figures.
+const ANSWERS: [(&str, Answer); 8] = [
+    (containers::WITH_BACKEND, containers::answer_with_backend),
+    (durable::PROGRAM, durable::answer_durable),
+    (entities::ENTITIES, entities::be_entities),
+    (machines::IN_ALLOCATION, machines::answer_in_allocation),
+    (machines::READY, machines::answer_ready),
+    (observed::SESSION, observed::be_session),
+    (scale::AT_SCALE, scale::be_at_scale),
+    (sealed::ARRAYS_OVER_NNG, sealed::answer_arrays_over_nng),
+];
+
+/// Returns what a case has started this process for.
+pub(crate) fn asked() -> Option<Answer> {
+    let asked = std::env::args().nth(1)?;
+    ANSWERS.into_iter().find(|(name, _)| *name == asked).map(|(_, answer)| answer)
+}
+
+/// Serves a case in a process that it has started without fiber, and does not return. Else returns
+/// at once.
+pub(crate) fn serve_if_asked() {
+    sealed::serve_if_asked();
+    containers::be_bare_if_asked();
+    savina::be_plain_if_asked();
+}
+
+/// Returns the resident memory of a process, in bytes, pages that it shares with others included.
+fn resident(pid: u32) -> anyhow::Result<f64> {
+    kilobytes(&format!("/proc/{pid}/status"), "VmRSS:")
+}
