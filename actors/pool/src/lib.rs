@@ -15,6 +15,7 @@ mod feeder;
 mod held;
 mod inner_calls;
 mod keep_alive;
+mod last_argument;
 mod lifecycle;
 mod outputs;
 mod pool;

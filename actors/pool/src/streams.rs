@@ -11,14 +11,13 @@ use fiber_core::stacks::user_code;
 use fiber_core::{Error, Failure, FailureKind, Meta, Result};
 use fiber_sync::stream::{Flushing, Sender, SenderSeed, Stream, StreamOwner, channel};
 use fiber_values::{
-    Argument, AsTermination, BlockOn, Function, Inputs, OneArgument, OutputKind, Parts,
-    PartsReader, Portable, Termination, TupleArguments, TypedEntry, Whole, assert_captures_nothing,
+    AsTermination, BlockOn, Function, Inputs, OneArgument, OutputKind, Portable, Termination,
+    TupleArguments, TypedEntry, assert_captures_nothing,
 };
-use serde::Serializer;
-use serde::ser::SerializeTuple;
 
 use super::Pool;
 use super::calls::{ActiveCall, failures};
+use super::last_argument::{And, AndLast};
 
 /// A task function that takes `Args` as a [`Function`] does, and a [`Sender`] last, by which it
 /// answers with any number of items.
@@ -98,16 +97,13 @@ impl<F: Copy, T> Clone for Producing<F, T> {
 
 impl<F: Copy, T> Copy for Producing<F, T> {}
 
-/// Marks functions that take arguments and the seed of a sender.
-struct AndSender<M>(PhantomData<M>);
-
 /// The output of a producer. Its items arrive before it counts.
 struct Produced<R> {
     output: R,
     items: Flushing,
 }
 
-impl<F, A, T, M> Function<(A, SenderSeed<T>), AndSender<M>> for Producing<F, T>
+impl<F, A, T, M> Function<(A, SenderSeed<T>), AndLast<M>> for Producing<F, T>
 where
     F: StreamFunction<A, T, M>,
     T: 'static,
@@ -144,32 +140,6 @@ impl<R: Termination<N>, N: 'static> OutputKind<Produced<R>> for AsProducer<N> {
         let arrived = items.finish();
         outcome?;
         arrived.map_err(|error| Failure::new(FailureKind::Result, error))
-    }
-}
-
-/// Arguments, and the seed of the stream's sender.
-struct ArgumentsAndSender<A, T>(A, SenderSeed<T>);
-
-impl<A, P, T, M> Inputs<(P, SenderSeed<T>), AndSender<M>> for ArgumentsAndSender<A, T>
-where
-    A: Inputs<P, M>,
-{
-    const HAS_OUTPUTS: bool = A::HAS_OUTPUTS;
-
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tuple = serializer.serialize_tuple(2)?;
-        tuple.serialize_element(&Whole::<A, P, M>::new(&self.0))?;
-        tuple.serialize_element(&self.1)?;
-        tuple.end()
-    }
-
-    fn add(&self, parts: &mut Parts) -> Result<()> {
-        self.0.add(parts)?;
-        Argument::<SenderSeed<T>>::add(&self.1, parts)
-    }
-
-    fn read(parts: &mut PartsReader<'_>) -> Result<(P, SenderSeed<T>)> {
-        Ok((A::read(parts)?, <SenderSeed<T> as Argument<_>>::read(parts)?))
     }
 }
 
@@ -250,10 +220,9 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        type Arguments<A, T> = ArgumentsAndSender<A, T>;
+        type Arguments<A, T> = And<A, SenderSeed<T>>;
         let function = Producing(function, PhantomData);
-        let entry =
-            TypedEntry::of_call::<Arguments<A, T>, _, AndSender<M>, AsProducer<N>>(function);
+        let entry = TypedEntry::of_call::<Arguments<A, T>, _, AndLast<M>, AsProducer<N>>(function);
         self.begin_stream(entry, args).unwrap_or_else(Stream::failed)
     }
 
@@ -281,7 +250,7 @@ impl Pool {
             }
             pool.is_final = Some(IsFinal(Arc::new(owner.has_items())));
         }
-        let accepted = pool.submit_one(function, ArgumentsAndSender(args, seed))?;
+        let accepted = pool.submit_one(function, And(args, seed))?;
         if self.state().is_outer() {
             stream.lend_slot();
         }

@@ -7,14 +7,13 @@ use std::marker::PhantomData;
 use fiber_core::stacks::user_code;
 use fiber_core::{Error, Meta, Result};
 use fiber_values::{
-    Argument, AsResult, AsValue, Function, Inputs, OneArgument, Parts, PartsReader, Portable,
-    TaskOutput, TryOutput, TupleArguments, TypedEntry, Whole, assert_captures_nothing,
+    AsResult, AsValue, Function, Inputs, OneArgument, Portable, TaskOutput, TryOutput,
+    TupleArguments, TypedEntry, assert_captures_nothing,
 };
-use serde::Serializer;
-use serde::ser::SerializeTuple;
 
 use super::batch::Order;
 use super::calls::Accepted;
+use super::last_argument::{And, AndLast};
 use super::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool};
 
 /// A task function that takes `Args`, as a [`Function`] does, and a reference to a value of its
@@ -89,10 +88,7 @@ impl<F: Copy, V> Clone for WithValue<F, V> {
 
 impl<F: Copy, V> Copy for WithValue<F, V> {}
 
-/// Marks the arguments of such a function. `M` marks those of the function itself.
-struct AndValue<M>(PhantomData<M>);
-
-impl<F, A, V, M> Function<(A, Broadcast<V>), AndValue<M>> for WithValue<F, V>
+impl<F, A, V, M> Function<(A, Broadcast<V>), AndLast<M>> for WithValue<F, V>
 where
     F: FunctionWith<A, V, M>,
     V: Portable + Send + Sync + 'static,
@@ -111,33 +107,6 @@ where
 
     fn meta() -> Meta {
         Meta::of::<F>()
-    }
-}
-
-/// The arguments of a task, and the value of its call.
-struct ItemAndValue<A, V>(A, Broadcast<V>);
-
-impl<A, P, V, M> Inputs<(P, Broadcast<V>), AndValue<M>> for ItemAndValue<A, V>
-where
-    A: Inputs<P, M>,
-    V: Portable,
-{
-    const HAS_OUTPUTS: bool = A::HAS_OUTPUTS;
-
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut tuple = serializer.serialize_tuple(2)?;
-        tuple.serialize_element(&Whole::<A, P, M>::new(&self.0))?;
-        tuple.serialize_element(&self.1)?;
-        tuple.end()
-    }
-
-    fn add(&self, parts: &mut Parts) -> Result<()> {
-        self.0.add(parts)?;
-        Argument::<Broadcast<V>>::add(&self.1, parts)
-    }
-
-    fn read(parts: &mut PartsReader<'_>) -> Result<(P, Broadcast<V>)> {
-        Ok((A::read(parts)?, <Broadcast<V> as Argument<_>>::read(parts)?))
     }
 }
 
@@ -204,8 +173,8 @@ macro_rules! single {
             N: 'static,
         {
             const { assert_captures_nothing::<F>() };
-            let entry = entry::<_, _, ItemAndValue<A, V>, _, _, $kind<N>, _>(function);
-            let submit = |value| self.pool.submit_one(entry, ItemAndValue(args, value));
+            let entry = entry::<_, _, And<A, Broadcast<V>>, _, _, $kind<N>, _>(function);
+            let submit = |value| self.pool.submit_one(entry, And(args, value));
             ApplyCall::new(self.value.clone().and_then(submit))
         }
     };
@@ -227,7 +196,7 @@ macro_rules! many_tasks {
             N: 'static,
         {
             const { assert_captures_nothing::<F>() };
-            let entry = entry::<_, _, ItemAndValue<I::Item, V>, _, _, $kind<N>, _>(function);
+            let entry = entry::<_, _, And<I::Item, Broadcast<V>>, _, _, $kind<N>, _>(function);
             let (call, length) = self.submit(entry, items, Order::$order);
             $call::new(call, length $(, self.pool.$downgrade())?)
         }
@@ -239,12 +208,12 @@ macro_rules! many_tasks {
 fn entry<F, V, X, P, M, K, T>(function: F) -> TypedEntry<(P, Broadcast<V>), T>
 where
     F: FunctionWith<P, V, M>,
-    X: Inputs<(P, Broadcast<V>), AndValue<M>>,
+    X: Inputs<(P, Broadcast<V>), AndLast<M>>,
     V: Portable + Send + Sync + 'static,
     P: Portable,
     K: fiber_values::OutputKind<F::Output, Value = T>,
 {
-    TypedEntry::of_call::<X, _, AndValue<M>, K>(WithValue(function, PhantomData))
+    TypedEntry::of_call::<X, _, AndLast<M>, K>(WithValue(function, PhantomData))
 }
 
 impl<V: Portable + Send + Sync + 'static> PoolWith<V> {
@@ -268,7 +237,7 @@ impl<V: Portable + Send + Sync + 'static> PoolWith<V> {
     {
         match self.value.clone() {
             Ok(value) => {
-                let and_value = move |item| ItemAndValue(item, value.clone());
+                let and_value = move |item| And(item, value.clone());
                 self.pool.submit(entry, items.into_iter().map(and_value), order)
             }
             Err(error) => (Err(error), None),
