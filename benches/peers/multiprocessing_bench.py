@@ -2,8 +2,6 @@
 
 import multiprocessing
 import platform
-import sqlite3
-import tempfile
 import time
 from multiprocessing.managers import BaseManager
 
@@ -66,49 +64,6 @@ def map_(count="1000000"):
     with warm_pool() as pool:
         values = protocol.repeated(lambda: pool.map(increment, range(count)))
     return {"values": values, "count": count}
-
-
-def durable(count="100000"):
-    """Results in a table of SQLite, which are taken when their transaction is on the disk."""
-    count = int(count)
-    values = []
-    with warm_pool() as pool:
-        for _ in range(protocol.REPEATS):
-            with tempfile.TemporaryDirectory(dir=".") as folder:
-                values.append(protocol.timed(lambda: fill_table(pool, connect(folder), count)))
-    return {"values": values, "count": count, "note": "a hand-written table in SQLite, 1000 results a transaction"}
-
-
-def recorded(count="100000"):
-    count = int(count)
-    with warm_pool() as pool, tempfile.TemporaryDirectory(dir=".") as folder:
-        fill_table(pool, connect(folder), count)
-        values = protocol.repeated(lambda: fill_table(pool, connect(folder), count))
-    return {"values": values, "count": count, "note": "a hand-written table in SQLite, read at once"}
-
-
-def connect(folder):
-    table = sqlite3.connect(f"{folder}/results.db")
-    table.execute("PRAGMA journal_mode = WAL")
-    table.execute("PRAGMA synchronous = FULL")
-    table.execute("CREATE TABLE IF NOT EXISTS results (argument INTEGER PRIMARY KEY, result INTEGER)")
-    return table
-
-
-def fill_table(pool, table, count):
-    """What a sweep does by hand: skips what the table has, and writes the rest in groups."""
-    known = dict(table.execute("SELECT argument, result FROM results"))
-    missing = [x for x in range(count) if x not in known]
-    group = []
-    for x, result in zip(missing, pool.imap(increment, missing, chunksize=100)):
-        group.append((x, result))
-        if len(group) == 1000 or x == missing[-1]:
-            with table:
-                table.executemany("INSERT INTO results VALUES (?, ?)", group)
-            known.update(group)
-            group = []
-    assert len(known) == count
-    table.close()
 
 
 def sleep_(tasks, seconds):
@@ -192,8 +147,6 @@ if __name__ == "__main__":
         {
             "noop": noop,
             "map": map_,
-            "durable": durable,
-            "recorded": recorded,
             "sleep": sleep_,
             "apply": apply,
             "bytes": bytes_,

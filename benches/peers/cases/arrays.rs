@@ -1,4 +1,4 @@
-//! Large arrays: there and back, through several calls, and to all workers.
+//! Large arrays: there and back, and to all workers.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,6 @@ const MIB: usize = 1 << 20;
 /// Elements of an array of 16 MiB.
 const LARGE: usize = 16 * MIB / size_of::<f64>();
 const ARRAYS: usize = 64;
-/// The arrays that go through three calls.
-const PASSED_ON: usize = 32;
 /// Elements of an array of 256 MiB.
 const BROADCAST: usize = 256 * MIB / size_of::<f64>();
 const READERS: usize = 16;
@@ -36,7 +34,6 @@ fn sum(array: Broadcast<Array<f64>>) -> fiber::Result<(f64, u32)> {
 
 pub(super) fn arrays(table: &mut Table) -> anyhow::Result<()> {
     there_and_back(table)?;
-    through_three_calls(table)?;
     to_all_workers(table)
 }
 
@@ -52,22 +49,6 @@ fn there_and_back(table: &mut Table) -> anyhow::Result<()> {
     let row = Row::new("64 arrays of 16 MiB there and back", Figure::Throughput(rate(bytes, time)))
         .target(Target::at_least(2.0, "ray"));
     table.push(row);
-    Ok(())
-}
-
-fn through_three_calls(table: &mut Table) -> anyhow::Result<()> {
-    let pool = ready_pool(WORKERS)?;
-    let arrays = || (0..PASSED_ON).map(|_| array(LARGE));
-    let time = median_time(|| {
-        let first = pool.map(add_one, arrays()).wait()?;
-        let second = pool.map(add_one, first).wait()?;
-        let third = pool.map(add_one, second).wait()?;
-        ensure!(third.iter().all(|array| array[0] == 4.0), "a result is wrong");
-        Ok(())
-    })?;
-    let bytes = 6 * LARGE * size_of::<f64>() * PASSED_ON;
-    let name = "three maps over 32 arrays of 16 MiB";
-    table.push(Row::new(name, Figure::Throughput(rate(bytes, time))));
     Ok(())
 }
 
