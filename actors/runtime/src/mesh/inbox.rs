@@ -217,10 +217,11 @@ impl Inbox {
         state.failed += u64::from(failed);
     }
 
-    /// Makes the statistics of this inbox visible as those of an actor of type `reader`. Each
-    /// incarnation of the actor calls it.
+    /// Makes the statistics of this inbox visible as those of an actor of type `reader`, unless it
+    /// is one of fiber's own. Each incarnation of the actor calls it.
     pub fn read_by(self: &Arc<Inbox>, reader: &'static str, sources: &'static Sources) {
         match self.reader.set(reader) {
+            Ok(()) if is_of_fiber(reader) => {}
             Ok(()) => sources.register(self),
             Err(_) => {
                 self.restarts.fetch_add(1, Ordering::Relaxed);
@@ -255,6 +256,12 @@ impl Inbox {
         waiting.into_iter().for_each(|message| self.refuse(message, &refusal));
         reader.into_iter().for_each(Waker::wake);
     }
+}
+
+/// Returns whether an actor of this type works for fiber itself. One that keeps actors of the user
+/// has their type in its own.
+fn is_of_fiber(actor: &str) -> bool {
+    actor.starts_with("fiber_remote::") && !actor.contains('<')
 }
 
 impl Source for Inbox {
