@@ -97,6 +97,22 @@ impl<T> Reply<T> {
         Reply::begun_in_box(Box::pin(answer), carried)
     }
 
+    /// Works as [`new`](Reply::new), for a wait that may need the thread that waits:
+    /// `needs_this_thread` returns whether it does.
+    #[doc(hidden)]
+    pub fn checked(
+        answer: impl Future<Output = Result<T>> + Send + 'static,
+        needs_this_thread: impl Fn() -> bool + Send + 'static,
+    ) -> Reply<T>
+    where
+        T: 'static,
+    {
+        let mut answer = Box::pin(answer);
+        Reply::new(poll_fn(move |context| {
+            unless_deadlock(answer.as_mut().poll(context), &needs_this_thread)
+        }))
+    }
+
     fn begun_in_box(mut answer: Answer<T>, pending: impl FnOnce(Answer<T>) -> Answer<T>) -> Reply<T>
     where
         T: Send + 'static,
@@ -128,7 +144,7 @@ impl<T> Reply<T> {
     ///
     /// # Errors
     /// The request's own errors, and [`Error::WouldDeadlock`] on fiber's own threads and on that of
-    /// the actor that is to answer.
+    /// an actor that is to answer, start or end.
     ///
     /// # Examples
     /// ```
@@ -187,6 +203,17 @@ impl<T> Reply<T> {
     }
 }
 
+/// Returns the answer, or the error of a thread that waits for it and has to run first.
+fn unless_deadlock<T>(
+    answer: Poll<Result<T>>,
+    needs_this_thread: &impl Fn() -> bool,
+) -> Poll<Result<T>> {
+    if answer.is_pending() && is_blocked() && needs_this_thread() {
+        return Poll::Ready(Err(Error::WouldDeadlock));
+    }
+    answer
+}
+
 /// A future that goes on at the runtime's thread when nobody waits for it any more.
 struct Carried<T: 'static, F> {
     answer: Option<Answer<T>>,
@@ -202,12 +229,7 @@ impl<T, F: Fn() -> bool> Future for Carried<T, F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let answer = self.answer.as_mut().expect("a future is not polled after its end");
         let Poll::Ready(answer) = answer.as_mut().poll(context) else {
-            let is_deadlock = is_blocked() && (self.needs_this_thread)();
-            return if is_deadlock {
-                Poll::Ready(Err(Error::WouldDeadlock))
-            } else {
-                Poll::Pending
-            };
+            return unless_deadlock(Poll::Pending, &self.needs_this_thread);
         };
         self.answer = None;
         Poll::Ready(answer)
