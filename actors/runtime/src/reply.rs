@@ -16,9 +16,10 @@ use futures_util::future::{Either, select};
 use tokio::task::unconstrained;
 
 pub use self::call::PendingCall;
+use self::call::circle;
 pub use self::completed::{AsCompleted, CompletedIter, First, as_completed, first};
 pub use self::replies::{Member, Replies};
-use crate::mesh::Alarm;
+use crate::mesh::{Alarm, Ask};
 use crate::runtime::Runtime;
 
 /// The future of an answer: of an actor, a shared object, or fiber itself.
@@ -52,6 +53,8 @@ enum Source<T> {
         /// The name of the answer in [`Error::TimedOut`].
         what: Cow<'static, str>,
         answer: Answer<T>,
+        /// The call behind it that may be part of a circle.
+        ask: Option<Ask>,
     },
     /// The answer of an actor. It is not boxed: calls are many.
     Call(PendingCall<T>),
@@ -71,7 +74,7 @@ impl<T> Reply<T> {
         what: impl Into<Cow<'static, str>>,
         answer: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Reply<T> {
-        Reply(Source::Future { what: what.into(), answer: Box::pin(answer) })
+        Reply(Source::Future { what: what.into(), answer: Box::pin(answer), ask: None })
     }
 
     /// Returns a reply whose future has been polled once, so that its request is sent.
@@ -121,7 +124,8 @@ impl<T> Reply<T> {
         match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Reply::new(ready(answer)),
             Poll::Pending => {
-                Reply(Source::Future { what: "the answer".into(), answer: pending(answer) })
+                let answer = pending(answer);
+                Reply(Source::Future { what: "the answer".into(), answer, ask: None })
             }
         }
     }
@@ -155,10 +159,8 @@ impl<T> Reply<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn wait(self) -> Result<T> {
-        let _waiting = match &self.0 {
-            Source::Call(call) => call.begin_wait(),
-            Source::Future { .. } | Source::Failed(_) => None,
-        };
+        let begin = |ask| Some(Runtime::get().ok()?.mesh().begin_wait(ask));
+        let _waiting = self.ask().and_then(begin);
         block_on(self)
     }
 
@@ -183,15 +185,27 @@ impl<T> Reply<T> {
     where
         T: 'static,
     {
-        let what = self.what().into_owned();
-        let timed_out = Error::TimedOut { what: what.clone(), limit };
+        let (what, ask) = (self.what().into_owned(), self.ask());
+        let (name, call) = (what.clone().into(), ask.clone());
         let alarm = Runtime::get().map(|runtime| Alarm::after(runtime.mesh(), limit));
-        Reply::named(what, async move {
+        let answer = Box::pin(async move {
             match select(self, alarm?).await {
                 Either::Left((answer, _)) => answer,
-                Either::Right(_) => Err(timed_out),
+                Either::Right(_) => {
+                    Err(Error::TimedOut { what: what + &circle(ask.as_ref()), limit })
+                }
             }
-        })
+        });
+        Reply(Source::Future { what: name, answer, ask: call })
+    }
+
+    /// Returns the call that may be part of a circle, if it is one.
+    fn ask(&self) -> Option<Ask> {
+        match &self.0 {
+            Source::Future { ask, .. } => ask.clone(),
+            Source::Call(call) => call.ask(),
+            Source::Failed(_) => None,
+        }
     }
 
     fn what(&self) -> Cow<'_, str> {
