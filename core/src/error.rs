@@ -194,7 +194,7 @@ pub enum Error {
         build: BuildId,
     },
     /// `.wait()` was called on a thread that has to run for the wait to end: fiber's own thread, or
-    /// that of the actor that is to answer. A message to an actor is handled all the same.
+    /// that of an actor that is to answer, start or end. The request is carried out all the same.
     WouldDeadlock,
     /// This process is a fork of the one that made the pool, actor, queue or other object. Fiber
     /// works in the original only.

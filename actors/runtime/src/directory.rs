@@ -288,8 +288,8 @@ impl Directory {
         }
     }
 
-    /// Has an actor that has ended leave.
-    fn ended(&'static self, actor: ActorId) {
+    /// Has an actor of this process leave, before or after its end.
+    pub fn ended(&'static self, actor: ActorId) {
         let keys = self.entered.lock().watched.remove(&actor).unwrap_or_default();
         let id = MemberId { home: self.endpoint.id, actor };
         keys.into_iter().for_each(|key| self.leave_then(key, id, Box::new(drop)));
@@ -303,7 +303,10 @@ impl Directory {
                 self.changed();
                 then(Ok(()));
             }
-            Place::Below { head, .. } => self.request(head, &Message::Leave(key, id), then),
+            Place::Below { head, views } => {
+                views.lock().left(&key, id);
+                self.request(head, &Message::Leave(key, id), then);
+            }
         }
     }
 

@@ -47,6 +47,8 @@ pub const ALL_STAY: u8 = 5;
 pub(crate) struct RuntimeThread {
     /// For actors. A thread that ends can't use it: see [`Relay`].
     pub(crate) arbiter: ArbiterHandle,
+    /// The number of its actix system.
+    pub(crate) system: usize,
     pub(crate) relay: Arc<Relay>,
 }
 

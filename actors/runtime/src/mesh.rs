@@ -47,6 +47,7 @@ pub(crate) use self::deadlines::Deadlines;
 pub use self::deadlines::{Answer, Unanswered, Waiter};
 pub(crate) use self::flush::flush;
 pub(crate) use self::holders::{Change, Token};
+pub(crate) use self::inbox::is_reader;
 pub use self::inbox::{Full, Inbox, IncomingMessage, Responder};
 pub use self::owned::OwnedActor;
 pub(crate) use self::peer::MeshPeer;
@@ -58,7 +59,7 @@ pub(crate) use self::registry::Registry;
 pub use self::registry::set_transit_time;
 pub use self::route::Route;
 pub use self::unsent::Unsent;
-pub use self::waits::{Wait, Waiting};
+pub(crate) use self::waits::Ask;
 pub use self::wire::{
     ActorId, AnswerFrame, CallFailure, Ends, Payload, PortId, ProcessRef, Query, Terms, answer_head,
 };

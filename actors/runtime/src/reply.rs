@@ -16,9 +16,10 @@ use futures_util::future::{Either, select};
 use tokio::task::unconstrained;
 
 pub use self::call::PendingCall;
+use self::call::circle;
 pub use self::completed::{AsCompleted, CompletedIter, First, as_completed, first};
 pub use self::replies::{Member, Replies};
-use crate::mesh::Alarm;
+use crate::mesh::{Alarm, Ask};
 use crate::runtime::Runtime;
 
 /// The future of an answer: of an actor, a shared object, or fiber itself.
@@ -52,6 +53,8 @@ enum Source<T> {
         /// The name of the answer in [`Error::TimedOut`].
         what: Cow<'static, str>,
         answer: Answer<T>,
+        /// The call behind it that may be part of a circle.
+        ask: Option<Ask>,
     },
     /// The answer of an actor. It is not boxed: calls are many.
     Call(PendingCall<T>),
@@ -71,7 +74,7 @@ impl<T> Reply<T> {
         what: impl Into<Cow<'static, str>>,
         answer: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Reply<T> {
-        Reply(Source::Future { what: what.into(), answer: Box::pin(answer) })
+        Reply(Source::Future { what: what.into(), answer: Box::pin(answer), ask: None })
     }
 
     /// Returns a reply whose future has been polled once, so that its request is sent.
@@ -97,6 +100,22 @@ impl<T> Reply<T> {
         Reply::begun_in_box(Box::pin(answer), carried)
     }
 
+    /// Works as [`new`](Reply::new), for a wait that may need the thread that waits:
+    /// `needs_this_thread` returns whether it does.
+    #[doc(hidden)]
+    pub fn checked(
+        answer: impl Future<Output = Result<T>> + Send + 'static,
+        needs_this_thread: impl Fn() -> bool + Send + 'static,
+    ) -> Reply<T>
+    where
+        T: 'static,
+    {
+        let mut answer = Box::pin(answer);
+        Reply::new(poll_fn(move |context| {
+            unless_deadlock(answer.as_mut().poll(context), &needs_this_thread)
+        }))
+    }
+
     fn begun_in_box(mut answer: Answer<T>, pending: impl FnOnce(Answer<T>) -> Answer<T>) -> Reply<T>
     where
         T: Send + 'static,
@@ -105,7 +124,8 @@ impl<T> Reply<T> {
         match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => Reply::new(ready(answer)),
             Poll::Pending => {
-                Reply(Source::Future { what: "the answer".into(), answer: pending(answer) })
+                let answer = pending(answer);
+                Reply(Source::Future { what: "the answer".into(), answer, ask: None })
             }
         }
     }
@@ -128,7 +148,7 @@ impl<T> Reply<T> {
     ///
     /// # Errors
     /// The request's own errors, and [`Error::WouldDeadlock`] on fiber's own threads and on that of
-    /// the actor that is to answer.
+    /// an actor that is to answer, start or end.
     ///
     /// # Examples
     /// ```
@@ -139,10 +159,8 @@ impl<T> Reply<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn wait(self) -> Result<T> {
-        let _waiting = match &self.0 {
-            Source::Call(call) => call.begin_wait(),
-            Source::Future { .. } | Source::Failed(_) => None,
-        };
+        let begin = |ask| Some(Runtime::get().ok()?.mesh().begin_wait(ask));
+        let _waiting = self.ask().and_then(begin);
         block_on(self)
     }
 
@@ -167,15 +185,27 @@ impl<T> Reply<T> {
     where
         T: 'static,
     {
-        let what = self.what().into_owned();
-        let timed_out = Error::TimedOut { what: what.clone(), limit };
+        let (what, ask) = (self.what().into_owned(), self.ask());
+        let (name, call) = (what.clone().into(), ask.clone());
         let alarm = Runtime::get().map(|runtime| Alarm::after(runtime.mesh(), limit));
-        Reply::named(what, async move {
+        let answer = Box::pin(async move {
             match select(self, alarm?).await {
                 Either::Left((answer, _)) => answer,
-                Either::Right(_) => Err(timed_out),
+                Either::Right(_) => {
+                    Err(Error::TimedOut { what: what + &circle(ask.as_ref()), limit })
+                }
             }
-        })
+        });
+        Reply(Source::Future { what: name, answer, ask: call })
+    }
+
+    /// Returns the call that may be part of a circle, if it is one.
+    fn ask(&self) -> Option<Ask> {
+        match &self.0 {
+            Source::Future { ask, .. } => ask.clone(),
+            Source::Call(call) => call.ask(),
+            Source::Failed(_) => None,
+        }
     }
 
     fn what(&self) -> Cow<'_, str> {
@@ -185,6 +215,17 @@ impl<T> Reply<T> {
             Source::Failed(_) => Cow::Borrowed("the answer"),
         }
     }
+}
+
+/// Returns the answer, or the error of a thread that waits for it and has to run first.
+fn unless_deadlock<T>(
+    answer: Poll<Result<T>>,
+    needs_this_thread: &impl Fn() -> bool,
+) -> Poll<Result<T>> {
+    if answer.is_pending() && is_blocked() && needs_this_thread() {
+        return Poll::Ready(Err(Error::WouldDeadlock));
+    }
+    answer
 }
 
 /// A future that goes on at the runtime's thread when nobody waits for it any more.
@@ -202,12 +243,7 @@ impl<T, F: Fn() -> bool> Future for Carried<T, F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let answer = self.answer.as_mut().expect("a future is not polled after its end");
         let Poll::Ready(answer) = answer.as_mut().poll(context) else {
-            let is_deadlock = is_blocked() && (self.needs_this_thread)();
-            return if is_deadlock {
-                Poll::Ready(Err(Error::WouldDeadlock))
-            } else {
-                Poll::Pending
-            };
+            return unless_deadlock(Poll::Pending, &self.needs_this_thread);
         };
         self.answer = None;
         Poll::Ready(answer)

@@ -338,6 +338,11 @@ impl Runtime {
         &self.endpoint.thread.arbiter
     }
 
+    /// Returns the number of that thread's actix system.
+    pub fn system(&self) -> usize {
+        self.endpoint.thread.system
+    }
+
     /// Runs a future on the runtime's thread.
     pub fn spawn<F: Future<Output = ()> + 'static>(
         &self,

@@ -101,8 +101,8 @@ impl fmt::Display for Error {
             ),
             Error::WouldDeadlock => f.write_str(
                 "`.wait()` was called on a thread that would then wait for itself for ever: fiber's \
-                 own, or that of the actor that is to answer. Use `.await` here, or call it from \
-                 another thread",
+                 own, or that of an actor that is to answer, start or end. Use `.await` here, or \
+                 call it from another thread",
             ),
             Error::Forked => f.write_str(
                 "this process is a fork of one that uses fiber, and has none of its threads: fork \

@@ -107,10 +107,10 @@ pub enum EventKind {
         /// Why the last one was not delivered.
         problem: String,
     },
-    /// Managed actors wait for each other in a circle: the handler of each blocks until the next
-    /// one answers, so none of them goes on. There is one event for each circle.
+    /// Actors wait for each other in a circle: the handler of each blocks until the next one
+    /// answers, so none of them goes on. There is one event for each circle.
     WaitCycle {
-        /// The names of the actors: each waits for the next one, and the last for the first.
+        /// The names or types of the actors: each waits for the next one, the last for the first.
         actors: Vec<String>,
     },
 }

@@ -63,6 +63,23 @@ fn restarts_of_a_managed_actor_show_in_its_process_and_with_it() {
 }
 
 #[test]
+fn actors_that_work_for_fiber_do_not_show() {
+    let adder = AsyncManager::builder().group("sums").start(Adder, 1).wait().unwrap();
+    adder.send(Add(1)).wait().unwrap();
+    let sums = fiber::Entities::builder("sums").processes(1);
+    let sums = sums.start(|_: String, ()| Adder(0), ()).wait().unwrap();
+    sums.of("a").send(Add(1)).wait().unwrap();
+    let types = wait_for(|session| {
+        let actors = session.report.actors.iter();
+        let types: Vec<_> = actors.map(|actor| actor.actor_type.clone()).collect();
+        (types.len() >= 2).then_some(types)
+    });
+    // The one that keeps entities gets their messages.
+    let works_for_user = |name: &String| name.contains(type_name::<Adder>());
+    assert!(types.iter().all(works_for_user), "{types:?}");
+}
+
+#[test]
 fn an_exported_actor_shows_its_type_and_its_names() {
     System::new().block_on(async {
         let addr = RemoteAddr::export(Adder(0).start()).unwrap();

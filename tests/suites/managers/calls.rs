@@ -1,14 +1,16 @@
 //! Messages to managed actors, and their answers.
 
-use std::time::{Duration, Instant};
+use std::any::type_name;
+use std::thread;
+use std::time::Duration;
 
 use actix::fut::wrap_future;
 use actix::prelude::*;
 use fiber::{
-    AsyncManager, Error,
+    AsyncManager, Error, RemoteAddr,
     error::{ExitReason, FailureKind},
     remote::RemoteRecipient,
-    stats::EventKind,
+    stats::{Event, EventKind},
 };
 use serde::{Deserialize, Serialize};
 
@@ -103,39 +105,59 @@ fn a_timeout_of_two_actors_that_wait_for_each_other_names_both() {
     let named =
         |name: &str| AsyncManager::builder().name(name).start(Counter::new, 0).wait().unwrap();
     let (left, right) = (named("left"), named("right"));
-    let limit = Duration::from_secs(2);
+    // The circle is known after one second.
+    let limit = Duration::from_secs(3);
     let circle = AskInACircle(right.addr(), left.addr().timeout(limit));
     let problem = left.send(circle).wait().unwrap().unwrap_err();
     assert!(problem.contains("`left`") && problem.contains("`right`"), "{problem}");
-    assert!(problem.contains("2s"), "{problem}");
+    assert!(problem.contains("(in a circle: right waits for left waits for right)"), "{problem}");
+    assert!(problem.contains("3s"), "{problem}");
+}
+
+/// Waits for the event of a circle with an actor of this name, and returns its actors.
+fn circle_with(events: &mut impl Iterator<Item = Event>, name: &str) -> Vec<String> {
+    let actors = events.find_map(|event| match event.kind {
+        EventKind::WaitCycle { actors } if actors.concat().contains(name) => Some(actors),
+        _ => None,
+    });
+    actors.unwrap()
 }
 
 #[test]
 fn actors_that_block_for_each_other_are_an_event() {
     let named =
         |name: &str| AsyncManager::builder().name(name).start(Counter::new, 0).wait().unwrap();
-    let (mut events, limit) = (fiber::stats::events(), Duration::from_secs(20));
+    let mut events = fiber::stats::events();
     let (left, right) = (named("the left one"), named("the right one"));
     // One that waits for an actor which can go on is none.
     let other = counter(0);
     let busy = left.send(AskOther(other.addr(), 1));
     assert_eq!(busy.wait().unwrap(), Ok(1));
-    let circle = AskInACircle(right.addr(), left.addr().timeout(limit));
-    let answer = left.send(circle);
-    let start = Instant::now();
-    let actors = loop {
-        assert!(start.elapsed() < limit, "the circle is not known");
-        match events.try_next().map(|event| event.kind) {
-            Some(EventKind::WaitCycle { actors }) if actors.concat().contains("the left") => {
-                break actors;
-            }
-            Some(_) => {}
-            None => std::thread::sleep(Duration::from_millis(1)),
-        }
-    };
+    let answer = left.send(AskInACircle(right.addr(), left.addr()));
+    let actors = circle_with(&mut events, "the left");
     assert!(actors.len() == 2 && actors.concat().contains("the right one"), "{actors:?}");
     left.kill_process();
     answer.wait().unwrap_err();
+}
+
+#[test]
+fn an_exported_actor_can_be_part_of_a_circle() {
+    let far = AsyncManager::builder().name("far away").start(Counter::new, 0).wait().unwrap();
+    let (addr, mut events) = (far.addr(), fiber::stats::events());
+    let ends_it = thread::spawn(move || {
+        let actors = circle_with(&mut events, "far away");
+        far.kill_process();
+        actors
+    });
+    System::new().block_on(async {
+        let near = RemoteAddr::export(Counter::new(0).start()).unwrap();
+        assert_eq!(near.send(Add(1)).await.unwrap(), 1);
+        // This thread is that of the actor.
+        addr.send(AskOther(near, 1)).wait().unwrap_err();
+    });
+    let mut actors = ends_it.join().unwrap();
+    actors.sort();
+    assert_eq!(actors, ["far away", type_name::<Counter>()]);
 }
 
 #[test]

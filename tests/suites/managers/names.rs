@@ -6,10 +6,9 @@ use actix::prelude::*;
 use fiber::stats::{Event, EventKind};
 use fiber::supervisor::Restart;
 use fiber::{AsyncManager, Error, Pool, Process, RemoteAddr, Supervisor, find, find_recipient};
-use fiber_test_support::wait::wait_until;
 
-use super::counter::{Add, Counter, Remark, Stop, WhichProcess, counter};
-use super::{kill, stopped};
+use super::counter::{Add, Counter, Fail, Remark, Stop, WhichProcess, counter};
+use super::{kill, stopped, watcher};
 
 struct Other;
 
@@ -17,10 +16,9 @@ impl Actor for Other {
     type Context = Context<Self>;
 }
 
-/// Waits until no actor has a name.
-fn wait_until_free(name: &str) {
-    let is_free = || matches!(find::<Counter>(name).wait(), Err(Error::NoSuchName { .. }));
-    wait_until("the end of the name's holder", is_free);
+/// Returns whether no actor has a name.
+fn is_free(name: &str) -> bool {
+    matches!(find::<Counter>(name).wait(), Err(Error::NoSuchName { .. }))
 }
 
 #[test]
@@ -72,7 +70,7 @@ fn a_restarted_actor_keeps_its_name() {
     let again = find::<Counter>("kept").wait().unwrap().resend();
     assert_ne!(again.send(WhichProcess).wait().unwrap(), before);
     manager.stop().wait().unwrap();
-    wait_until_free("kept");
+    assert!(is_free("kept"));
     assert!(matches!(stopped(manager.register("kept").wait().unwrap_err()), _));
 }
 
@@ -128,11 +126,36 @@ fn the_death_of_a_process_frees_the_names_of_its_actors() {
     let knows = |()| find::<Counter>("held-by-the-dead").wait().is_ok();
     let pool = Pool::new(1).unwrap();
     assert!(pool.apply(knows, ()).wait().unwrap());
-    process.kill();
-    wait_until_free("held-by-the-dead");
+    System::new().block_on(async {
+        let (recipient, mut ends) = watcher();
+        addr.watch(recipient).await.unwrap();
+        let pending = addr.send(Fail::Never);
+        process.kill();
+        // Who knows of the death finds the name free.
+        stopped(pending.wait().unwrap_err());
+        assert!(is_free("held-by-the-dead"));
+        ends.recv().await.unwrap();
+        assert!(is_free("held-by-the-dead"));
+    });
     // The other process hears of it, too.
     while pool.apply(knows, ()).wait().unwrap() {}
     counter(0).register("held-by-the-dead").wait().unwrap();
+}
+
+#[test]
+fn the_name_of_a_managed_actor_is_free_before_its_end_is_told() {
+    System::new().block_on(async {
+        let first = counter(0);
+        for _ in 0..50 {
+            let builder = AsyncManager::builder().within(&first).registered("until-then");
+            let manager = builder.start(Counter::new, 0).await.unwrap();
+            let (recipient, mut ends) = watcher();
+            manager.watch(recipient).await.unwrap();
+            drop(manager.stop());
+            ends.recv().await.unwrap();
+            assert!(is_free("until-then"));
+        }
+    });
 }
 
 #[test]
@@ -184,5 +207,5 @@ fn a_supervised_actor_has_its_name_before_it_has_started() {
     let found = find::<Counter>("supervised").wait().unwrap();
     assert_eq!((found.send(Add(1)).wait().unwrap(), found), (4, addr));
     app.stop().wait().unwrap();
-    wait_until_free("supervised");
+    assert!(is_free("supervised"));
 }

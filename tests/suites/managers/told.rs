@@ -168,7 +168,7 @@ fn a_watcher_of_a_pool_hears_of_panics() {
     });
 }
 
-/// Blocks until the answer of an actor of its own thread.
+/// Blocks until something has happened on its own thread.
 struct Impatient(SupervisorRef);
 
 impl Actor for Impatient {
@@ -176,30 +176,70 @@ impl Actor for Impatient {
 }
 
 #[derive(Message)]
-#[rtype(result = "Result<u64, Error>")]
-struct AskCounter;
+#[rtype(result = "Result<(), Error>")]
+enum WaitFor {
+    Answer,
+    End,
+    Child,
+    NestedChild,
+    Supervisor,
+    ChildsEnd,
+    OwnEnd,
+    Process,
+}
 
-impl Handler<AskCounter> for Impatient {
-    type Result = Result<u64, Error>;
+impl Handler<WaitFor> for Impatient {
+    type Result = Result<(), Error>;
 
-    fn handle(&mut self, _: AskCounter, _: &mut Context<Self>) -> Self::Result {
-        self.0.child::<Counter>("counter")?.send(Add(1)).wait()
+    fn handle(&mut self, what: WaitFor, _: &mut Context<Self>) -> Self::Result {
+        let (app, child) = (&self.0, || ChildSpec::actor("child", || Counter::new(0)));
+        let counter = app.child::<Counter>("counter")?;
+        let nested = || Supervisor::builder("nested").child(child());
+        match what {
+            WaitFor::Answer => counter.send(Add(1)).wait().map(drop),
+            WaitFor::End => counter.join().wait().map(drop),
+            WaitFor::Child => app.add_child(child()).wait(),
+            WaitFor::NestedChild => app.add_child(ChildSpec::supervisor("n", nested())).wait(),
+            WaitFor::Supervisor => nested().start().wait().map(drop),
+            WaitFor::ChildsEnd => app.stop_child("counter").wait(),
+            WaitFor::OwnEnd => app.stop().wait(),
+            WaitFor::Process => {
+                app.add_child(ChildSpec::process("process", || std::thread::park(), ())?).wait()?;
+                app.stop_child("process").wait()
+            }
+        }
     }
 }
 
 #[test]
-fn a_wait_for_an_actor_of_the_same_thread_is_an_error() {
+fn a_wait_for_what_the_same_thread_has_to_do_is_an_error() {
     let counter = ChildSpec::actor("counter", || Counter::new(0));
     let app = Supervisor::builder("impatient").child(counter).start().wait().unwrap();
     let own = app.clone();
     let impatient = ChildSpec::actor("impatient", move || Impatient(own.clone()));
     app.add_child(impatient).wait().unwrap();
     let impatient = app.child::<Impatient>("impatient").unwrap();
-    let error = impatient.send(AskCounter).wait().unwrap().unwrap_err();
-    assert!(matches!(error, Error::WouldDeadlock), "{error}");
+    let wait_for = |what| impatient.send(what).wait().unwrap();
+    let is_refused = |what| {
+        let error = wait_for(what).unwrap_err();
+        assert!(matches!(error, Error::WouldDeadlock), "{error}");
+    };
+    is_refused(WaitFor::Answer);
     // The message is handled all the same.
-    assert_eq!(app.child::<Counter>("counter").unwrap().send(Add(1)).wait().unwrap(), 2);
-    app.stop().wait().unwrap();
+    let counter = app.child::<Counter>("counter").unwrap();
+    assert_eq!(counter.send(Add(1)).wait().unwrap(), 2);
+    wait_for(WaitFor::Process).unwrap();
+    let starts = [WaitFor::End, WaitFor::Child, WaitFor::NestedChild, WaitFor::Supervisor];
+    starts.into_iter().for_each(is_refused);
+    for child in ["child", "n/child"] {
+        wait_until("the child", || app.child::<Counter>(child).is_ok());
+        assert_eq!(app.child::<Counter>(child).unwrap().send(Add(1)).wait().unwrap(), 1);
+    }
+    is_refused(WaitFor::ChildsEnd);
+    assert_eq!(counter.join().wait().unwrap(), ExitReason::Shutdown);
+    app.add_child(ChildSpec::actor("counter", || Counter::new(0))).wait().unwrap();
+    is_refused(WaitFor::OwnEnd);
+    assert!(app.join().wait().unwrap().is_normal());
 
     // A managed actor for itself.
     let manager = steady("itself").start(Counter::new, 0).wait().unwrap();

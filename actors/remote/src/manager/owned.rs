@@ -62,9 +62,10 @@ impl ManagedActor {
         self.owned.ended(incarnation, self.precise(reason));
     }
 
-    /// Ends the actor for good. Its name is free before anybody learns of the end.
+    /// Ends the actor for good. Its names are free before anybody learns of the end.
     pub(super) fn gone(&self, reason: ExitReason) {
         self.snapshot.release();
+        self.runtime.directory().ended(self.id());
         self.owned.gone(self.precise(reason));
     }
 

@@ -127,7 +127,7 @@ impl UntypedAddr {
                 let (target, message) = (&*self.target, std::any::type_name::<M>());
                 let call = PendingCall::new(answer, &target.name, message, current_actor());
                 let is_here = !target.owned && self.is_of_this_process();
-                Reply::call(call.by(&target.home, target.actor, is_here))
+                Reply::call(call.by(&target.home, self.callee(), is_here))
             }
             Err(error) => Reply::failed(error),
         }

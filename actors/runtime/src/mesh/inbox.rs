@@ -1,5 +1,6 @@
 //! The messages that wait for an actor.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,6 +20,15 @@ use super::pace::Pace;
 use super::pending::Calls;
 use super::wire::{self, ActorId, AnswerFrame, CallFailure, CallId, NO_ANSWER};
 use crate::sources::{Registration, Source, Sources};
+
+thread_local! {
+    static READS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether this thread has read messages of an actor.
+pub(crate) fn is_reader() -> bool {
+    READS.get()
+}
 
 /// So many messages or answers may keep others from being freed that came with them. Most wait for
 /// a short time, for which a copy would not pay.
@@ -197,6 +207,7 @@ impl Inbox {
                 if !state.reader.as_ref().is_some_and(|reader| reader.will_wake(task.waker())) {
                     state.reader = Some(task.waker().clone());
                     state.thread = Some(thread::current().id());
+                    READS.set(true);
                 }
                 Poll::Pending
             }
@@ -217,10 +228,11 @@ impl Inbox {
         state.failed += u64::from(failed);
     }
 
-    /// Makes the statistics of this inbox visible as those of an actor of type `reader`. Each
-    /// incarnation of the actor calls it.
+    /// Makes the statistics of this inbox visible as those of an actor of type `reader`, unless it
+    /// is one of fiber's own. Each incarnation of the actor calls it.
     pub fn read_by(self: &Arc<Inbox>, reader: &'static str, sources: &'static Sources) {
         match self.reader.set(reader) {
+            Ok(()) if is_of_fiber(reader) => {}
             Ok(()) => sources.register(self),
             Err(_) => {
                 self.restarts.fetch_add(1, Ordering::Relaxed);
@@ -228,9 +240,9 @@ impl Inbox {
         }
     }
 
-    /// Returns whether this thread reads the messages.
-    pub(crate) fn is_read_here(&self) -> bool {
-        self.state.lock().thread == Some(thread::current().id())
+    /// Returns the thread that reads the messages, once it has begun.
+    pub(crate) fn thread(&self) -> Option<ThreadId> {
+        self.state.lock().thread
     }
 
     /// Returns whether the inbox is not closed. One that is full refuses messages for now.
@@ -255,6 +267,12 @@ impl Inbox {
         waiting.into_iter().for_each(|message| self.refuse(message, &refusal));
         reader.into_iter().for_each(Waker::wake);
     }
+}
+
+/// Returns whether an actor of this type works for fiber itself. One that keeps actors of the user
+/// has their type in its own.
+fn is_of_fiber(actor: &str) -> bool {
+    actor.starts_with("fiber_remote::") && !actor.contains('<')
 }
 
 impl Source for Inbox {

@@ -91,12 +91,12 @@ impl MeshPeer {
         }
     }
 
-    /// Handles the end of the link.
+    /// Handles the end of the link. The names of the process's actors are free before calls fail.
     pub(crate) fn lost(&mut self, reason: &ExitReason) {
+        self.mesh.registry().lost(self.id);
         if self.channel.uses(&self.reading.link) {
             self.mesh.close(&self.channel, reason);
         }
-        self.mesh.registry().lost(self.id);
     }
 }
 

@@ -91,8 +91,8 @@ impl Registry {
         &self.dead_letters
     }
 
-    /// Returns the wait of this process's managed actor.
-    pub(super) fn waits(&self) -> &Waits {
+    /// Returns the waits of this process.
+    pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }
 
@@ -164,13 +164,14 @@ impl Registry {
         self.inboxes.insert(actor.hosted(), inbox);
     }
 
-    /// Returns the messages for an actor of `owner`, if it runs in this process.
-    pub(crate) fn inbox_here(&self, owner: ProcessId, actor: ActorId) -> Option<Arc<Inbox>> {
-        if owner == self.endpoint.id {
-            self.inbox(actor)
-        } else {
-            self.inbox(actor.hosted()).filter(|_| self.owner.get() == Some(&owner))
-        }
+    /// Returns the messages for an actor that `home` owns or has exported, if it runs in this
+    /// process.
+    pub(crate) fn inbox_here(&self, home: ProcessId, actor: ActorId) -> Option<Arc<Inbox>> {
+        let is_here = match actor.at_owner() {
+            Some(_) => self.owner.get() == Some(&home),
+            None => home == self.endpoint.id,
+        };
+        self.inbox(actor).filter(|_| is_here)
     }
 
     pub fn inbox(&self, actor: ActorId) -> Option<Arc<Inbox>> {
@@ -246,7 +247,7 @@ impl Registry {
                 codec::encode(&self.incarnation_end(actor, incarnation).await)
             }
             Query::ActorEnd { actor } => codec::encode(&self.actor_end(actor).await),
-            Query::Wait => codec::encode(&self.waits.current()),
+            Query::Wait { actor } => codec::encode(&self.wait_of(actor)),
             Query::Flush | Query::Resume => codec::encode(&()),
         }
     }

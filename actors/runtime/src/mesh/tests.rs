@@ -1,7 +1,10 @@
+use std::any::Any;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fiber_core::{BuildId, Config, Failure, FailureKind};
 use fiber_transport::{Message, PeerInfo, connect, join_session};
+use tokio::sync::oneshot;
 
 use super::wire::Frame;
 use super::*;
@@ -27,6 +30,21 @@ async fn end(mut connection: Connection) {
     tokio::time::timeout(LONG, ended).await.expect("the link is closed");
 }
 
+/// Notes that it has lost a peer.
+struct LosesPeer(Arc<AtomicBool>);
+
+impl Port for LosesPeer {
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+
+    fn receive(&self, _: Request) {}
+
+    fn lost(&self, _: PeerId) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing() {
     // Before `init`, without which no other test can have read the configuration.
@@ -43,7 +61,8 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
         end(silent).await;
 
         let mut lively = connect(address, runtime.key()).await.unwrap();
-        join_session(&mut lively, runtime.key(), &info(runtime)).await.unwrap();
+        let lively_info = info(runtime);
+        join_session(&mut lively, runtime.key(), &lively_info).await.unwrap();
         let link = Arc::clone(&lively.link);
         let heartbeats =
             send_heartbeats(Arc::clone(&link), Duration::from_millis(20), wire::heartbeat);
@@ -84,6 +103,20 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
                 _ => panic!("a failure was expected"),
             }
         }
+
+        // Ports, as that of the names, know of a lost process before calls to it fail.
+        let is_lost = Arc::<AtomicBool>::default();
+        let port = LosesPeer(Arc::clone(&is_lost));
+        let _port = runtime.registry().ports().open(|_| port);
+        let (failed, was_lost) = oneshot::channel();
+        let note = move |_| drop(failed.send(is_lost.load(Ordering::Relaxed)));
+        let pending = Pending::new(Waiter::Callback(Box::new(note)));
+        let lively = ProcessRef { id: lively_info.id, address: "nowhere".into() };
+        let sent =
+            runtime.mesh().channel(&lively).send(Payload::query(&Query::Flush), Some(pending));
+        assert!(sent.is_ok());
+        link.close();
+        assert!(was_lost.await.unwrap());
 
         let mut stray = connect(address, runtime.key()).await.unwrap();
         let elsewhere = PeerInfo { to: ProcessId::random(), ..info(runtime) };

@@ -1,12 +1,13 @@
-//! Actors that block their threads until other actors answer, and circles of them.
+//! Threads that block until actors answer, and circles of them.
 //!
-//! The process of a managed actor remembers for which actor its own one blocks. When that takes
-//! longer than [`PATIENCE`], it asks along the chain: the process of that actor says for whom that
-//! one blocks, and so on. A chain that comes back to the first process, twice and with the same
-//! waits, is a circle: none of its actors can go on.
+//! A process remembers which of its threads block, and for which actors. When that takes longer
+//! than [`PATIENCE`], it asks along the chain: the process of that actor says for whom the thread
+//! that reads the actor's messages blocks, and so on. A chain that comes back to the first wait,
+//! twice and with the same waits, is a circle: none of its actors can go on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use fiber_core::ProcessId;
@@ -16,124 +17,173 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
 use super::Mesh;
+use super::registry::Registry;
 use super::wire::{ActorId, ActorLocation, ProcessRef, Query};
 use crate::events::Events;
 
-/// How long an actor has blocked before its process asks along the chain.
+/// How long a thread has blocked before its process asks along the chain.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The time limit of one question.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest chain that is followed.
 const LONGEST: usize = 64;
 
-/// A wait of an actor for another one, which blocks its thread.
+/// A call whose answer a thread may wait for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Wait {
-    /// Distinguishes the waits of a process.
-    number: u64,
-    /// The name of the actor that waits.
-    caller: Arc<str>,
-    /// The owner of the managed actor that is to answer, and its number there.
-    target: (ProcessRef, ActorId),
+pub(crate) struct Ask {
+    /// The name of the supervised or managed actor that calls, if one does.
+    pub(crate) caller: Option<Arc<str>>,
+    /// The name of the actor that is to answer.
+    pub(crate) callee: Arc<str>,
+    /// The process that owns or has exported that actor, and its number where it runs.
+    pub(crate) target: (ProcessRef, ActorId),
 }
 
-/// The wait of a process's managed actor, if it blocks.
+/// A wait for an answer, which blocks a thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Wait {
+    /// Distinguishes the waits of a process. Later ones have higher numbers.
+    number: u64,
+    ask: Ask,
+}
+
+/// The waits of a process.
 #[derive(Default)]
-pub(super) struct Waits {
-    current: Mutex<Option<Wait>>,
-    last: Mutex<u64>,
+pub(crate) struct Waits {
+    /// In the order in which they began.
+    blocked: Mutex<Vec<Blocked>>,
+    last: AtomicU64,
     is_watched: AtomicBool,
+}
+
+struct Blocked {
+    thread: ThreadId,
+    wait: Wait,
+    /// The circle that it is part of, in words, once that is known.
+    circle: Option<String>,
 }
 
 /// Ends a wait when it is dropped.
 #[must_use]
-pub struct Waiting<'a> {
-    waits: &'a Waits,
-    outer: Option<Wait>,
+pub(crate) struct Waiting {
+    waits: &'static Waits,
+    number: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiting {
     fn drop(&mut self) {
-        *self.waits.current.lock() = self.outer.take();
+        self.waits.blocked.lock().retain(|blocked| blocked.wait.number != self.number);
     }
 }
 
 impl Waits {
-    pub(super) fn current(&self) -> Option<Wait> {
-        self.current.lock().clone()
+    /// Returns the innermost wait of a thread.
+    fn of(&self, thread: ThreadId) -> Option<Wait> {
+        let blocked = self.blocked.lock();
+        blocked.iter().rfind(|blocked| blocked.thread == thread).map(|blocked| blocked.wait.clone())
+    }
+
+    /// Returns the waits that are in no known circle, up to the one with this number.
+    fn up_to(&self, last: u64) -> Vec<Wait> {
+        let blocked = self.blocked.lock();
+        let is_due = |blocked: &&Blocked| blocked.circle.is_none() && blocked.wait.number <= last;
+        blocked.iter().filter(is_due).map(|blocked| blocked.wait.clone()).collect()
+    }
+
+    /// Returns the circle that this thread's wait for an answer is part of, if it is known.
+    pub(crate) fn circle_here(&self, ask: &Ask) -> Option<String> {
+        let thread = thread::current().id();
+        let blocked = self.blocked.lock();
+        let is_it = |blocked: &&Blocked| blocked.thread == thread && blocked.wait.ask == *ask;
+        blocked.iter().rfind(is_it)?.circle.clone()
+    }
+
+    fn note_circle(&self, number: u64, circle: String) {
+        let mut blocked = self.blocked.lock();
+        if let Some(blocked) = blocked.iter_mut().find(|blocked| blocked.wait.number == number) {
+            blocked.circle = Some(circle);
+        }
+    }
+}
+
+impl Registry {
+    /// Returns the wait of the thread that reads the messages of an actor in this process.
+    pub(super) fn wait_of(&self, actor: ActorId) -> Option<Wait> {
+        self.waits().of(self.inbox(actor)?.thread()?)
     }
 }
 
 impl Mesh {
-    /// Notes that this process's managed actor blocks until another one answers.
-    pub fn begin_wait(
-        &'static self,
-        caller: &Arc<str>,
-        target: (ProcessRef, ActorId),
-    ) -> Waiting<'static> {
+    /// Notes that this thread blocks until an actor answers.
+    pub(crate) fn begin_wait(&'static self, ask: Ask) -> Waiting {
         let waits = self.registry().waits();
-        let number = {
-            let mut last = waits.last.lock();
-            *last += 1;
-            *last
-        };
-        let wait = Wait { number, caller: Arc::clone(caller), target };
-        let outer = waits.current.lock().replace(wait);
+        let number = waits.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let (thread, wait) = (thread::current().id(), Wait { number, ask });
+        waits.blocked.lock().push(Blocked { thread, wait, circle: None });
         if !waits.is_watched.swap(true, Ordering::Relaxed) {
             self.endpoint.spawn(move || self.watch_waits());
         }
-        Waiting { waits, outer }
+        Waiting { waits, number }
     }
 
     /// Looks for circles as long as the process lives, of waits that take long.
     async fn watch_waits(&'static self) {
-        let (mut seen, mut reported) = (0, 0);
+        let waits = self.registry().waits();
         loop {
+            let last = waits.last.load(Ordering::Relaxed);
             sleep(PATIENCE).await;
-            let Some(wait) = self.registry().waits().current() else { continue };
-            if wait.number == seen && wait.number != reported {
+            for wait in waits.up_to(last) {
                 let circle = self.circle(&wait).await;
                 // A chain that was asked for while waits changed may not have been one.
                 if let Some(circle) = circle
                     && self.circle(&wait).await.as_ref() == Some(&circle)
                 {
-                    reported = wait.number;
                     self.report(&wait, &circle);
                 }
             }
-            seen = wait.number;
         }
     }
 
-    /// Returns the processes and waits behind `wait` that lead back to this process.
+    /// Returns the waits from `wait` to the one that leads back to it, with their processes.
     async fn circle(&'static self, wait: &Wait) -> Option<Vec<(ProcessId, Wait)>> {
-        let (mut circle, mut next) = (Vec::new(), wait.clone());
+        let (mut circle, mut process, mut next) = (Vec::new(), self.endpoint.id, wait.clone());
         while circle.len() < LONGEST {
-            let (owner, actor) = next.target;
-            let locate = self.query(&owner, Query::Locate { actor, after: 0 });
-            let ActorLocation::At { process, .. } =
-                timeout(ANSWER_TIMEOUT, locate).await.ok()?.ok()?
-            else {
-                return None;
-            };
-            if process.id == self.endpoint.id {
-                return (self.registry().waits().current().as_ref() == Some(wait))
-                    .then_some(circle);
+            let (home, actor) = next.ask.target.clone();
+            circle.push((process, next));
+            let place = self.place_of(home, actor).await?;
+            let question = self.query::<Option<Wait>>(&place, Query::Wait { actor });
+            (process, next) = (place.id, timeout(ANSWER_TIMEOUT, question).await.ok()?.ok()??);
+            if process == self.endpoint.id && next == *wait {
+                return Some(circle);
             }
-            let question = self.query::<Option<Wait>>(&process, Query::Wait);
-            next = timeout(ANSWER_TIMEOUT, question).await.ok()?.ok()??;
-            circle.push((process.id, next.clone()));
         }
         None
     }
 
-    /// Reports a circle, once: by the process with the smallest id.
+    /// Returns the process in which an actor runs.
+    async fn place_of(&'static self, home: ProcessRef, actor: ActorId) -> Option<ProcessRef> {
+        let Some(actor) = actor.at_owner() else { return Some(home) };
+        let locate = self.query(&home, Query::Locate { actor, after: 0 });
+        match timeout(ANSWER_TIMEOUT, locate).await.ok()?.ok()? {
+            ActorLocation::At { process, .. } => Some(process),
+            ActorLocation::Gone(_) => None,
+        }
+    }
+
+    /// Notes a circle, and reports it once: by the process with the smallest id.
     fn report(&self, wait: &Wait, circle: &[(ProcessId, Wait)]) {
-        if circle.iter().any(|(process, _)| *process < self.endpoint.id) {
+        let before = circle.iter().cycle().skip(circle.len() - 1);
+        // The actor before knows the name of one that has no supervisor.
+        let name = |((_, wait), (_, before)): (&(ProcessId, Wait), &(ProcessId, Wait))| {
+            wait.ask.caller.as_ref().unwrap_or(&before.ask.callee).to_string()
+        };
+        let actors: Vec<String> = circle.iter().zip(before).map(name).collect();
+        let words = [&*actors, &actors[..1]].concat().join(" waits for ");
+        self.registry().waits().note_circle(wait.number, words);
+        let own = (self.endpoint.id, wait.number);
+        if circle.iter().any(|(process, wait)| (*process, wait.number) < own) {
             return;
         }
-        let others = circle.iter().map(|(_, wait)| wait.caller.to_string());
-        let actors: Vec<_> = std::iter::once(wait.caller.to_string()).chain(others).collect();
         let event = EventKind::WaitCycle { actors };
         tracing::warn!("{event:?}: their handlers block until the others answer");
         self.endpoint.parts.get::<Events>().emit(event);

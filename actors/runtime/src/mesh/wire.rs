@@ -145,9 +145,12 @@ pub enum Query {
         /// The actor, which the queried process owns.
         actor: ActorId,
     },
-    /// For which actor the managed actor of the process blocks its thread. Answered with an
+    /// For which actor the thread blocks that reads an actor's messages. Answered with an
     /// `Option<Wait>`.
-    Wait,
+    Wait {
+        /// The actor, which runs in the queried process.
+        actor: ActorId,
+    },
     /// Answered when all earlier messages have arrived.
     Flush,
     /// Answered when nothing is handled any more that the caller has sent over earlier links.

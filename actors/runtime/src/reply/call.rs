@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::thread;
 use std::time::Duration;
 
 use fiber_core::{Error, ExitReason, Result, is_blocked};
@@ -11,7 +12,7 @@ use fiber_values::codec;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use crate::mesh::{ActorId, Answer, CallFailure, ProcessRef, Unanswered, Waiting};
+use crate::mesh::{ActorId, Answer, Ask, CallFailure, ProcessRef, Unanswered, is_reader};
 use crate::runtime::Runtime;
 
 /// A call of an actor in another process.
@@ -21,8 +22,8 @@ pub struct PendingCall<R> {
     actor: Arc<str>,
     message: &'static str,
     caller: Option<Arc<str>>,
-    /// The process that owns or has exported the actor that is to answer, and its number there, if
-    /// that may need this thread.
+    /// The process that owns or has exported the actor that is to answer, and its number where it
+    /// runs, if that may need a thread that waits for the answer.
     target: Option<(ProcessRef, ActorId)>,
 }
 
@@ -41,25 +42,27 @@ impl<R> PendingCall<R> {
         PendingCall { answer, decode, actor: Arc::clone(actor), message, caller, target: None }
     }
 
-    /// Says which actor is to answer. `is_here`: this process has exported it.
-    pub fn by(mut self, owner: &ProcessRef, actor: ActorId, is_here: bool) -> PendingCall<R> {
-        // Only actors wait in circles.
-        let may_wait_for_itself = is_here || self.caller.is_some();
-        self.target = may_wait_for_itself.then(|| (owner.clone(), actor));
+    /// Says which actor is to answer: who owns or has exported it, and its number where it runs.
+    /// `is_here`: this process has exported it.
+    pub fn by(mut self, home: &ProcessRef, actor: ActorId, is_here: bool) -> PendingCall<R> {
+        // Only threads of actors wait in circles.
+        let may_wait_for_itself = is_here || self.caller.is_some() || is_reader();
+        self.target = may_wait_for_itself.then(|| (home.clone(), actor));
         self
     }
 
     /// Returns whether the actor that is to answer needs this thread.
     fn needs_this_thread(&self) -> bool {
-        let Some((owner, actor)) = &self.target else { return false };
-        let inbox = Runtime::get().map(|runtime| runtime.registry().inbox_here(owner.id, *actor));
-        inbox.ok().flatten().is_some_and(|inbox| inbox.is_read_here())
+        let Some((home, actor)) = &self.target else { return false };
+        let inbox = Runtime::get().map(|runtime| runtime.registry().inbox_here(home.id, *actor));
+        let reader = inbox.ok().flatten().and_then(|inbox| inbox.thread());
+        reader == Some(thread::current().id())
     }
 
-    /// Notes that the actor of this thread blocks until the answer is there.
-    pub(super) fn begin_wait(&self) -> Option<Waiting<'static>> {
-        let (caller, target) = self.caller.as_ref().zip(self.target.clone())?;
-        Some(Runtime::get().ok()?.mesh().begin_wait(caller, target))
+    /// Returns the call as one that may be part of a circle.
+    pub(super) fn ask(&self) -> Option<Ask> {
+        let (caller, callee) = (self.caller.clone(), Arc::clone(&self.actor));
+        self.target.clone().map(|target| Ask { caller, callee, target })
     }
 
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<R>> {
@@ -78,6 +81,10 @@ impl<R> PendingCall<R> {
         let caller = self.caller.as_ref().map(|caller| format!(" that actor `{caller}` waits for"));
         let caller = caller.unwrap_or_default();
         format!("the answer of actor `{}` to `{}`{caller}", self.actor, self.message)
+    }
+
+    fn what_and_circle(&self) -> String {
+        self.what() + &circle(self.ask().as_ref())
     }
 
     fn conclude(&self, answer: Answer) -> Result<R> {
@@ -100,10 +107,20 @@ impl<R> PendingCall<R> {
                 Error::ActorStopped { name: actor(), reason: ExitReason::Shutdown }
             }
             Err(Unanswered::Failed(CallFailure::Late)) => {
-                Error::TimedOut { what: self.what(), limit: Duration::ZERO }
+                Error::TimedOut { what: self.what_and_circle(), limit: Duration::ZERO }
             }
             Err(Unanswered::Refused(error)) => error,
-            Err(Unanswered::TimedOut(limit)) => Error::TimedOut { what: self.what(), limit },
+            Err(Unanswered::TimedOut(limit)) => {
+                Error::TimedOut { what: self.what_and_circle(), limit }
+            }
         })
     }
+}
+
+/// Returns what an error says of the circle of which this thread's wait for an answer is part, if
+/// that is known.
+pub(super) fn circle(ask: Option<&Ask>) -> String {
+    let find = |ask| Runtime::get().ok()?.registry().waits().circle_here(ask);
+    let circle = ask.and_then(find);
+    circle.map(|circle| format!(" (in a circle: {circle})")).unwrap_or_default()
 }

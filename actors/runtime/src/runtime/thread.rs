@@ -42,7 +42,7 @@ pub(super) fn start_until(
         };
         let system = System::with_tokio_rt(|| runtime);
         system.block_on(async {
-            let _ = started.send(Ok(Arbiter::current()));
+            let _ = started.send(Ok((Arbiter::current(), System::current().id())));
             served.serve(end).await;
             System::current().stop();
         });
@@ -53,9 +53,10 @@ pub(super) fn start_until(
         Error::system("fiber's thread could not be started", shortage::explain(&error))
     };
     let thread = start_thread("fiber-runtime", run).map_err(refused)?;
-    let arbiter = block_on(async { Ok(arbiter.await) })?;
-    let arbiter = arbiter.unwrap_or_else(|ended| Err(io::Error::other(ended)));
-    Ok((RuntimeThread { arbiter: arbiter.map_err(refused)?, relay }, thread))
+    let started = block_on(async { Ok(arbiter.await) })?;
+    let started = started.unwrap_or_else(|ended| Err(io::Error::other(ended)));
+    let (arbiter, system) = started.map_err(refused)?;
+    Ok((RuntimeThread { arbiter, system, relay }, thread))
 }
 
 /// Raises the limit of open files to the maximum: each child takes a few descriptors, and the usual

@@ -1,6 +1,7 @@
 //! Actix actors as children.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -101,6 +102,14 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
         Some(self.current.clone())
     }
 
+    fn starts_on_shared_thread(&self) -> bool {
+        true
+    }
+
+    fn ends_here(&self) -> bool {
+        self.current.ends_here()
+    }
+
     fn removed(&mut self, reason: &ExitReason) {
         self.current.remove(reason);
     }
@@ -139,26 +148,37 @@ impl Control for ActorControl {
 #[derive(Default)]
 struct SharedArbiters(Mutex<HashMap<usize, ArbiterHandle>>);
 
+thread_local! {
+    /// The actix system whose supervised actors share this thread, if there is one.
+    static SHARED_IN: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Returns whether this is the thread that the supervised actors of an actix system share.
+pub(super) fn is_shared_in(system: usize) -> bool {
+    SHARED_IN.get() == Some(system)
+}
+
 /// Returns the arbiter that supervised actors of this thread's actix system share.
 fn shared_arbiter() -> Result<ArbiterHandle, ExitReason> {
     let problem =
         |problem: String| ExitReason::NotStarted(format!("there is no thread for it: {problem}"));
     let system = System::try_current()
         .ok_or_else(|| problem("its supervisor's thread has no actix system".into()))?;
-    let parts = Parts::current();
+    let (parts, number) = (Parts::current(), system.id());
     let mut arbiters = parts.get::<SharedArbiters>().0.lock();
     arbiters.retain(|_, arbiter| arbiter.alive());
-    if let Some(arbiter) = arbiters.get(&system.id()) {
+    if let Some(arbiter) = arbiters.get(&number) {
         return Ok(arbiter.clone());
     }
     let start = move || {
         // The thread works for this session only.
         std::mem::forget(parts.enter());
+        SHARED_IN.set(Some(number));
         named_runtime()
     };
     let arbiter =
         Arbiter::try_with_tokio_rt(start).map_err(|error| problem(shortage::explain(&error)))?;
-    arbiters.insert(system.id(), arbiter.handle());
+    arbiters.insert(number, arbiter.handle());
     Ok(arbiter.handle())
 }
 

@@ -7,6 +7,7 @@ use actix::ArbiterHandle;
 use fiber_core::{Error, ExitReason, Result};
 use tokio::sync::oneshot;
 
+use super::actor::is_shared_in;
 use super::driver::Supervisor;
 use super::identity::{DownGuard, Identity};
 use super::intensity::Intensity;
@@ -182,15 +183,17 @@ impl SupervisorBuilder {
             Err(error) => return Reply::new(async { Err(error) }),
         };
         let name = self.name.clone();
+        let is_shared = self.specs.iter().any(ChildSpec::starts_on_shared_thread);
         let (started, answer) = oneshot::channel();
         runtime.spawn(move || async move {
             // The caller may have dropped the reply.
             let _ = started.send(self.start_on(runtime.arbiter()).await.map(StopGuard::new));
         });
-        Reply::new(async move {
+        let supervisor = async move {
             let ended = |_| Error::not_started(name, "fiber's thread has ended");
             answer.await.map_err(ended)?.map(StopGuard::disarm)
-        })
+        };
+        Reply::checked(supervisor, move || is_shared && is_shared_in(runtime.system()))
     }
 
     /// Starts the supervisor on the thread of `arbiter`. The reply is ready when all children have

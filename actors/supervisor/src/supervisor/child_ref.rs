@@ -143,8 +143,8 @@ impl<A: Actor> ChildRef<A> {
     /// Waits until the actor has ended for good, and returns the reason. Asks nothing of it.
     /// [`ChildRef`] has an example.
     pub fn join(&self) -> Reply<ExitReason> {
-        let current = self.current.clone();
-        Reply::new(async move { Ok(current.removed().await) })
+        let (current, alive) = (self.current.clone(), self.current.clone());
+        Reply::checked(async move { Ok(current.removed().await) }, move || alive.ends_here())
     }
 }
 

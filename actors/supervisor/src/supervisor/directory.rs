@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fiber_core::{Error, Result};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::identity::Identity;
 use super::spec::ChildSpec;
+use super::start::Start;
 
 #[derive(Default)]
 pub(super) struct Directory(RwLock<HashMap<String, DirectoryEntry>>);
@@ -17,17 +18,24 @@ pub(super) struct Directory(RwLock<HashMap<String, DirectoryEntry>>);
 pub(super) struct DirectoryEntry {
     pub(super) identity: Arc<Identity>,
     pub(super) handle: Option<Arc<dyn Any + Send + Sync>>,
+    pub(super) start: Arc<Mutex<dyn Start>>,
 }
 
 impl Directory {
     pub(super) fn insert(&self, spec: &ChildSpec) {
         let handle = spec.start.lock().handle();
-        let entry = DirectoryEntry { identity: spec.identity.clone(), handle };
+        let (identity, start) = (spec.identity.clone(), spec.start.clone());
+        let entry = DirectoryEntry { identity, handle, start };
         self.0.write().insert(spec.name().into(), entry);
     }
 
     pub(super) fn remove(&self, name: &str) {
         self.0.write().remove(name);
+    }
+
+    /// Returns whether the end of one of the children needs this thread.
+    pub(super) fn end_here(&self) -> bool {
+        self.0.read().values().any(|child| child.start.lock().ends_here())
     }
 
     /// Finds a child of the supervisor `supervisor`.

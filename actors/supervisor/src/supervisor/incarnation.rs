@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use actix::dev::ToEnvelope;
-use actix::{Actor, Addr, ArbiterHandle, Handler, MailboxError, Message};
+use actix::{Actor, Addr, ArbiterHandle, Handler, MailboxError, Message, System};
 use fiber_core::{Error, ExitReason, Result};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
+use super::actor::is_shared_in;
+
 /// The current incarnation of an actor, if there is one.
 pub(super) struct Current<A: Actor> {
     status: watch::Sender<Status<A>>,
-    /// The thread on which the last incarnation was started.
-    thread: Mutex<Option<ThreadId>>,
+    /// The thread on which the last incarnation was started, and its actix system.
+    home: Mutex<Option<(ThreadId, usize)>>,
     /// The actor's address for other processes, once it was exported.
     exported: Mutex<Option<Box<dyn Any + Send + Sync>>>,
 }
@@ -79,7 +81,7 @@ impl<A: Actor> Current<A> {
     pub(super) fn new() -> Current<A> {
         Current {
             status: watch::Sender::new(Status::Down),
-            thread: Mutex::default(),
+            home: Mutex::default(),
             exported: Mutex::default(),
         }
     }
@@ -171,7 +173,17 @@ impl<A: Actor> Current<A> {
 
     /// Returns whether the actor needs this thread.
     pub(super) fn needs_this_thread(&self) -> bool {
-        *self.thread.lock() == Some(thread::current().id())
+        self.home.lock().is_some_and(|(thread, _)| thread == thread::current().id())
+    }
+
+    /// Returns whether the actor lives, and its end needs this thread.
+    pub(super) fn ends_here(&self) -> bool {
+        matches!(&*self.status.borrow(), Status::Up(_)) && self.needs_this_thread()
+    }
+
+    /// Returns whether this is the thread that supervised actors of the same actix system share.
+    pub(super) fn shares_this_thread(&self) -> bool {
+        self.home.lock().is_some_and(|(_, system)| is_shared_in(system))
     }
 }
 
@@ -260,7 +272,7 @@ impl<A: Actor> IncarnationGuard<A> {
         exit: watch::Sender<Option<ExitReason>>,
     ) -> IncarnationGuard<A> {
         let incarnation = Incarnation { addr, arbiter, exit: ExitWatch(exit.subscribe()) };
-        *current.thread.lock() = Some(thread::current().id());
+        *current.home.lock() = Some((thread::current().id(), System::current().id()));
         // If it is only dropped, its thread has ended.
         IncarnationGuard { current, incarnation, exit, reason: ExitReason::Shutdown }
     }

@@ -91,6 +91,14 @@ impl Start for SupervisorStart {
         Some(Arc::new(self.handle.clone()))
     }
 
+    fn starts_on_shared_thread(&self) -> bool {
+        self.specs.iter().any(ChildSpec::starts_on_shared_thread)
+    }
+
+    fn ends_here(&self) -> bool {
+        self.handle.directory.end_here()
+    }
+
     fn removed(&mut self, reason: &ExitReason) {
         for spec in &self.specs {
             spec.removed(reason);

@@ -228,6 +228,11 @@ impl ChildSpec {
         }
     }
 
+    /// Returns whether its start needs the thread that supervised actors share.
+    pub(super) fn starts_on_shared_thread(&self) -> bool {
+        self.arbiter.is_none() && self.start.lock().starts_on_shared_thread()
+    }
+
     /// Returns the part that the supervisor's decisions depend on.
     pub(super) fn rules(&self) -> Rules {
         Rules {

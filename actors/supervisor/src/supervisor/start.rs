@@ -97,6 +97,18 @@ pub trait Start: Send + 'static {
         None
     }
 
+    /// Returns whether its start needs the thread that supervised actors share.
+    #[doc(hidden)]
+    fn starts_on_shared_thread(&self) -> bool {
+        false
+    }
+
+    /// Returns whether it lives, and its end needs this thread.
+    #[doc(hidden)]
+    fn ends_here(&self) -> bool {
+        false
+    }
+
     /// The supervisor calls this when it removes the child: it does not start it again. `reason` is
     /// that of the last incarnation's end.
     fn removed(&mut self, reason: &ExitReason) {

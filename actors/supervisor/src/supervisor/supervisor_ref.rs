@@ -84,7 +84,8 @@ impl SupervisorRef {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn add_child(&self, spec: ChildSpec) -> Reply<()> {
-        let this = self.clone();
+        let (this, current) = (self.clone(), self.handle.current.clone());
+        let is_shared = spec.starts_on_shared_thread();
         let done = async move {
             let path = format!("{}/{}", this.path(), spec.name());
             let (answer, started) = oneshot::channel();
@@ -94,7 +95,7 @@ impl SupervisorRef {
                 Err(_) => Err(Error::ActorStopped { name: path, reason: ExitReason::Shutdown }),
             }
         };
-        Reply::carried(done, || false)
+        Reply::carried(done, move || is_shared && current.shares_this_thread())
     }
 
     /// Adds a child. The reply comes before its start, and a first start that fails is retried as
@@ -162,8 +163,8 @@ impl SupervisorRef {
         if let Some(incarnation) = &incarnation {
             incarnation.addr.do_send(Command::Stop);
         }
-        let this = self.clone();
-        Reply::new(async move {
+        let (this, directory) = (self.clone(), self.handle.directory.clone());
+        let done = async move {
             if let Some(incarnation) = incarnation {
                 incarnation.exit().reason().await;
             }
@@ -171,14 +172,15 @@ impl SupervisorRef {
                 this.handle.current.removed().await;
             }
             Ok(())
-        })
+        };
+        Reply::checked(done, move || directory.end_here())
     }
 
     /// Waits until the supervisor has ended for good, and returns the reason. Asks nothing of it.
     /// [`SupervisorRef`] has an example.
     pub fn join(&self) -> Reply<ExitReason> {
-        let current = self.handle.current.clone();
-        Reply::new(async move { Ok(current.removed().await) })
+        let SupervisorHandle { current, directory } = self.handle.clone();
+        Reply::checked(async move { Ok(current.removed().await) }, move || directory.end_here())
     }
 
     /// Returns a handle of the actor with this name, or path (`workers/counter`). It sends nothing.
@@ -258,13 +260,14 @@ impl SupervisorRef {
 
     fn end_child(&self, name: &str, method: StopMethod) -> Reply<()> {
         let (this, name) = (self.clone(), name.to_string());
+        let child = self.handle.directory.find(self.path(), &name).ok();
         let done = async move {
             let (answer, ended) = oneshot::channel();
             this.command(Command::StopChild { name, method, answer }).await?;
             // If the supervisor ended before it could answer, its children ended before it.
             ended.await.unwrap_or(Ok(()))
         };
-        Reply::carried(done, || false)
+        Reply::carried(done, move || child.as_ref().is_some_and(|it| it.start.lock().ends_here()))
     }
 
     async fn command(&self, command: Command) -> Result<()> {
