@@ -25,6 +25,21 @@ fn pools_of_actors_and_entities_are_spread_over_hosts() {
 }
 
 #[trial]
+fn a_message_to_all_actors_of_a_pool_goes_to_each_host_once() {
+    hosts_for_two("actors told together").run().code(0).says(&[
+        "each host gets it once",
+        "messages keep their order",
+        "a member that dies fails alone",
+        "the members of a lost host fail",
+    ]);
+}
+
+#[trial]
+fn a_publication_goes_to_each_host_once() {
+    hosts_for_two("processes told together").run().code(0);
+}
+
+#[trial]
 fn without_hosts_an_error_says_how_to_get_some() {
     Setup::new("placed without hosts").run().code(0);
 }

@@ -17,6 +17,7 @@ mod starters;
 mod surroundings;
 mod thread_ends;
 mod timeline;
+mod told;
 mod traced;
 mod unfinished;
 

@@ -187,6 +187,12 @@ pub trait Link: Debug + Send + Sync {
     /// Notes that this peer needs the shared message of this key no more, if it was sent it.
     fn drop_shared(&self, _key: u64) {}
 
+    /// Returns the wire that carries this link's messages and those of others, and the number of
+    /// this peer on it.
+    fn wire(&self) -> Option<(Arc<dyn Wire>, u64)> {
+        None
+    }
+
     /// Returns whether the peer reads blobs in shared memory: then they cross no wire.
     fn lends_memory(&self) -> bool {
         false
@@ -200,6 +206,13 @@ pub trait Link: Debug + Send + Sync {
     /// Closes the link when the peer's host has not acknowledged sent data for `silence`. Without
     /// this, a lost host looks like a slow one. It has no effect on links within one host.
     fn set_peer_timeout(&self, silence: Duration);
+}
+
+/// A wire that carries the messages of several links.
+pub trait Wire: Debug + Send + Sync {
+    /// Sends the same message to several peers, to each by its number and behind a head of its own.
+    /// The message itself crosses the wire once. A peer whose link is closed does not get it.
+    fn send_to_each(self: Arc<Self>, heads: &[(u64, Vec<u8>)], message: Message);
 }
 
 /// The link is closed.

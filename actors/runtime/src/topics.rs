@@ -3,7 +3,7 @@
 //! - A topic is a port of the process that owns it. Its `machine` decides who gets a message and
 //!   which publisher waits. It never decodes a message.
 //! - A process that uses a topic has a client of it, which is a port, too. A message goes to each
-//!   client once, however many subscriptions that has ([`wire`]).
+//!   client once, however many subscriptions that has ([`wire`]), and to each host of clients.
 //! - Topics with names are in the head, behind one port (`named`): `PortId::TOPICS`.
 
 mod machine;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use fiber_core::{FailureKind, ProcessId};
-use fiber_transport::{Link, Received};
+use fiber_transport::{Link, Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
 use parking_lot::{Mutex, MutexGuard};
@@ -31,7 +31,7 @@ use self::wire::{
     TOO_SLOW, UNSUBSCRIBE,
 };
 use crate::mesh::{
-    Mesh, PeerId, Port, PortId, Registry, Request, Requester, Responder, push, push_head,
+    FanOut, Mesh, PeerId, Port, PortId, Registry, Request, Requester, Responder, push_head,
     unknown_object,
 };
 
@@ -51,6 +51,8 @@ struct State {
     /// The type of the messages, by the first client.
     message: Option<Arc<str>>,
     here: Here,
+    /// It is flushed before the lock is free.
+    fan_out: FanOut,
 }
 
 /// A process that uses the topic.
@@ -124,6 +126,7 @@ impl Topic {
             clients: HashMap::new(),
             message: None,
             here: Here::default(),
+            fan_out: FanOut::default(),
         };
         Topic { registry, state: Mutex::new(state) }
     }
@@ -212,8 +215,10 @@ impl Topic {
         self.speak(state);
     }
 
-    /// Says to this process what is to be said, in its order, unless another thread does.
+    /// Says to this process what is to be said, in its order, unless another thread does. Other
+    /// processes are told first.
     fn speak(&self, mut state: MutexGuard<'_, State>) {
+        state.fan_out.flush();
         if state.here.is_speaking {
             return;
         }
@@ -239,7 +244,8 @@ impl Topic {
 
 impl State {
     fn parts(&mut self) -> (&mut Machine<Requester>, Out<'_>) {
-        (&mut self.machine, Out { clients: &self.clients, here: &mut self.here })
+        let (clients, here, fan_out) = (&self.clients, &mut self.here, &self.fan_out);
+        (&mut self.machine, Out { clients, here, fan_out })
     }
 }
 
@@ -247,6 +253,7 @@ impl State {
 struct Out<'a> {
     clients: &'a HashMap<ClientId, Client>,
     here: &'a mut Here,
+    fan_out: &'a FanOut,
 }
 
 impl Out<'_> {
@@ -256,7 +263,8 @@ impl Out<'_> {
             Some(link) => {
                 let mut head = push_head(client.port);
                 head.extend_from_slice(body);
-                push(link, head, message.bytes.clone(), message.blobs.clone());
+                let Received { bytes: body, blobs } = message.clone();
+                self.fan_out.send(link, Message { head, body, blobs });
             }
             None => {
                 let bytes = Bytes::from([body, &message.bytes].concat());
@@ -294,6 +302,8 @@ impl Outlet<Requester> for Out<'_> {
         if publisher.peer == PeerId::LOCAL {
             self.here.waiting.push_back(ToHere::Answer(publisher));
         } else {
+            // The publisher may subscribe, too.
+            self.fan_out.flush();
             publisher.answer_bytes(&[]);
         }
     }

@@ -40,7 +40,7 @@ fn processes() -> Vec<ProcessStats> {
 }
 
 /// Returns the host of a process, once it runs.
-fn host_of(name: &str) -> String {
+pub(super) fn host_of(name: &str) -> String {
     loop {
         let found = processes().into_iter().find(|process| process.name == name);
         match found.and_then(|process| process.job) {
@@ -51,7 +51,7 @@ fn host_of(name: &str) -> String {
 }
 
 /// Returns how many of the processes are in each host.
-fn numbers(prefix: &str) -> Vec<usize> {
+pub(super) fn numbers(prefix: &str) -> Vec<usize> {
     let mut hosts = BTreeMap::<String, usize>::new();
     for process in processes().into_iter().filter(|process| process.name.starts_with(prefix)) {
         if let Some(JobPlace::Hosted { host, .. }) = process.job {
@@ -61,7 +61,7 @@ fn numbers(prefix: &str) -> Vec<usize> {
     hosts.into_values().collect()
 }
 
-fn kill_host(name: &str) {
+pub(super) fn kill_host(name: &str) {
     let all = processes();
     let host = all.iter().find(|process| process.name == name && process.role == ProcessRole::Host);
     kill(host.and_then(|host| host.pid).expect("the host runs"));

@@ -13,8 +13,9 @@ use fiber_runtime::reply::{Member, Replies};
 impl<A: Actor> ActorPoolAddr<A> {
     /// Sends a message to each actor, and returns the replies in the actors' order.
     ///
-    /// Encodes the message once, on this thread, unless it has handles of shared objects, each of
-    /// which counts for its actor. A reply fails by itself: see [`send`](ActorPoolAddr::send).
+    /// Encodes the message once, on this thread, and sends it once to each host that this process
+    /// has started, unless it has handles of shared objects, each of which counts for its actor. A
+    /// reply fails by itself: see [`send`](ActorPoolAddr::send).
     ///
     /// # Examples
     /// ```

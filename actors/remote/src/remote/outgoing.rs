@@ -1,5 +1,8 @@
 //! Messages on their way to one actor, or to several.
 
+use std::sync::Arc;
+
+use fiber_runtime::mesh::FanOut;
 use fiber_transport::Received;
 use fiber_values::{codec, transfer};
 
@@ -8,12 +11,13 @@ use super::message::RemoteMessage;
 /// A message for one actor.
 pub(crate) enum Outgoing<'a, M> {
     Value(&'a M),
-    Encoded(&'a Received),
+    /// Others get it, too.
+    Shared(&'a Received, &'a Arc<FanOut>),
 }
 
-/// A message for several actors.
+/// A message for several actors. Dropping it sends what waits for the last of them.
 pub(crate) enum ForAll<M> {
-    Encoded(Received),
+    Shared(Received, Arc<FanOut>),
     /// Each actor gets an encoding of its own.
     Value(M),
 }
@@ -26,7 +30,7 @@ impl<M: RemoteMessage> ForAll<M> {
         let (blobs, handles) = transfer::repeatable(|| codec::append_apart(&mut bytes, &message));
         match blobs {
             Ok(blobs) if handles.is_empty() => {
-                ForAll::Encoded(Received { bytes: bytes.into(), blobs })
+                ForAll::Shared(Received { bytes: bytes.into(), blobs }, Arc::default())
             }
             _ => ForAll::Value(message),
         }
@@ -35,8 +39,16 @@ impl<M: RemoteMessage> ForAll<M> {
     /// Returns the message for one of the actors.
     pub(crate) fn for_one(&self) -> Outgoing<'_, M> {
         match self {
-            ForAll::Encoded(message) => Outgoing::Encoded(message),
+            ForAll::Shared(message, fan_out) => Outgoing::Shared(message, fan_out),
             ForAll::Value(message) => Outgoing::Value(message),
+        }
+    }
+}
+
+impl<M> Drop for ForAll<M> {
+    fn drop(&mut self) {
+        if let ForAll::Shared(_, fan_out) = self {
+            fan_out.finish();
         }
     }
 }

@@ -169,7 +169,9 @@ impl UntypedAddr {
         let callee = self.callee();
         let encode = || match message {
             Outgoing::Value(message) => Payload::call(callee, method, terms, message),
-            Outgoing::Encoded(message) => Ok(Payload::call_encoded(callee, method, terms, message)),
+            Outgoing::Shared(message, fan_out) => {
+                Ok(Payload::call_encoded(callee, method, terms, message, Some(fan_out)))
+            }
         };
         let (payload, keep_alive) = if answer.is_some() {
             transfer::repeatable(encode)
@@ -278,7 +280,7 @@ impl UntypedAddr {
     ) -> Result<oneshot::Receiver<Answer>> {
         let runtime = self.runtime()?;
         let (sender, answer) = oneshot::channel();
-        let payload = Payload::call_encoded(self.callee(), method, Terms::default(), message);
+        let payload = Payload::call_encoded(self.callee(), method, Terms::default(), message, None);
         let answer_to = Some((sender, None));
         self.send_payload(runtime, payload, answer_to, self.timeout, KeepAlive::default())?;
         Ok(answer)

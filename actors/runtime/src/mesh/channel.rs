@@ -82,8 +82,7 @@ impl Channel {
             Stage::Linked(link) => {
                 let link = Arc::clone(link);
                 drop(state);
-                // If the link is closed, its reader notices that and fails the call.
-                let _ = link.send(payload.into_message(call));
+                payload.send(call, &link);
             }
             Stage::Local(registry) => {
                 let registry = *registry;

@@ -18,12 +18,13 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use fiber_core::stats::ActorStats;
 use fiber_core::{Error, ExitReason, Failure, ProcessId, Result};
-use fiber_transport::{Message, Received};
+use fiber_transport::{Link, Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
 use fiber_values::entry::EntryRef;
 use serde::{Deserialize, Serialize};
 
+use super::fan_out::FanOut;
 use crate::endpoint::MESH;
 
 const CALL: u8 = 0;
@@ -186,6 +187,8 @@ pub struct Payload {
     /// The end of the frame, if payloads share it.
     body: Bytes,
     blobs: Blobs,
+    /// Sends it with others of the same body.
+    fan_out: Option<Arc<FanOut>>,
 }
 
 impl Payload {
@@ -202,16 +205,18 @@ impl Payload {
     }
 
     /// Returns a call of `method` at `actor` with a message that is encoded already. A long one is
-    /// not copied.
+    /// not copied, nor is one that `fan_out` sends to other actors, too.
     pub fn call_encoded(
         actor: ActorId,
         method: EntryRef,
         terms: Terms,
         message: &Received,
+        fan_out: Option<&Arc<FanOut>>,
     ) -> Payload {
         let Received { bytes, blobs } = message.clone();
-        if bytes.len() >= LONG {
-            return Payload { frame: call_head(actor, method, terms, 0), body: bytes, blobs };
+        if bytes.len() >= LONG || fan_out.is_some() {
+            let (frame, fan_out) = (call_head(actor, method, terms, 0), fan_out.cloned());
+            return Payload { frame, body: bytes, blobs, fan_out };
         }
         let mut frame = call_head(actor, method, terms, bytes.len());
         frame.extend_from_slice(&bytes);
@@ -232,7 +237,7 @@ impl Payload {
     }
 
     fn whole(frame: Vec<u8>, blobs: Blobs) -> Payload {
-        Payload { frame, body: Bytes::new(), blobs }
+        Payload { frame, body: Bytes::new(), blobs, fan_out: None }
     }
 
     /// Chooses the actor that gets the call.
@@ -243,6 +248,17 @@ impl Payload {
     /// Returns the length in bytes, with the blobs.
     pub fn size(&self) -> usize {
         self.frame.len() + self.body.len() + self.blobs.total_len()
+    }
+
+    /// Sends the frame, with its call id.
+    pub(super) fn send(mut self, call: CallId, link: &Arc<dyn Link>) {
+        let fan_out = self.fan_out.take();
+        let message = self.into_message(call);
+        match fan_out {
+            Some(fan_out) => fan_out.send(link, message),
+            // If the link is closed, its reader notices that and fails the call.
+            None => drop(link.send(message)),
+        }
     }
 
     /// Returns the frame, with its call id.

@@ -169,11 +169,23 @@ impl Host {
         }
     }
 
-    /// Passes a message on to a process.
-    fn pass_on(&self, number: Number, Received { bytes, blobs }: Received) {
+    /// Passes a message on to a process, or to each of several.
+    fn pass_on(&self, number: Number, mut message: Received) {
+        if number != wire::EACH {
+            return self.pass_to(number, Vec::new(), message);
+        }
+        match wire::take_heads(&mut message.bytes) {
+            Some(heads) => heads
+                .into_iter()
+                .for_each(|(number, head)| self.pass_to(number, head.to_vec(), message.clone())),
+            None => tracing::error!("ignored an invalid message to several processes"),
+        }
+    }
+
+    fn pass_to(&self, number: Number, head: Vec<u8>, Received { bytes: body, blobs }: Received) {
         if let Some(Hosted { link: Some(link), .. }) = self.processes.borrow().get(&number) {
             // If it is gone, its parent hears of that.
-            let _ = link.send(Message { head: Vec::new(), body: bytes, blobs });
+            let _ = link.send(Message { head, body, blobs });
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fiber_transport::{Closed, Connection, Incoming, Link, Message, Received};
+use fiber_transport::{Closed, Connection, Incoming, Link, Message, Received, Wire};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -85,6 +85,11 @@ impl Link for HostedLink {
 
     fn drop_shared(&self, key: u64) {
         self.host.drop_shared(self.number, key);
+    }
+
+    fn wire(&self) -> Option<(Arc<dyn Wire>, u64)> {
+        self.check_open().ok()?;
+        Some((Arc::clone(&self.host) as Arc<dyn Wire>, self.number))
     }
 
     fn close(&self) {

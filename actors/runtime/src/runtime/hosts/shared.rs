@@ -2,7 +2,8 @@
 //! the host once.
 //!
 //! The parent knows which processes of a host were sent which message. The host keeps a message
-//! until each of them has ended or needs it no more.
+//! until each of them has ended or needs it no more. It keeps none that is sent to all of them at
+//! the same time, such as a call of many actors.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
-use fiber_transport::{Closed, Link, Message, Received};
+use fiber_transport::{Closed, Link, Message, Received, Wire};
 use fiber_values::blob::{Blob, Blobs};
 use parking_lot::Mutex;
 
@@ -24,6 +25,10 @@ pub(super) type Key = u64;
 
 /// Longer bytes beside blobs are kept where they have arrived.
 const SHORT: usize = 4 << 10;
+
+/// The most bytes of heads in one message for several processes, unless one alone has more: the
+/// limit of a message leaves little room beside it.
+const MAX_HEADS: usize = 32 << 10;
 
 /// The wire to a host, as the links of all its processes use it.
 #[derive(Debug)]
@@ -118,6 +123,23 @@ impl HostWire {
     }
 }
 
+impl Wire for HostWire {
+    fn send_to_each(self: Arc<HostWire>, mut heads: &[(Number, Vec<u8>)], message: Message) {
+        while !heads.is_empty() {
+            let mut len = 0;
+            let have_room = heads.iter().take_while(|(_, head)| {
+                len += wire::EACH_HEAD + head.len();
+                len <= MAX_HEADS
+            });
+            let (first, others) = heads.split_at(have_room.count().max(1));
+            let message = Message { head: wire::heads(first), ..message.clone() };
+            // If the wire is closed, the host has ended, and so have its processes.
+            let _ = self.relay(wire::EACH, message, |relayed| self.send(relayed));
+            heads = others;
+        }
+    }
+}
+
 /// The messages that a host keeps for its processes.
 #[derive(Debug, Default)]
 pub(super) struct KeptMessages(HashMap<Key, Received>);
@@ -162,8 +184,10 @@ mod tests {
 
     use bytes::Buf;
 
+    use super::super::hosted_link::HostedLink;
     use super::super::wire::Arrived;
     use super::*;
+    use crate::mesh::FanOut;
 
     /// A link whose other end is a host.
     #[derive(Debug, Default)]
@@ -187,6 +211,15 @@ mod tests {
                     kept.drop_all(&keys);
                     format!("drop {keys:?}")
                 }
+                Arrived::Relayed(wire::EACH, Received { mut bytes, .. }) => {
+                    let heads = wire::take_heads(&mut bytes).unwrap();
+                    let lens = heads.iter().map(|(number, head)| (*number, head.len()));
+                    format!("{bytes:?} to {:?}", lens.collect::<Vec<_>>())
+                }
+                Arrived::Relayed(number, Received { bytes, .. }) => {
+                    format!("{bytes:?} to {number} alone")
+                }
+                Arrived::Command(ToHost::Close(number)) => format!("close {number}"),
                 _ => panic!("it is no shared message"),
             });
             Ok(())
@@ -220,5 +253,46 @@ mod tests {
         // It is sent as a whole again.
         wire.send_shared(4, 7, message()).unwrap();
         assert_eq!(seen(), ["7 to 4"]);
+    }
+
+    #[test]
+    fn a_message_to_many_processes_is_one_frame_for_each_host_in_its_order() {
+        let hosts = [1, 2].map(|number| {
+            let link = Arc::new(ToKept::default());
+            let to_host = Arc::clone(&link) as Arc<dyn Link>;
+            (link, Arc::new(HostWire::new(to_host, Arc::default(), number, Arc::default())))
+        });
+        let seen = |host: usize| std::mem::take(&mut hosts[host].0.0.lock().1);
+        let connections = [(0, 1), (0, 2), (1, 3), (0, 4), (1, 5)]
+            .map(|(host, number)| HostedLink::connect(number, Arc::clone(&hosts[host].1)).1);
+        let links = connections.each_ref().map(|connection| &connection.link);
+        let message = |head: usize, body: &Bytes| Message::with_body(vec![0; head], body.clone());
+        let (body, other) = (Bytes::from_static(b"words"), Bytes::from_static(b"other"));
+        let fan_out = FanOut::default();
+
+        links[0].send(message(0, &other)).unwrap();
+        links[1].close();
+        (0..5).for_each(|place| fan_out.send(links[place], message(place, &body)));
+        assert_eq!(seen(0), [r#"b"other" to 1 alone"#, "close 2"]);
+        // What has another body comes behind it.
+        fan_out.send(links[3], message(1, &other));
+        assert_eq!(seen(0), [r#"b"words" to [(1, 0), (4, 3)]"#]);
+        assert_eq!(seen(1), [r#"b"words" to [(3, 2), (5, 4)]"#]);
+        fan_out.finish();
+        links[3].send(message(0, &body)).unwrap();
+        fan_out.send(links[0], message(2, &body));
+        let alone = [r#"b"words" to 4 alone"#, r#"b"\0\0words" to 1 alone"#];
+        assert_eq!(seen(0), [r#"b"other" to [(4, 1)]"#, alone[0], alone[1]]);
+
+        // The limit of a message leaves room for so many heads.
+        let fan_out = FanOut::default();
+        for place in [0, 3, 0] {
+            fan_out.send(links[place], message(MAX_HEADS / 2, &body));
+        }
+        fan_out.finish();
+        let frame = |of: &str| format!(r#"b"words" to [{of}]"#);
+        let each = [1, 4, 1].map(|number| frame(&format!("({number}, {})", MAX_HEADS / 2)));
+        assert_eq!(seen(0), each);
+        assert!(seen(1).is_empty());
     }
 }

@@ -4,9 +4,10 @@
 //! process or to one, behind the number of the process; [`WITH_BLOBS`] for one behind the number
 //! and how its blobs travel; [`SHARED`] for one that the host keeps for others, behind the number
 //! and the key; [`BLOB`] for a blob that the parent has asked for; or [`COMMAND`] for an encoded
-//! [`ToHost`] or [`FromHost`].
+//! [`ToHost`] or [`FromHost`]. A relayed message for [`EACH`] of several processes begins with the
+//! [`heads`] for them.
 
-use bytes::{Buf, BufMut};
+use bytes::{Buf, BufMut, Bytes};
 use fiber_backends::{JobPlace, Room};
 use fiber_core::{Exit, Meta, OutputMode, ProcessId};
 use fiber_transport::{Message, PeerInfo, Received};
@@ -29,6 +30,12 @@ const BLOB: u8 = 4;
 
 /// The number of a hosted process. Its parent chooses it.
 pub(super) type Number = u64;
+
+/// The number of all processes that the message names.
+pub(super) const EACH: Number = Number::MAX;
+
+/// The bytes before a head of a message for several processes.
+pub(super) const EACH_HEAD: usize = size_of::<Number>() + size_of::<u32>();
 
 /// The bytes before a relayed message.
 pub(super) const RELAY_HEAD: usize = 1 + 1 + size_of::<Number>();
@@ -146,6 +153,29 @@ pub(super) fn shared_head(number: Number, key: Key, message: &[u8]) -> Vec<u8> {
     head
 }
 
+/// Returns what a message for several processes begins with: their numbers, and the head for each.
+pub(super) fn heads(of: &[(Number, Vec<u8>)]) -> Vec<u8> {
+    let mut all = Vec::new();
+    all.put_u32_le(of.len() as u32);
+    for (number, head) in of {
+        all.put_u64_le(*number);
+        all.put_u32_le(head.len() as u32);
+        all.extend_from_slice(head);
+    }
+    all
+}
+
+/// Takes what [`heads`] wrote off a message; `None` if it is malformed.
+pub(super) fn take_heads(message: &mut Bytes) -> Option<Vec<(Number, Bytes)>> {
+    let count = message.try_get_u32_le().ok()?;
+    let mut take = || {
+        let number = message.try_get_u64_le().ok()?;
+        let len = message.try_get_u32_le().ok()? as usize;
+        if len <= message.len() { Some((number, message.split_to(len))) } else { None }
+    };
+    (0..count).map(|_| take()).collect()
+}
+
 /// Makes the message with a blob that the parent has asked for.
 pub(super) fn blob(key: BlobKey, blob: Option<Blob>) -> Message {
     let mut head = vec![MAIN, BLOB];
@@ -187,8 +217,6 @@ pub(super) fn read<C: DeserializeOwned>(mut message: Received) -> Option<Arrived
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     fn arrived(message: Message) -> Received {
@@ -225,6 +253,12 @@ mod tests {
             }
             _ => panic!("it has no blobs"),
         }
+        let of = [(7, b"one".to_vec()), (8, Vec::new())];
+        let mut each = Bytes::from([&heads(&of)[..], b"words"].concat());
+        let mut cut = each.slice(..each.len() - 9);
+        let taken = take_heads(&mut each).unwrap();
+        assert_eq!(taken, of.map(|(number, head)| (number, Bytes::from(head))));
+        assert_eq!((each, take_heads(&mut cut)), ("words".into(), None));
         let too_many = [&[WITH_BLOBS][..], &[0; 8], &[255; 4], &[0; 40]].concat();
         let unknown = [&[WITH_BLOBS][..], &[0; 8], &[1, 0, 0, 0], &[9; 9]].concat();
         for malformed in
