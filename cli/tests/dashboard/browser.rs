@@ -5,13 +5,12 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fiber_test_support::wait::LONG;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
-/// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(120);
 /// The interval of checks whether something has happened.
 const LOOK: Duration = Duration::from_millis(20);
 

@@ -4,8 +4,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time limit for anything that must appear.
-const LONG: Duration = Duration::from_secs(120);
+use fiber_test_support::wait::LONG;
+
 const LOOK: Duration = Duration::from_millis(30);
 
 /// A terminal, which is closed when this is dropped.

@@ -1,6 +1,6 @@
 //! Messages to managed actors, and their answers.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix::fut::wrap_future;
 use actix::prelude::*;
@@ -10,6 +10,7 @@ use fiber::{
     remote::RemoteRecipient,
     stats::EventKind,
 };
+use fiber_test_support::wait::{LONG, wait_for};
 use serde::{Deserialize, Serialize};
 
 use super::counter::{Add, AskInACircle, AskOther, Counter, Gate, Meet, WhichProcess, counter};
@@ -114,25 +115,22 @@ fn a_timeout_of_two_actors_that_wait_for_each_other_names_both() {
 fn actors_that_block_for_each_other_are_an_event() {
     let named =
         |name: &str| AsyncManager::builder().name(name).start(Counter::new, 0).wait().unwrap();
-    let (mut events, limit) = (fiber::stats::events(), Duration::from_secs(20));
+    let mut events = fiber::stats::events();
     let (left, right) = (named("the left one"), named("the right one"));
     // One that waits for an actor which can go on is none.
     let other = counter(0);
     let busy = left.send(AskOther(other.addr(), 1));
     assert_eq!(busy.wait().unwrap(), Ok(1));
-    let circle = AskInACircle(right.addr(), left.addr().timeout(limit));
+    let circle = AskInACircle(right.addr(), left.addr().timeout(LONG));
     let answer = left.send(circle);
-    let start = Instant::now();
-    let actors = loop {
-        assert!(start.elapsed() < limit, "the circle is not known");
-        match events.try_next().map(|event| event.kind) {
-            Some(EventKind::WaitCycle { actors }) if actors.concat().contains("the left") => {
-                break actors;
-            }
-            Some(_) => {}
-            None => std::thread::sleep(Duration::from_millis(1)),
-        }
-    };
+    let actors = wait_for("the event of the circle", || {
+        let mut kinds = std::iter::from_fn(|| events.try_next()).map(|event| event.kind);
+        let circle = kinds.find_map(|kind| match kind {
+            EventKind::WaitCycle { actors } if actors.concat().contains("the left") => Some(actors),
+            _ => None,
+        });
+        circle.ok_or(())
+    });
     assert!(actors.len() == 2 && actors.concat().contains("the right one"), "{actors:?}");
     left.kill_process();
     answer.wait().unwrap_err();

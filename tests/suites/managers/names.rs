@@ -130,8 +130,7 @@ fn the_death_of_a_process_frees_the_names_of_its_actors() {
     assert!(pool.apply(knows, ()).wait().unwrap());
     process.kill();
     wait_until_free("held-by-the-dead");
-    // The other process hears of it, too.
-    while pool.apply(knows, ()).wait().unwrap() {}
+    wait_until("the other process knows it", || !pool.apply(knows, ()).wait().unwrap());
     counter(0).register("held-by-the-dead").wait().unwrap();
 }
 

@@ -8,6 +8,7 @@ use fiber::{
     manager::Snapshots,
     supervisor::{Backoff, Strategy},
 };
+use fiber_test_support::wait::wait_until;
 
 use super::counter::{Add, AskOther, Counter, Fail, Gate, counter};
 use super::{kill, stopped};
@@ -55,7 +56,7 @@ fn an_actor_that_restarts_with_its_siblings_is_called_again() {
     assert_eq!(addr.send(Add(5)).wait().unwrap(), 15);
     app.kill_child("restarts-one", ExitReason::Signal(9)).wait().unwrap();
     // The former one may still answer, or say that it is being stopped.
-    while !matches!(addr.send(Add(1)).wait(), Ok(11)) {}
+    wait_until("an answer of the next", || matches!(addr.send(Add(1)).wait(), Ok(11)));
     app.stop().wait().unwrap();
     stopped(addr.send(Add(1)).wait().unwrap_err());
 }

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
+use crate::wait::LONG;
+
 /// The variable with the name of the scenario that a program runs.
 pub const SCENARIO: &str = "SCENARIO";
 /// The variable that marks all processes of one program.
 const MARK: &str = "SCENARIO_MARK";
-/// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(120);
 /// The interval of checks whether something has happened.
 const LOOK: Duration = Duration::from_millis(1);
 /// The interval of checks of all processes of the machine.
