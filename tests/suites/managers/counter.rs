@@ -80,6 +80,7 @@ impl Handler<WhichProcess> for Counter {
 pub(crate) enum Fail {
     Panic,
     PanicLater,
+    Bomb,
     /// Never answers, as long as the actor lives.
     Never,
     Abort,
@@ -98,6 +99,7 @@ impl Handler<Fail> for Counter {
                     async {}.into_actor(self).map(|(), _, _| panic!("later it was too much")),
                 );
             }
+            Fail::Bomb => std::panic::panic_any(crate::pool::Bomb),
             Fail::Never => return Box::pin(std::future::pending().into_actor(self)),
             Fail::Abort => std::process::abort(),
             Fail::AbortOnce(memory) => {
