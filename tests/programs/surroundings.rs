@@ -1,5 +1,7 @@
 //! Programs and workers inherit terminals and other surroundings from those that start them.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use fiber_test_support::program::{
@@ -152,6 +154,24 @@ fn all_threads_that_run_code_of_the_program_have_the_stack_of_a_main_thread() {
 #[trial]
 fn all_works_in_any_folder_with_any_variables() {
     PLACES.iter().for_each(|words| all_works(words, &own()));
+}
+
+#[trial]
+fn a_loader_that_is_not_there_is_named() {
+    let place = tempfile::tempdir().expect("a directory can be created");
+    let program = place.path().join("program");
+    copy_executable(&program);
+    let file = File::options().read(true).write(true).open(&program).expect("it is there");
+    // The first text in the file is the name of its loader.
+    let mut head = [0; 4096];
+    file.read_exact_at(&mut head, 0).expect("it is longer");
+    let start = head.windows(4).position(|part| part == b"/lib").expect("it has a loader");
+    let loader = head[start..].split(|byte| *byte == 0).next().unwrap_or_default();
+    file.write_all_at(b"?", start as u64 + 1).expect("there is room");
+    drop(file);
+    let loader = std::str::from_utf8(loader).expect("it is text");
+    let ended = behind(&[loader], "one task", &program).run().code(0);
+    ended.says(&["error: ", "this system has no such loader"]);
 }
 
 #[trial]

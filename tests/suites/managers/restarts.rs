@@ -26,12 +26,18 @@ fn a_panic_fails_its_call_with_the_message_and_restarts_the_actor() {
         other => panic!("{other:?}"),
     }
     assert_eq!(manager.send(Add(1)).wait().unwrap(), 11);
-    let payload = manager.send(Fail::Bomb).wait().unwrap_err().to_string();
-    assert!(payload.contains("counter.rs"), "{payload}");
     let later = stopped(manager.send(Fail::PanicLater).wait().unwrap_err());
     assert!(later.to_string().contains("later it was too much"), "{later}");
     assert_eq!(manager.send(Add(1)).wait().unwrap(), 11);
     assert_eq!(manager.pid(), pid, "the process is the same");
+}
+
+#[test]
+fn a_payload_that_panics_when_it_is_dropped_fails_its_call() {
+    let manager = counter(10);
+    let error = manager.send(Fail::Bomb).wait().unwrap_err().to_string();
+    assert!(error.contains("panicked") && error.contains("counter.rs"), "{error}");
+    assert_eq!(manager.send(Add(1)).wait().unwrap(), 11);
 }
 
 #[test]
