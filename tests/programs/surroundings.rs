@@ -4,9 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use fiber_test_support::program::{
-    Program, Setup, command_line, copy_executable, is_first, is_guard, pid,
-};
+use fiber_test_support::program::{Setup, command_line, copy_executable, is_first, is_guard, pid};
 use fiber_test_support::surroundings::{FIRST, LIMITS, NO_MEMORY_FILES, PLACES, SIGNALS, STREAMS};
 use fiber_test_support::trial;
 use rustix::process::{Signal, kill_process};
@@ -32,21 +30,11 @@ fn the_children_of_a_program_that_is_stopped_stop_and_go_on_with_it() {
     let program = Setup::new("family").start();
     program.line("all at work");
     program.signal(Signal::TSTP);
-    program.wait_until("all are stopped", || states(&program).iter().all(|state| *state == 'T'));
+    program.wait_until("all are stopped", || program.are_stopped(true));
     program.signal(Signal::CONT);
-    program.wait_until("none is stopped", || states(&program).iter().all(|state| *state != 'T'));
+    program.wait_until("none is stopped", || program.are_stopped(false));
     program.press_ctrl_c();
     program.end().signal(Signal::INT);
-}
-
-/// Returns the states of a program's processes, without those of guards.
-fn states(program: &Program) -> Vec<char> {
-    let pids = program.processes().into_iter().filter(|pid| !is_guard(*pid));
-    pids.filter_map(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.chars().next()
-    })
-    .collect()
 }
 
 /// Returns a scenario behind the words of a command.

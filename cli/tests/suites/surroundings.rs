@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fiber_test_support::program::{Setup, is_first, is_guard, pid};
+use fiber_test_support::program::{Setup, is_first, pid};
 use fiber_test_support::surroundings::{FIRST, LIMITS, NON_BLOCKING, PLACES, SIGNALS, STREAMS};
 use rustix::process::{Signal, geteuid, kill_process};
 
@@ -83,14 +83,10 @@ fn the_commands_of_a_map_that_is_stopped_stop_and_go_on_with_it() {
     let runs = setup.directory().join("runs");
     let map = setup.start();
     map.wait_until("a command", || runs.exists());
-    let all = |stopped| {
-        let mut pids = map.processes().into_iter().filter(|pid| !is_guard(*pid));
-        pids.all(|pid| fiber_core::is_stopped(pid) == stopped)
-    };
     map.signal(Signal::TSTP);
-    map.wait_until("all are stopped", || all(true));
+    map.wait_until("all are stopped", || map.are_stopped(true));
     map.signal(Signal::CONT);
-    map.wait_until("none is stopped", || all(false));
+    map.wait_until("none is stopped", || map.are_stopped(false));
     map.signal(Signal::TERM);
     map.end().signal(Signal::TERM);
 }
