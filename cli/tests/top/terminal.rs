@@ -77,7 +77,7 @@ impl Terminal {
             if reached(&screen) {
                 Ok(screen)
             } else {
-                Err(Vec::from_iter(screen.lines().map(String::from)))
+                Err(screen.lines().map(String::from).collect::<Vec<_>>())
             }
         })
     }

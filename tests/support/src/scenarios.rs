@@ -39,6 +39,7 @@ fn pi() {
 /// its workers are ready, when the first 200 results are there, and the end.
 #[scenario("work")]
 fn work() {
+    static ENOUGH: AtomicBool = AtomicBool::new(false);
     init();
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(2));
@@ -50,7 +51,6 @@ fn work() {
     let workers = pool.ready_workers();
     println!("ready: {workers}");
     let calls = pool.max_deaths(1000);
-    static ENOUGH: AtomicBool = AtomicBool::new(false);
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_line(&mut String::new());
         ENOUGH.store(true, Ordering::Relaxed);
