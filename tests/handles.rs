@@ -9,14 +9,13 @@ use fiber::sync::{Event, Value};
 use fiber::{
     AsyncManager, Broadcast, Error, Pipe, Pool, Process, Queue, Supervisor, pipe::PipeSender,
 };
+use fiber_test_support::wait::LONG;
 use serde::{Deserialize, Serialize};
 
 /// How long an object outlives its last handle: less than in programs, to keep the tests short.
 const TRANSIT_TIME: Duration = Duration::from_secs(4);
 /// Longer than that.
 const LATER: Duration = Duration::from_secs(5);
-/// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(120);
 
 fiber::__private::ctor::declarative::ctor! {
     /// Prepares all processes, as `fiber::test_harness!` does.

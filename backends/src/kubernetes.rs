@@ -101,7 +101,7 @@ impl Kubernetes {
                 .collect(),
             environment: spec.variables().map(|(name, value)| variable(name, &value)).collect(),
             meta: spec.meta,
-            grace: self.config.grace + PROCESS_END,
+            grace: self.config.grace.saturating_add(PROCESS_END),
         });
         Ok(job::start(context, name, pod, &spec, log, self.config.shutdown_timeout))
     }

@@ -58,7 +58,7 @@ fn a_full_disk_ends_the_calls_and_nothing_hangs() {
 #[trial]
 fn values_of_another_build_are_errors_that_name_the_journal_and_its_version() {
     let sweep = Sweep::new();
-    let kinds = ["pool: ", "output: ", "ring: ", "actor: ", "entity: ", "queue: "];
+    let kinds = ["pool: ", "output: ", "task: ", "ring: ", "actor: ", "entity: ", "queue: "];
     let (out, _) = sweep.run("other build", &[]);
     assert!(kinds.iter().all(|kind| out.contains(&format!("{kind}Ok("))), "{out}");
     let (out, _) = sweep.run("other build", &[("OTHER_BUILD", "1")]);

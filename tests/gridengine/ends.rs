@@ -44,11 +44,11 @@ fn a_worker_that_passes_the_memory_limit_says_so() {
 
 #[trial]
 fn a_killed_worker_is_replaced_and_its_tasks_run_again() {
-    let job = Job::run("work");
-    job.prints("begun: 200");
+    let job = Job::work();
     let hosts = job.hosts();
     let (_, workers) = host_and_workers(&job, &hosts[1]);
     kill(workers[0]);
+    job.release();
     let out = job.succeeds();
     assert!(out.contains("right: true") && out.contains("ready again: 4"), "{out}");
 }
@@ -56,10 +56,10 @@ fn a_killed_worker_is_replaced_and_its_tasks_run_again() {
 /// Grid Engine would delete the job if it saw the signal.
 #[trial]
 fn a_killed_host_process_is_replaced_in_the_same_job() {
-    let job = Job::run("work");
-    job.prints("begun: 200");
+    let job = Job::work();
     let hosts = job.hosts();
     kill(host_and_workers(&job, &hosts[1]).0);
+    job.release();
     let out = job.succeeds();
     assert!(out.contains("right: true") && out.contains("ready again: 4"), "{out}");
 }
@@ -93,9 +93,9 @@ fn set_wire(host: &str, state: &str) {
 
 #[trial]
 fn a_lost_host_loses_no_task() {
-    let job = Job::run("work");
-    job.prints("begun: 200");
+    let job = Job::work();
     let cut = Cut::of(&job.hosts()[1]);
+    job.release();
     job.prints("right: true");
     drop(cut);
     // The job goes on: its tasks there end in order when they learn of it.

@@ -66,6 +66,19 @@ impl Job {
         Job::submit(TWO_HOSTS, &line(scenario, ""))
     }
 
+    /// Runs the scenario `work` on two hosts, until the job is [released](Job::release).
+    #[track_caller]
+    pub(crate) fn work() -> Job {
+        let wait = "until [ -e enough ]; do sleep 0.1; done";
+        let job = Job::submit(TWO_HOSTS, &format!("{{ {wait}; }} | {}", line("work", "")));
+        job.prints("begun: 200");
+        job
+    }
+
+    pub(crate) fn release(&self) {
+        fs::write(self.directory.path().join("enough"), "").expect("there is room");
+    }
+
     fn file(&self, name: &str) -> String {
         fs::read_to_string(self.directory.path().join(name)).unwrap_or_default()
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fiber::sync::Barrier;
 use fiber::{Meta, Pool};
 use fiber_test_support::{scenario, tasks};
 
@@ -29,14 +30,12 @@ fn whole_pool() -> Pool {
 #[scenario("places")]
 fn places() {
     let pool = whole_pool();
-    let place = |()| {
-        std::thread::sleep(Duration::from_millis(50));
-        (host(), std::process::id(), std::env::current_dir().unwrap())
+    let place = |all: Barrier| {
+        all.wait_all().wait().unwrap();
+        (host(), std::env::current_dir().unwrap())
     };
-    let mut seen = BTreeSet::new();
-    while seen.len() < pool.ready_workers() {
-        seen.extend(pool.map(place, vec![(); 4 * pool.ready_workers()]).wait().unwrap());
-    }
+    let workers = tasks::all_at_once(pool.ready_workers());
+    let seen = pool.chunk(1).map(place, workers).wait().unwrap();
     let hosts: BTreeSet<_> = seen.iter().map(|(host, ..)| host).collect();
     println!("{} workers on {} hosts", seen.len(), hosts.len());
     let own = std::env::current_dir().unwrap();
@@ -52,16 +51,12 @@ fn places() {
 #[scenario("voices")]
 fn voices() {
     let pool = whole_pool();
-    let speak = |()| {
+    let speak = |all: Barrier| {
         println!("out of {}", host());
         eprintln!("err of {}", host());
-        std::thread::sleep(Duration::from_millis(50));
-        host()
+        all.wait_all().wait().unwrap();
     };
-    let mut seen = BTreeSet::new();
-    while seen.len() < 2 {
-        seen.extend(pool.map(speak, [(); 8]).wait().unwrap());
-    }
+    pool.chunk(1).map(speak, tasks::all_at_once(pool.ready_workers())).wait().unwrap();
 }
 
 /// Starts workers that work for ever, on all hosts.
@@ -95,16 +90,12 @@ fn four_in_jobs() {
     init();
     let pool = Pool::builder().processes(4).start().wait().unwrap();
     pool.wait_until_ready().wait().unwrap();
-    let place = |()| {
-        std::thread::sleep(Duration::from_millis(50));
-        (std::env::var("JOB_ID").unwrap(), std::process::id())
+    let job = |all: Barrier| {
+        all.wait_all().wait().unwrap();
+        std::env::var("JOB_ID").unwrap()
     };
-    let mut seen = BTreeSet::new();
-    while seen.len() < 4 {
-        seen.extend(pool.map(place, [(); 16]).wait().unwrap());
-    }
-    let jobs: BTreeSet<_> = seen.iter().map(|(job, _)| job).collect();
-    println!("{} workers in {} jobs", seen.len(), jobs.len());
+    let jobs = pool.chunk(1).map(job, tasks::all_at_once(4)).wait().unwrap();
+    println!("4 workers in {} jobs", jobs.into_iter().collect::<BTreeSet<_>>().len());
 }
 
 /// Maps tasks until they have run in two jobs, and says so.

@@ -95,10 +95,11 @@ impl Drop for Cordoned {
 
 #[trial]
 fn work_goes_on_without_the_api_server() {
-    let program = begun();
+    let mut program = begun();
     let away = Outage::begin();
     let victim = in_pods(&program).pop().expect("it has workers");
     kill_process(pid(victim), Signal::KILL).expect("it runs");
+    program.say("enough");
     program.line("right: true");
     // Replacing the dead pod needs the API server.
     drop(away);

@@ -3,11 +3,10 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::Instant;
 
 use fiber_test_support::kubectl::{get, kubectl};
 use fiber_test_support::trial;
-use fiber_test_support::wait::{LONG, wait_until};
+use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
 use crate::cluster::{delete_running, leaves_nothing, made, name, names, pods, program, text};
@@ -89,14 +88,10 @@ fn finished_pods_have_the_status_completed() {
     let owner = format!("process {} ", program.pid());
     leaves_nothing(program).code(0);
     let mut states = Vec::new();
-    let deadline = Instant::now() + LONG;
-    while !states.last().is_some_and(|state: &String| state.ends_with(" 0 Completed")) {
-        let line = seen.recv_timeout(deadline.saturating_duration_since(Instant::now()));
-        let line = line.unwrap_or_else(|_| {
-            panic!("its container was not seen to be completed, but: {states:#?}")
-        });
-        states.extend(Some(line).filter(|line| line.starts_with(&owner)));
-    }
+    wait_until("its container is completed", || {
+        states.extend(seen.try_iter().filter(|line: &String| line.starts_with(&owner)));
+        states.last().is_some_and(|state| state.ends_with(" 0 Completed"))
+    });
     let _ = watch.kill();
     let _ = watch.wait();
     assert!(!states.iter().any(|state| state.contains("Failed")), "{states:#?}");

@@ -1,5 +1,8 @@
 //! The order of configuration sources, and errors that name key, value and remedy.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use fiber_test_support::program::{ProgramOutput, Setup};
 use fiber_test_support::trial;
 
@@ -76,6 +79,8 @@ fn unknown_and_malformed_variables_are_errors() {
     ] {
         error(Setup::new("first error").env(name, value), &texts);
     }
+    let latin_1 = OsStr::from_bytes(b"caf\xe9");
+    error(Setup::new("first error").env("FIBER_LOG_DIR", latin_1), &["FIBER_LOG_DIR", "UTF-8"]);
 }
 
 #[trial]

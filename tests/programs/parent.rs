@@ -4,16 +4,13 @@ use std::future::poll_fn;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::mpsc;
-use std::time::Duration;
 
 use fiber_core::{LinkKind, ProcessId, SessionKey};
 use fiber_test_support::program::Setup;
+use fiber_test_support::wait::LONG;
 use fiber_transport::{ListenAt, accept_peer, listen};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
-
-/// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(120);
 
 /// A parent, from its start until its [end](IdleParent::end).
 pub(crate) struct IdleParent {

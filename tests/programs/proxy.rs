@@ -6,12 +6,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use fiber_test_support::wait::LONG;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 use socket2::{SockFilter, SockRef};
 
-/// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(120);
 /// The delay of bytes: less than the timeout of heartbeats.
 const DELAY: Duration = Duration::from_millis(700);
 /// The interval of checks whether a connection must fail now.

@@ -1,10 +1,10 @@
 //! Programs and workers inherit terminals and other surroundings from those that start them.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use fiber_test_support::program::{
-    Program, Setup, command_line, copy_executable, is_first, is_guard, pid,
-};
+use fiber_test_support::program::{Setup, command_line, copy_executable, is_first, is_guard, pid};
 use fiber_test_support::surroundings::{FIRST, LIMITS, NO_MEMORY_FILES, PLACES, SIGNALS, STREAMS};
 use fiber_test_support::trial;
 use rustix::process::{Signal, kill_process};
@@ -30,21 +30,11 @@ fn the_children_of_a_program_that_is_stopped_stop_and_go_on_with_it() {
     let program = Setup::new("family").start();
     program.line("all at work");
     program.signal(Signal::TSTP);
-    program.wait_until("all are stopped", || states(&program).iter().all(|state| *state == 'T'));
+    program.wait_until("all are stopped", || program.are_stopped(true));
     program.signal(Signal::CONT);
-    program.wait_until("none is stopped", || states(&program).iter().all(|state| *state != 'T'));
+    program.wait_until("none is stopped", || program.are_stopped(false));
     program.press_ctrl_c();
     program.end().signal(Signal::INT);
-}
-
-/// Returns the states of a program's processes, without those of guards.
-fn states(program: &Program) -> Vec<char> {
-    let pids = program.processes().into_iter().filter(|pid| !is_guard(*pid));
-    pids.filter_map(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.chars().next()
-    })
-    .collect()
 }
 
 /// Returns a scenario behind the words of a command.
@@ -152,6 +142,24 @@ fn all_threads_that_run_code_of_the_program_have_the_stack_of_a_main_thread() {
 #[trial]
 fn all_works_in_any_folder_with_any_variables() {
     PLACES.iter().for_each(|words| all_works(words, &own()));
+}
+
+#[trial]
+fn a_loader_that_is_not_there_is_named() {
+    let place = tempfile::tempdir().expect("a directory can be created");
+    let program = place.path().join("program");
+    copy_executable(&program);
+    let file = File::options().read(true).write(true).open(&program).expect("it is there");
+    // The first text in the file is the name of its loader.
+    let mut head = [0; 4096];
+    file.read_exact_at(&mut head, 0).expect("it is longer");
+    let start = head.windows(4).position(|part| part == b"/lib").expect("it has a loader");
+    let loader = head[start..].split(|byte| *byte == 0).next().unwrap_or_default();
+    file.write_all_at(b"?", start as u64 + 1).expect("there is room");
+    drop(file);
+    let loader = std::str::from_utf8(loader).expect("it is text");
+    let ended = behind(&[loader], "one task", &program).run().code(0);
+    ended.says(&["error: ", "this system has no such loader"]);
 }
 
 #[trial]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fiber::sync::Barrier;
 use fiber::{Pool, Process, Ring, RingNode};
 use fiber_test_support::{scenario, tasks};
 
@@ -52,16 +53,15 @@ fn variable(name: &str) -> String {
 #[scenario("places")]
 fn places() {
     let pool = Pool::builder().start().wait().unwrap();
-    let place = |()| {
-        std::thread::sleep(Duration::from_millis(100));
+    pool.wait_until_ready().wait().unwrap();
+    let place = |all: Barrier| {
+        all.wait_all().wait().unwrap();
         let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap();
         let cores = std::thread::available_parallelism().unwrap();
-        (variable("SLURMD_NODENAME"), std::process::id(), groups, cores.get())
+        (variable("SLURMD_NODENAME"), groups, cores.get())
     };
-    let mut seen = BTreeSet::new();
-    while seen.len() < pool.ready_workers() {
-        seen.extend(pool.map(place, vec![(); 4 * pool.ready_workers()]).wait().unwrap());
-    }
+    let workers = tasks::all_at_once(pool.ready_workers());
+    let seen = pool.chunk(1).map(place, workers).wait().unwrap();
     let nodes: BTreeSet<_> = seen.iter().map(|(node, ..)| node).collect();
     println!("{} workers on {} nodes", seen.len(), nodes.len());
     let in_steps = seen.iter().all(|(.., groups, cores)| groups.contains("/step_") && *cores <= 2);

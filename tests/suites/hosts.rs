@@ -10,6 +10,8 @@ mod workers;
 use std::collections::BTreeSet;
 
 use fiber::Pool;
+use fiber::sync::Barrier;
+use fiber_test_support::tasks::all_at_once;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A pool of `processes` workers, `per_job` of them in a host.
@@ -25,17 +27,15 @@ fn parent_pid() -> u32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
 }
 
-/// The hosts of a pool's workers, one of them for each worker.
+/// The hosts of a pool's workers, one of them for each worker, in their order.
 fn hosts(pool: &Pool, processes: usize) -> Vec<u32> {
-    let task = |()| {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        (std::process::id(), parent_pid())
+    let task = |all: Barrier| {
+        all.wait_all().wait().unwrap();
+        parent_pid()
     };
-    let mut seen = BTreeSet::new();
-    while seen.len() < processes {
-        seen.extend(pool.map(task, vec![(); processes]).wait().unwrap());
-    }
-    seen.into_iter().map(|(_, host)| host).collect()
+    let mut hosts = pool.chunk(1).map(task, all_at_once(processes)).wait().unwrap();
+    hosts.sort_unstable();
+    hosts
 }
 
 fn distinct(pids: &[u32]) -> usize {

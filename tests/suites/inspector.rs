@@ -466,7 +466,7 @@ fn a_profile_of_a_worker_that_sleeps_shows_where_it_waits() {
 #[test]
 fn a_stopped_worker_does_not_answer_and_nobody_hangs() {
     let pool = pool_called("stopped", 1);
-    let call = pool.apply(std::thread::park, ());
+    let call = pool.apply(hang, ());
     let worker = worker_of("stopped");
     signal(worker.pid.unwrap(), Signal::STOP);
     let mut connection = connect(&fiber::stats().unwrap().session);

@@ -28,6 +28,15 @@ fn pool(processes: usize) -> Pool {
     Pool::new(processes).expect("the pool starts")
 }
 
+/// Panics when it is dropped.
+pub(crate) struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a payload is dropped")
+    }
+}
+
 fn sleep_ms(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }

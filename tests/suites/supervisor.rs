@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use actix::{Actor, Context, Handler, Message};
 use fiber::supervisor::{
@@ -11,13 +11,9 @@ use fiber::supervisor::{
 };
 use fiber::{Error, Process, Supervisor, error::ExitReason, process::active_children};
 use fiber_test_support::tricky::{Tricky, tricky};
+use fiber_test_support::wait::{LONG, wait_for};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
-
-/// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(120);
-/// The interval of checks whether something has happened.
-const LOOK: Duration = Duration::from_millis(1);
 
 fn hang() {
     fiber_test_support::hang()
@@ -33,11 +29,7 @@ fn eager(name: &str) -> SupervisorBuilder {
 }
 
 fn wait_until(what: &str, reached: impl Fn() -> bool) {
-    let deadline = Instant::now() + LONG;
-    while !reached() {
-        assert!(Instant::now() < deadline, "{what} did not happen; the tree:\n{}", fiber::tree());
-        std::thread::sleep(LOOK);
-    }
+    wait_for(what, || if reached() { Ok(()) } else { Err(fiber::tree().to_string()) });
 }
 
 /// Returns the process id that the tree shows while a process runs.

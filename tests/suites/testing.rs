@@ -9,10 +9,9 @@ use fiber::remote::RemoteRecipient;
 use fiber::supervisor::Down;
 use fiber::test::{Probe, pause_time, session};
 use fiber::{AsyncManager, Error, Group, Pool, Process, RemoteAddr};
+use fiber_test_support::wait::LONG;
 use serde::{Deserialize, Serialize};
 
-/// The time limit of what has to happen.
-const LONG: Duration = Duration::from_secs(120);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Debug, PartialEq, Message, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use fiber_core::{BuildId, executable, executable_name, read_lossy, shortage, start_thread};
+use fiber_core::{BuildId, executable, executable_name, shortage, start_thread};
 use futures_util::Stream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -76,9 +76,9 @@ impl Bundle {
             .to_string();
         let requirements = requirements(&executable).map_err(unreadable)?;
         let maps =
-            read_lossy("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
+            fs::read("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
         let mut libraries = Vec::new();
-        let is_library = |path: &PathBuf| path.to_string_lossy() != own.to_string_lossy();
+        let is_library = |path: &PathBuf| *path != own;
         for path in executable_mappings(&maps).into_iter().filter(is_library) {
             if path.to_string_lossy().ends_with(" (deleted)") {
                 return Err(refused!(
@@ -377,6 +377,9 @@ impl Write for Sink {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     #[test]
@@ -458,6 +461,23 @@ mod tests {
         assert!(
             Bundle::of(Path::new("/no/such")).unwrap_err().to_string().contains("can't be read")
         );
+    }
+
+    #[test]
+    fn a_program_may_be_in_a_folder_of_any_name_and_needs_its_loader() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().join(OsStr::from_bytes(b"caf\xe9"));
+        fs::create_dir(&folder).unwrap();
+        let program = folder.join("ls");
+        let mut bytes = fs::read("/bin/ls").unwrap();
+        fs::write(&program, &bytes).unwrap();
+        let loader = Bundle::of(&program).unwrap().loader.unwrap();
+        let loader = loader.as_os_str().as_bytes();
+        let place = bytes.windows(loader.len()).position(|part| part == loader).unwrap();
+        bytes[place + 1] = b'?';
+        fs::write(&program, bytes).unwrap();
+        let problem = Bundle::of(&program).unwrap_err().to_string();
+        assert!(problem.contains("/?") && problem.contains("can't be run"), "{problem}");
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn host_config(config: &Config, resources: &Resources, access: &EngineAccess) ->
 
 /// Returns how many seconds `docker stop` waits before it kills the process.
 fn stop_timeout(config: &Config, end: Duration) -> i64 {
-    i64::try_from((config.grace + end).as_secs()).unwrap_or(i64::MAX)
+    i64::try_from(config.grace.saturating_add(end).as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Returns the configured environment variables as `NAME=VALUE`.

@@ -98,7 +98,7 @@ pub(super) async fn details(ids: &[&str]) -> HashMap<String, Details> {
 
 /// Returns the name of a user, as the system knows it.
 fn user_name(uid: u32) -> Option<String> {
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let users = fiber_core::read_lossy("/etc/passwd").unwrap_or_default();
     let of_file = users.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;

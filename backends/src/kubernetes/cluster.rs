@@ -113,7 +113,7 @@ impl KubernetesCluster {
                 .map(|(name, value)| variable(name, value))
                 .collect(),
             meta: run.meta,
-            grace: config.grace + HEAD_END,
+            grace: config.grace.saturating_add(HEAD_END),
         });
         self.create_head(run, pod, progress).await?;
         let started = match self.wait_for_head(run, progress).await {
@@ -159,7 +159,7 @@ impl KubernetesCluster {
             return Err(exists(&run.name).into());
         }
         let limit = self.config.schedule_timeout;
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::from(fiber_core::deadline_after(limit));
         let mut waiting = None;
         let mut pause = QUOTA_PAUSE.0;
         loop {

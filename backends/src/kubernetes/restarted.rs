@@ -132,7 +132,7 @@ pub(super) async fn first_pod(
     progress: &dyn Progress,
 ) -> Result<String, BackendError> {
     let mut step = progress.begin(&format!("creating a pod for {session}"));
-    let deadline = Instant::now() + timeouts.start;
+    let deadline = Instant::from(fiber_core::deadline_after(timeouts.start));
     loop {
         let pods = pods(server, session).await.map_err(|error| server.explain(&error))?;
         if let Some(name) = pods.into_iter().next().and_then(|pod| pod.metadata.name) {

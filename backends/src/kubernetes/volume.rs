@@ -153,12 +153,13 @@ impl<'a> Helper<'a> {
 }
 
 async fn text(stream: Option<impl AsyncRead + Unpin>) -> String {
-    let mut text = String::new();
+    let mut text = Vec::new();
     if let Some(mut stream) = stream {
         // After an error, the text up to it is all there is.
-        let _ = stream.read_to_string(&mut text).await;
+        let _ = stream.read_to_end(&mut text).await;
     }
-    text
+    // Files may have any names.
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 impl Volume for Helper<'_> {

@@ -3,17 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use fiber_test_support::wait::{LONG, wait_for};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
-
-/// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(120);
-/// The interval of checks whether something has happened.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Returns the browser's executable.
 pub(crate) fn executable() -> Option<&'static str> {
@@ -121,15 +116,10 @@ impl Browser {
 
     /// Waits until an expression is true.
     pub(crate) fn wait_for(&mut self, condition: &str) {
-        let deadline = Instant::now() + LONG;
-        while self.value(condition) != true {
-            if Instant::now() > deadline {
-                let shown = self.value("document.body.innerText");
-                let shown = shown.as_str().unwrap_or_default();
-                panic!("`{condition}` is not true; {:?}; the page shows:\n{shown}", self.problems);
-            }
-            std::thread::sleep(LOOK);
-        }
+        wait_for(condition, || match self.value(condition) == true {
+            true => Ok(()),
+            false => Err((self.problems.clone(), self.value("document.body.innerText"))),
+        });
     }
 
     /// Presses a key.

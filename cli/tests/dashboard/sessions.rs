@@ -14,6 +14,7 @@ use fiber_core::stats::{
     ActorStats, CallStats, FunctionStats, JobPlace, PoolPhase, PoolStats, ProcessRole,
     ProcessStats, ProcessUsage, QueueStats, Report, RunningTask, SessionStats, WorkerStats,
 };
+use fiber_test_support::wait::wait_until;
 
 /// The variable that makes this binary the program under test.
 pub(crate) const SCENARIO: &str = "DASHBOARD_SCENARIO";
@@ -185,9 +186,7 @@ impl FakeSession {
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
         // The thread that listens sees that it is over.
-        while UnixStream::connect(&self.socket).is_ok() {
-            std::thread::yield_now();
-        }
+        wait_until("the end", || UnixStream::connect(&self.socket).is_err());
         let _ = std::fs::remove_file(&self.socket);
     }
 }

@@ -91,9 +91,7 @@ fn slow_and_recorded() {
     let task = |_: u32| {
         println!("begun");
         let go = std::env::var("GO").unwrap();
-        while !Path::new(&go).exists() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("the word to go", || Path::new(&go).exists());
         println!("ended");
     };
     let pool = Pool::builder().processes(4).start().wait().unwrap();

@@ -64,9 +64,10 @@ fn a_run_is_one_job_whatever_the_environment_says() {
 
 #[trial]
 fn a_map_runs_its_commands_on_all_nodes() {
-    // Each of the four workers runs one, if they take longer than the start of the slowest.
-    let map =
-        ["map", "--", "sh", "-c", "sleep 2; echo $SLURMD_NODENAME", ":::", "1", "2", "3", "4"];
+    // Each of the four workers runs one: none ends before all have begun.
+    let script =
+        "touch in-$0; until set -- in-*; [ $# = 4 ]; do sleep 0.1; done; echo $SLURMD_NODENAME";
+    let map = ["map", "--", "sh", "-c", script, ":::", "1", "2", "3", "4"];
     let run = ["run", "-a", "--nodes", "2", "--cpu", "2", "-e", "TMPDIR=/tmp"];
     let nodes = output(fiber(&[&run[..], &[env!("CARGO_BIN_EXE_fiber")], &map].concat()));
     let mut nodes: Vec<&str> = nodes.lines().collect();

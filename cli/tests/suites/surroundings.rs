@@ -72,6 +72,26 @@ fn all_works_in_any_folder_with_any_variables() {
 }
 
 #[test]
+fn commands_of_a_map_fail_at_once_if_they_read_the_terminal() {
+    let read = ["map", "--", "sh", "-c", "read x </dev/tty", ":::", "a"];
+    fiber(&[], &read).in_a_terminal().run().code(1).says(&["No such device or address"]);
+}
+
+#[test]
+fn the_commands_of_a_map_that_is_stopped_stop_and_go_on_with_it() {
+    let setup = endless(&[]);
+    let runs = setup.directory().join("runs");
+    let map = setup.start();
+    map.wait_until("a command", || runs.exists());
+    map.signal(Signal::TSTP);
+    map.wait_until("all are stopped", || map.are_stopped(true));
+    map.signal(Signal::CONT);
+    map.wait_until("none is stopped", || map.are_stopped(false));
+    map.signal(Signal::TERM);
+    map.end().signal(Signal::TERM);
+}
+
+#[test]
 fn a_hang_up_ends_a_map_with_its_commands() {
     // The terminal is closed as its window is.
     let closed = (endless(&[]).in_a_terminal(), Signal::KILL);

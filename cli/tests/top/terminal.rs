@@ -2,11 +2,8 @@
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
-/// Time limit for anything that must appear.
-const LONG: Duration = Duration::from_secs(120);
-const LOOK: Duration = Duration::from_millis(30);
+use fiber_test_support::wait::wait_for;
 
 /// A terminal, which is closed when this is dropped.
 pub(crate) struct Terminal {
@@ -75,15 +72,14 @@ impl Terminal {
 
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, reached: impl Fn(&str) -> bool) -> String {
-        let deadline = Instant::now() + LONG;
-        loop {
+        wait_for(what, || {
             let screen = self.screen();
             if reached(&screen) {
-                return screen;
+                Ok(screen)
+            } else {
+                Err(screen.lines().map(String::from).collect::<Vec<_>>())
             }
-            assert!(Instant::now() < deadline, "{what} did not appear on the screen:\n{screen}");
-            std::thread::sleep(LOOK);
-        }
+        })
     }
 
     fn run(&self, arguments: &[&str]) {

@@ -138,7 +138,7 @@ impl Config {
         Ok(config)
     }
 
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.link == LinkKind::Nng && cfg!(not(feature = "nng")) {
             return Err(Error::missing_feature("the link `nng`", "nng"));
         }
@@ -154,7 +154,16 @@ impl Config {
             let problem = "it must be between 4 KiB and 2 GiB";
             return Err(ConfigProblem::value("max_message", self.max_message, problem).into());
         }
-        Ok(())
+        // Children get the configuration as text.
+        let paths = [("log_dir", &self.log_dir), ("journals", &self.journals)].into_iter();
+        let more = [("spill_dir", &self.spill_dir), ("timeline", &self.timeline)].into_iter();
+        let more = more.filter_map(|(option, path)| Some((option, path.as_ref()?)));
+        match paths.chain(more).find(|(_, path)| path.to_str().is_none()) {
+            None => Ok(()),
+            Some((option, path)) => {
+                Err(ConfigProblem::value(option, path.display(), "it must be UTF-8").into())
+            }
+        }
     }
 }
 

@@ -54,9 +54,18 @@ impl SourceValues {
     /// Takes the values of variables.
     ///
     /// # Errors
-    /// A section has an unknown key.
-    pub(super) fn of_environment(environment: Environment) -> Result<SourceValues, ConfigProblem> {
-        SourceValues::new(ConfigSource::Environment, environment.0)
+    /// A section has an unknown key, or a value is no UTF-8: it would name another file.
+    pub(super) fn of_environment(
+        Environment(values): Environment,
+    ) -> Result<SourceValues, ConfigProblem> {
+        let source = ConfigSource::Environment;
+        let is_no_text = |value: &Value| text(value).contains(char::REPLACEMENT_CHARACTER);
+        if let Some((option, value)) = values.iter().find(|(_, value)| is_no_text(value)) {
+            let (option, value) = (option.clone(), text(value));
+            let problem = "it must be UTF-8".into();
+            return Err(ConfigProblem::InvalidValue { source, option, value, problem });
+        }
+        SourceValues::new(source, values)
     }
 
     fn new(source: ConfigSource, mut options: Values) -> Result<SourceValues, ConfigProblem> {

@@ -1,7 +1,9 @@
 mod found;
 mod sections;
 
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
 use super::sources::Environment;
 use super::*;
@@ -88,6 +90,17 @@ fn an_error_holds_source_key_and_value() {
             .ends_with("to `3`: it must be a whole number of 0 or more, and is the text \"3\""),
         "{error}"
     );
+}
+
+#[test]
+fn paths_are_utf_8() {
+    let latin_1 = || PathBuf::from(OsStr::from_bytes(b"caf\xe9"));
+    let log_dir = Config { log_dir: latin_1(), ..Config::default() };
+    let timeline = Config { timeline: Some(latin_1()), ..Config::default() };
+    for (config, option) in [(log_dir, "`log_dir`"), (timeline, "`timeline`")] {
+        let error = config.check().unwrap_err().to_string();
+        assert!(error.contains(option) && error.contains("it must be UTF-8"), "{error}");
+    }
 }
 
 #[test]

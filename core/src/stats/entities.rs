@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::id::ProcessId;
 
@@ -17,7 +17,13 @@ pub struct EntitiesStats {
     /// How many processes keep them.
     pub processes: u64,
     /// The journal of their state. `None` if it is in memory, or not kept.
+    #[serde(serialize_with = "lossy")]
     pub journal: Option<PathBuf>,
+}
+
+/// Writes a path whose bytes may be no UTF-8, which serde refuses.
+fn lossy<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.to_string_lossy()).serialize(serializer)
 }
 
 impl EntitiesStats {
@@ -43,5 +49,21 @@ impl EntityProcessStats {
     #[doc(hidden)]
     pub fn new(process: ProcessId, name: String, live: u64) -> EntityProcessStats {
         EntityProcessStats { process, name, live }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    #[test]
+    fn a_journal_may_have_any_name() {
+        let mut stats = EntitiesStats::new(ProcessId(1), "accounts".into(), "A".into());
+        stats.journal = Some(std::ffi::OsString::from_vec(b"caf\xe9".into()).into());
+        let json = serde_json::to_string(&stats).unwrap();
+        let read: EntitiesStats = serde_json::from_str(&json).unwrap();
+        assert_eq!(read.journal, Some("caf\u{fffd}".into()));
     }
 }

@@ -321,7 +321,7 @@ mod tests {
         assert!(disk(&small) >= 2 * SEGMENT as u64);
         drop((spilled, large));
         while disk(&small) > SEGMENT as u64 {
-            std::thread::yield_now();
+            std::thread::sleep(std::time::Duration::from_millis(10));
         }
         assert!(small[0].iter().all(|byte| *byte == 1));
         assert_eq!(places(&spill_value(&value).unwrap().blobs), before);

@@ -76,6 +76,12 @@ fn other_build() -> Result<()> {
     let output = durable_pool()?.apply(place, 3).output().get().wait();
     println!("output: {:?}", output.map(|place| place.x));
 
+    let pool = durable_pool()?;
+    let output = pool.apply(place, 4).output();
+    // Another argument, so that no earlier run has recorded the task.
+    let build = variable("OTHER_BUILD");
+    println!("task: {:?}", pool.apply(|place: Place, _: String| place.x, (output, build)).wait());
+
     let ring = Ring::builder().name("ring").size(1).durable(journal());
     println!("ring: {:?}", ring.run(|_: RingNode| place(1), ()).wait());
 

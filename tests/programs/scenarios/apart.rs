@@ -1,17 +1,17 @@
 //! A program with two hosts that can't reach each other's Unix sockets, as on two machines: the
 //! second one runs in a pid namespace of its own.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Duration;
 
 use actix::prelude::{Actor, Context, Handler, Message};
-use fiber::sync::{Lock, Value};
+use fiber::sync::{Barrier, Lock, Value};
 use fiber::{Array, AsyncManager, Pool, Queue, RemoteAddr, Ring, RingNode};
 use fiber_test_support::scenario;
+use fiber_test_support::tasks::all_at_once;
 use fiber_transport::traffic;
 use serde::{Deserialize, Serialize};
 
@@ -95,23 +95,9 @@ fn exchange(mut node: RingNode) -> fiber::Result<Vec<(bool, bool)>> {
     Ok(sent)
 }
 
-/// Runs a task with clones of an argument until each worker has run it. Returns a result of each.
-macro_rules! in_all_workers {
-    ($pool:expr, $argument:expr, $task:expr) => {{
-        let mut results = BTreeMap::new();
-        while results.len() < WORKERS {
-            let arguments = vec![$argument.clone(); WORKERS];
-            results.extend($pool.chunk(1).map($task, arguments).wait().unwrap());
-        }
-        results.into_values()
-    }};
-}
-
-/// Returns what tells this worker from others, whose pids may be the same in other namespaces.
-/// Takes some time, so that other workers run the next task.
-fn worker() -> (i64, u32) {
-    std::thread::sleep(Duration::from_millis(20));
-    (namespace(), std::process::id())
+/// Returns arguments for a task in each worker.
+fn for_all_workers<T: Clone>(argument: T) -> Vec<(T, Barrier)> {
+    all_at_once(WORKERS).into_iter().map(|all| (argument.clone(), all)).collect()
 }
 
 /// A worker's queue has arrays for all workers: those beside it map them.
@@ -124,13 +110,14 @@ fn check_queue(pool: &Pool) {
         Ok((queue, namespace()))
     };
     let (queue, owner) = pool.try_apply(make, ()).wait().unwrap();
-    let seen = in_all_workers!(pool, queue, |queue: Queue<Array<u64>>| {
+    let read = |queue: Queue<Array<u64>>, all: Barrier| {
         let array = queue.get().wait().unwrap();
         assert!(array.iter().all(|number| *number == 7));
-        (worker(), (namespace(), array.is_shared()))
-    });
+        all.wait_all().wait().unwrap();
+        (namespace(), array.is_shared())
+    };
     let mut namespaces = HashSet::new();
-    for (namespace, is_shared) in seen {
+    for (namespace, is_shared) in pool.chunk(1).map(read, for_all_workers(queue)).wait().unwrap() {
         assert_eq!(is_shared, namespace == owner);
         namespaces.insert(namespace);
     }
@@ -167,10 +154,12 @@ fn check_actor(pool: &Pool) {
         Ok(addr)
     };
     let addr = pool.try_apply(start, ()).wait().unwrap();
-    let counts = in_all_workers!(pool, addr, |addr: RemoteAddr<Counter>| {
-        (worker(), addr.send(Count).wait().unwrap())
-    });
-    assert_eq!(counts.collect::<HashSet<_>>().len(), WORKERS);
+    let count = |addr: RemoteAddr<Counter>, all: Barrier| {
+        all.wait_all().wait().unwrap();
+        addr.send(Count).wait().unwrap()
+    };
+    let counts = pool.chunk(1).map(count, for_all_workers(addr)).wait().unwrap();
+    assert_eq!(counts.into_iter().collect::<HashSet<_>>().len(), WORKERS);
 }
 
 /// Workers of both hosts change a value of one of them, under its lock.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fiber::{Array, Pool, Process, Queue, Result};
 use fiber_test_support::scenario;
+use fiber_test_support::wait::{wait_for, wait_until};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_bytes::ByteBuf;
 
@@ -116,16 +117,13 @@ fn value_memory() {
 #[scenario("full queues")]
 fn full_queues() {
     fiber::init();
-    // Only a put that waits for memory takes so long.
-    let moment = Duration::from_secs(2);
     let [first, second] = [(); 2].map(|()| Queue::<ByteBuf>::new().expect("a queue is made"));
     let mut stored = 0;
-    while first.put(give(1 << 20)).timeout(moment).wait().is_ok() {
+    while first.try_put(give(1 << 20)).wait().expect("the queue lives").is_ok() {
         stored += 1;
     }
     // The first of them found that there is no file, and was stored beyond the limit.
     println!("stored {stored}");
-    first.try_put(give(1 << 20)).wait().expect("the queue lives").expect_err("there is no room");
     // The queue says so after a second.
     first.put(give(1 << 20)).timeout(3 * SECOND).wait().expect_err("there is no room");
     // An empty queue takes an element, however full the memory is.
@@ -191,26 +189,19 @@ fn spilled_outputs() {
     let pool = Pool::new(2).expect("the pool starts");
     let fill = |number: u8| vec![number; 1 << 20];
     let outputs = pool.map(fill, (0..200).collect::<Vec<u8>>()).outputs();
-    while !outputs.iter().all(|output| output.is_ready()) {
-        work(0);
-    }
-    let spilled = loop {
-        // Heartbeats say what workers have.
-        let (in_memory, in_files) = values_of_all();
-        if in_memory + in_files >= 200 << 20 {
-            break in_files;
-        }
-        work(0);
-    };
+    wait_until("all outputs", || outputs.iter().all(|output| output.is_ready()));
+    // Heartbeats say what workers have.
+    let spilled = wait_for("a report of all values", || match values_of_all() {
+        (in_memory, in_files) if in_memory + in_files >= 200 << 20 => Ok(in_files),
+        less => Err(less),
+    });
     println!("spilled {}", spilled >> 20);
     println!("stored {}", fiber::value_memory().stored >> 20);
     let last = |bytes: Vec<u8>| u64::from(bytes[(1 << 20) - 1]);
     let sum = pool.map(last, outputs.clone()).reduce(|a, b| a + b).wait();
     assert_eq!(sum.expect("the tasks succeed"), Some(199 * 200 / 2));
     drop(outputs);
-    while values_of_all().1 > 0 {
-        work(0);
-    }
+    wait_until("the end of all values", || values_of_all().1 == 0);
     println!("left {}", fiber::value_memory().spilled + (fiber::value_memory().stored >> 20));
     print_peak();
 }
@@ -250,9 +241,7 @@ fn slow_call() {
     tracing_subscriber::fmt().with_writer(std::io::stdout).with_ansi(false).init();
     let pool = Pool::new(2).expect("the pool starts");
     let waiting = pool.map(give, [1 << 20; 4]);
-    while fiber::value_memory().stored < 1 << 20 {
-        work(0);
-    }
+    wait_until("results in memory", || fiber::value_memory().stored >= 1 << 20);
     pool.map(slow_task, 0..40).wait().expect("the tasks succeed");
     println!("all tasks ran");
     assert_eq!(waiting.wait().expect("the tasks succeed").len(), 4);
@@ -297,10 +286,10 @@ fn slow_merges() {
     let pool = Pool::new(2).expect("the pool starts");
     let merged = pool.map(make, 0..100).reduce(merge).output().expect("there are values");
     let mut highest = 0;
-    while !merged.is_ready() {
+    wait_until("the last merge", || {
         highest = highest.max(fiber::value_memory().stored);
-        std::thread::yield_now();
-    }
+        merged.is_ready()
+    });
     assert_eq!(merged.get().wait().expect("the tasks succeed"), give(SIZE));
     println!("highest {}", highest / SIZE);
 }

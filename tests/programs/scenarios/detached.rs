@@ -17,7 +17,7 @@ fn detached() {
     joined.apply(|x: u32| x, 0).detach();
 
     let dropped = pool("dropped");
-    dropped.apply(|_: u32| std::thread::park(), 0).detach();
+    dropped.apply(fiber_test_support::hang, ()).detach();
     drop(dropped);
     // The thread that logs runs its tasks in order: after this call, it has logged all failures.
     let last = pool("last");

@@ -2,7 +2,6 @@
 //! processes a host is for: 2, if any.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use actix::prelude::*;
 use fiber::error::ExitReason;
@@ -11,7 +10,7 @@ use fiber::stats::{JobPlace, ProcessRole, ProcessState, ProcessStats};
 use fiber::supervisor::Backoff;
 use fiber::{ActorPool, AsyncManager, Entities, Error, Process, RemoteAddr, Reply};
 use fiber_test_support::scenario;
-use fiber_test_support::wait::wait_until;
+use fiber_test_support::wait::{wait_for, wait_until};
 use serde::{Deserialize, Serialize};
 
 use super::shortages::kill;
@@ -41,13 +40,13 @@ fn processes() -> Vec<ProcessStats> {
 
 /// Returns the host of a process, once it runs.
 pub(super) fn host_of(name: &str) -> String {
-    loop {
+    wait_for(name, || {
         let found = processes().into_iter().find(|process| process.name == name);
         match found.and_then(|process| process.job) {
-            Some(JobPlace::Hosted { host, .. }) => return host,
-            _ => std::thread::sleep(Duration::from_millis(5)),
+            Some(JobPlace::Hosted { host, .. }) => Ok(host),
+            other => Err(other),
         }
-    }
+    })
 }
 
 /// Returns how many of the processes are in each host.
@@ -85,12 +84,10 @@ fn refused(builder: ManagerBuilder) -> String {
 
 /// Calls an actor until a process answers that is not `old`.
 fn successor(actor: &RemoteAddr<Idle>, old: u32) -> u32 {
-    loop {
-        match actor.clone().resend().send(Pid).wait() {
-            Ok(pid) if pid != old => return pid,
-            _ => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
+    wait_for("an answer of another process", || match actor.clone().resend().send(Pid).wait() {
+        Ok(pid) if pid != old => Ok(pid),
+        other => Err(other),
+    })
 }
 
 /// Actors start beside others and in hosts that they name, and again after their deaths.

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::thread::park;
 
 use actix::prelude::*;
 use fiber::supervisor::ChildSpec;
@@ -47,6 +46,10 @@ fn pool() -> Pool {
     let pool = Pool::new(1).unwrap();
     pool.wait_until_ready().wait().unwrap();
     pool
+}
+
+fn park() {
+    fiber_test_support::hang()
 }
 
 fn sleep(_: u64) {

@@ -14,9 +14,19 @@ fn all() {
     let pool = Pool::builder().name("ovens").processes(2).threads_per_worker(2).build().unwrap();
     pool.map(bake, 0..12).wait().expect("the tasks succeed");
     let single = Pool::builder().name("kilns").processes(1).build().unwrap();
-    single.apply(burst_once, 7).wait().expect("the second attempt succeeds");
-    single.max_deaths(1).apply(burst, ()).wait().expect_err("it ends its worker");
+    let once = single.apply(burst_once, 7);
+    let_burst(&single);
+    once.wait().expect("the second attempt succeeds");
+    let last = single.max_deaths(1).apply(burst, ());
+    let_burst(&single);
+    last.wait().expect_err("it ends its worker");
     single.map(|x: u64| x, 0..100_000).wait().expect("the tasks succeed");
+}
+
+/// Lets a task burst when the pool knows that it runs.
+fn let_burst(pool: &Pool) {
+    wait_until("a task runs", || !pool.stats().running().is_empty());
+    std::fs::write("go", "").unwrap();
 }
 
 /// A long task whose worker is alive when the program is killed.
@@ -80,12 +90,10 @@ fn burst_once(_: u64) {
         return;
     }
     std::fs::write("burst-before", "").unwrap();
-    // Until the pool knows that it runs this task.
-    std::thread::sleep(Duration::from_millis(50));
-    std::process::abort();
+    burst();
 }
 
 fn burst() {
-    std::thread::sleep(Duration::from_millis(50));
+    wait_until("the word to go", || std::fs::remove_file("go").is_ok());
     std::process::abort();
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fiber::queue::QueueBuilder;
 use fiber::sync::Event;
 use fiber::{Array, Error, Journal, Process, Queue};
+use fiber_test_support::wait::wait_for;
 use tempfile::TempDir;
 
 use super::programs::{Folder, Programs, Runs, note};
@@ -36,14 +37,11 @@ impl Place {
     where
         T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static,
     {
-        loop {
-            match jobs(Journal::at(self.0.path())).build() {
-                Ok(queue) => return queue,
-                // The end of a process that has a handle is about to be noticed.
-                Err(error) if error.to_string().contains("already") => std::thread::yield_now(),
-                Err(error) => panic!("{error}"),
-            }
-        }
+        // The end of a process that has a handle is about to be noticed.
+        wait_for("the end of all handles", || match jobs(Journal::at(self.0.path())).build() {
+            Err(error) if error.to_string().contains("already") => Err(error),
+            built => Ok(built.unwrap()),
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fiber::entities::{EntitiesAddr, find_entities};
 use fiber::manager::Snapshots;
 use fiber::{Entities, Error, Pool, find};
+use fiber_test_support::wait::wait_until;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::account::{Account, Add, AddTwice, Deposit, GoToSleep, Panic, Slow, Where};
@@ -126,9 +127,7 @@ fn an_entity_without_messages_sleeps_and_its_snapshot_wakes_up() {
     let forgetful = Entities::builder("forgetful").processes(1).idle(Duration::from_millis(5));
     let forgetful = forgetful.start(Account::new, ()).wait().unwrap();
     assert_eq!(forgetful.of("anna").send(Add(1)).wait().unwrap(), 1);
-    while forgetful.of("anna").send(Add(1)).wait().unwrap() != 1 {
-        std::thread::sleep(Duration::from_millis(30));
-    }
+    wait_until("its sleep", || forgetful.of("anna").send(Add(1)).wait().unwrap() == 1);
     // It is saved when it ends by itself, too.
     anna.send(GoToSleep).wait().unwrap();
     assert_eq!(anna.send(Add(1)).wait().unwrap(), 6);

@@ -3,18 +3,16 @@
 use std::time::{Duration, Instant};
 
 use fiber::{Entities, Journal};
+use fiber_test_support::wait::wait_for;
 
 use super::account::{Account, Add};
 
 /// The balance of a key once it is at least this.
 fn balance(accounts: &Entities<Account>, key: &str, at_least: i64) -> i64 {
-    loop {
+    wait_for(key, || {
         let balance = accounts.of(key).send(Add(0)).wait().unwrap();
-        if balance >= at_least {
-            return balance;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        if balance >= at_least { Ok(balance) } else { Err(balance) }
+    })
 }
 
 #[test]
@@ -64,10 +62,8 @@ fn reminders_outlive_the_program_in_a_journal_and_the_death_of_the_process() {
 }
 
 fn balance_after_deaths(accounts: &Entities<Account>) -> i64 {
-    loop {
-        match accounts.of("anna").resend().send(Add(0)).wait().unwrap() {
-            0 => std::thread::sleep(Duration::from_millis(5)),
-            balance => return balance,
-        }
-    }
+    wait_for("the reminder", || match accounts.of("anna").resend().send(Add(0)).wait().unwrap() {
+        0 => Err(()),
+        balance => Ok(balance),
+    })
 }

@@ -1,9 +1,10 @@
 //! Arrays cross the wire to a host once, and its processes share the memory.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
+use fiber::sync::Barrier;
 use fiber::{Array, Broadcast, Pool, Process};
+use fiber_test_support::tasks::all_at_once;
 use fiber_test_support::wait::wait_until;
 use fiber_transport::traffic;
 
@@ -27,16 +28,14 @@ pub(crate) fn over_nng() -> bool {
 
 /// Reads the value in every worker.
 fn read_everywhere(pool: &Pool, value: &Broadcast<Array<u64>>) -> Seen {
-    let read = |value: Broadcast<Array<u64>>| {
+    let read = |value: Broadcast<Array<u64>>, all: Barrier| {
         let value = value.get().unwrap();
-        std::thread::sleep(Duration::from_millis(50));
+        all.wait_all().wait().unwrap();
         (std::process::id(), (sum(&value), value.is_shared()))
     };
-    let mut seen = Seen::new();
-    while seen.len() < WORKERS {
-        seen.extend(pool.map(read, vec![value.clone(); WORKERS]).wait().unwrap());
-    }
-    seen
+    let arguments: Vec<_> =
+        all_at_once(WORKERS).into_iter().map(|all| (value.clone(), all)).collect();
+    pool.chunk(1).map(read, arguments).wait().unwrap().into_iter().collect()
 }
 
 /// The bytes of values that the only host has in shared memory, at its last heartbeat.

@@ -12,6 +12,7 @@ use fiber::{
     remote::RemoteRecipient,
     stats::{Event, EventKind},
 };
+use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 
 use super::counter::{Add, AskInACircle, AskOther, Counter, Gate, Meet, WhichProcess, counter};
@@ -98,6 +99,17 @@ fn actors_in_different_processes_run_in_parallel() {
     // Each handler returns only after all have begun.
     let calls: Vec<_> = managers.iter().zip(0..).map(meet).collect();
     calls.into_iter().for_each(|call| call.wait().unwrap());
+}
+
+/// Tokio lets a task poll 128 of its resources, and then wait for others.
+#[test]
+fn a_task_takes_any_number_of_answers_at_once() {
+    let manager = counter(0);
+    let answers: Vec<_> = (0..1000).map(|_| manager.send(Add(1))).collect();
+    // Its answer is the last one.
+    assert_eq!(manager.send(Add(1)).wait().unwrap(), 1001);
+    let take = async { answers.into_iter().filter_map(FutureExt::now_or_never).count() };
+    assert_eq!(System::new().block_on(take), 1000);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The actor that these tests manage.
 
+use std::path::{Path, PathBuf};
+
 use actix::prelude::*;
 use fiber::{AsyncManager, RemoteAddr, manager::Snapshot};
 use fiber_test_support::wait::wait_until;
@@ -78,6 +80,7 @@ impl Handler<WhichProcess> for Counter {
 pub(crate) enum Fail {
     Panic,
     PanicLater,
+    Bomb,
     /// Never answers, as long as the actor lives.
     Never,
     Abort,
@@ -96,6 +99,7 @@ impl Handler<Fail> for Counter {
                     async {}.into_actor(self).map(|(), _, _| panic!("later it was too much")),
                 );
             }
+            Fail::Bomb => std::panic::panic_any(crate::pool::Bomb),
             Fail::Never => return Box::pin(std::future::pending().into_actor(self)),
             Fail::Abort => std::process::abort(),
             Fail::AbortOnce(memory) => {
@@ -153,7 +157,7 @@ impl Handler<Gate> for Counter {
 #[derive(Message, Serialize, Deserialize)]
 #[rtype(result = "()")]
 pub(crate) struct Meet {
-    pub(crate) place: std::path::PathBuf,
+    pub(crate) place: PathBuf,
     pub(crate) name: u32,
     pub(crate) others: usize,
 }
@@ -166,6 +170,11 @@ impl Handler<Meet> for Counter {
         let met = || std::fs::read_dir(&meet.place).unwrap().count() >= meet.others;
         wait_until("a file of each", met);
     }
+}
+
+/// Waits until a handler of `Meet` runs in this place.
+pub(crate) fn wait_until_it_begins(place: &Path) {
+    wait_until("the begin of a handler", || std::fs::read_dir(place).unwrap().count() > 0);
 }
 
 /// Asks another actor and blocks until the answer, which actors should not do.

@@ -1,37 +1,33 @@
 //! Messages without an answer that reach no actor, and full mailboxes.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use actix::prelude::*;
 use fiber::manager::Full;
 use fiber::stats::{EventKind, EventStream, events};
 use fiber::{AsyncManager, Error, Process, RemoteAddr, supervisor::Restart};
-use fiber_test_support::wait::wait_until;
+use fiber_test_support::wait::{LONG, wait_for, wait_until};
 
-use super::counter::{Add, Counter, Fail, Meet, Remark, Stop, counter};
-
-const LONG: Duration = Duration::from_secs(120);
+use super::counter::{Add, Counter, Fail, Meet, Remark, Stop, counter, wait_until_it_begins};
 
 /// Returns how many events tell `wanted` dead letters of an actor, and the problem of the last.
 fn told(events: &mut EventStream, name: &str, wanted: u64) -> (u64, String) {
-    let (start, mut told, mut number) = (Instant::now(), 0, 0);
-    loop {
-        assert!(start.elapsed() < LONG, "{told} of {wanted} dead letters of `{name}` are known");
-        let Some(event) = events.try_next() else {
-            std::thread::sleep(Duration::from_millis(1));
-            continue;
-        };
-        match event.kind {
-            EventKind::DeadLetters { actor, count, problem } if actor.contains(name) => {
-                (told, number) = (told + count, number + 1);
-                if told >= wanted {
-                    assert_eq!(told, wanted);
-                    return (number, problem);
+    let (mut told, mut number) = (0, 0);
+    wait_for(&format!("{wanted} dead letters of `{name}`"), || {
+        while let Some(event) = events.try_next() {
+            match event.kind {
+                EventKind::DeadLetters { actor, count, problem } if actor.contains(name) => {
+                    (told, number) = (told + count, number + 1);
+                    if told >= wanted {
+                        assert_eq!(told, wanted);
+                        return Ok((number, problem));
+                    }
                 }
+                _ => {}
             }
-            _ => {}
         }
-    }
+        Err(told)
+    })
 }
 
 fn is_of_process(actor: &str) -> bool {
@@ -98,19 +94,16 @@ fn messages_to_a_process_that_has_ended_are_counted() {
         System::new().block_on(async { RemoteAddr::export(LateCounter.start()) })
     };
     let addr = Process::builder().try_spawn(export, ()).wait().unwrap();
-    let start = Instant::now();
     // The process may take a moment to end; what it gets until then is lost with it.
-    let problem = loop {
-        assert!(start.elapsed() < LONG, "no message is known to be lost");
+    let problem = wait_for("a message that is known to be lost", || {
         addr.do_send(Stop);
-        std::thread::sleep(Duration::from_millis(1));
         match events.try_next().map(|event| event.kind) {
             Some(EventKind::DeadLetters { actor, problem, .. }) if is_of_process(&actor) => {
-                break problem;
+                Ok(problem)
             }
-            _ => {}
+            other => Err(other),
         }
-    };
+    });
     assert!(problem.contains("can't be reached"), "{problem}");
     assert!(counted("actors of process") > 0);
 }
@@ -142,9 +135,7 @@ fn a_full_mailbox_refuses_what_comes_or_drops_its_oldest_message() {
         let place = folder.path().to_path_buf();
         let meet = manager.send(Meet { place: place.clone(), name: 0, others: 2 });
         // Its handler runs until there is another file.
-        while std::fs::read_dir(&place).unwrap().count() < 1 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until_it_begins(&place);
         let mut calls: Vec<_> = (0..5).map(|number| manager.send(Add(10u64.pow(number)))).collect();
         for call in calls.drain(refused.clone()) {
             let error = call.wait().unwrap_err();
@@ -165,9 +156,7 @@ fn dropped_messages_without_an_answer_are_dead_letters_of_the_actors_process() {
     let manager = builder.start(Crowded::default, ()).wait().unwrap();
     let place = folder.path().to_path_buf();
     let meet = manager.send(Meet { place: place.clone(), name: 0, others: 2 });
-    while std::fs::read_dir(&place).unwrap().count() < 1 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until_it_begins(&place);
     let mut events = events();
     (0..9).for_each(|number| manager.do_send(Add(number)));
     // The last one is refused when the others have arrived.

@@ -6,6 +6,7 @@ use actix::prelude::*;
 use fiber::stats::{Event, EventKind};
 use fiber::supervisor::Restart;
 use fiber::{AsyncManager, Error, Pool, Process, RemoteAddr, Supervisor, find, find_recipient};
+use fiber_test_support::wait::wait_until;
 
 use super::counter::{Add, Counter, Fail, Remark, Stop, WhichProcess, counter};
 use super::{kill, stopped, watcher};
@@ -138,7 +139,7 @@ fn the_death_of_a_process_frees_the_names_of_its_actors() {
         assert!(is_free("held-by-the-dead"));
     });
     // The other process hears of it, too.
-    while pool.apply(knows, ()).wait().unwrap() {}
+    wait_until("the other process knows it", || !pool.apply(knows, ()).wait().unwrap());
     counter(0).register("held-by-the-dead").wait().unwrap();
 }
 

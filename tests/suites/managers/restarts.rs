@@ -8,6 +8,7 @@ use fiber::{
     manager::Snapshots,
     supervisor::{Backoff, Strategy},
 };
+use fiber_test_support::wait::wait_until;
 
 use super::counter::{Add, AskOther, Counter, Fail, Gate, counter};
 use super::{kill, stopped};
@@ -29,6 +30,14 @@ fn a_panic_fails_its_call_with_the_message_and_restarts_the_actor() {
     assert!(later.to_string().contains("later it was too much"), "{later}");
     assert_eq!(manager.send(Add(1)).wait().unwrap(), 11);
     assert_eq!(manager.pid(), pid, "the process is the same");
+}
+
+#[test]
+fn a_payload_that_panics_when_it_is_dropped_fails_its_call() {
+    let manager = counter(10);
+    let error = manager.send(Fail::Bomb).wait().unwrap_err().to_string();
+    assert!(error.contains("panicked") && error.contains("counter.rs"), "{error}");
+    assert_eq!(manager.send(Add(1)).wait().unwrap(), 11);
 }
 
 #[test]
@@ -55,7 +64,7 @@ fn an_actor_that_restarts_with_its_siblings_is_called_again() {
     assert_eq!(addr.send(Add(5)).wait().unwrap(), 15);
     app.kill_child("restarts-one", ExitReason::Signal(9)).wait().unwrap();
     // The former one may still answer, or say that it is being stopped.
-    while !matches!(addr.send(Add(1)).wait(), Ok(11)) {}
+    wait_until("an answer of the next", || matches!(addr.send(Add(1)).wait(), Ok(11)));
     app.stop().wait().unwrap();
     stopped(addr.send(Add(1)).wait().unwrap_err());
 }

@@ -5,22 +5,18 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use fiber::{AsyncManager, Error, RemoteAddr, Reply};
+use fiber_test_support::wait::wait_for;
 use serde::{Deserialize, Serialize};
 
-use super::counter::{Add, Counter, Meet, counter};
+use super::counter::{Add, Counter, Meet, counter, wait_until_it_begins};
 
 /// Longer than a message takes to the handler, also on a busy host.
 const ENOUGH: Duration = Duration::from_secs(2);
-const LONG: Duration = Duration::from_secs(120);
 
 /// Has an actor wait in a handler, until [`release`].
 fn block(counter: &AsyncManager<Counter>, place: &Path) -> Reply<()> {
     let meet = counter.send(Meet { place: place.into(), name: 0, others: 2 });
-    let start = Instant::now();
-    while std::fs::read_dir(place).unwrap().count() < 1 {
-        assert!(start.elapsed() < LONG, "the handler does not begin");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until_it_begins(place);
     meet
 }
 
@@ -142,14 +138,10 @@ fn nested_calls_end_with_the_request_of_which_they_are_a_part() {
         // Both calls end at the same time, so this one may have an answer.
         let _ = relay.addr().timeout(ENOUGH).send(Ask(how)).wait();
         // The counter is still blocked, and its call has ended all the same.
-        let start = Instant::now();
-        let errors = loop {
-            assert!(start.elapsed() < LONG, "{how:?}: the nested call goes on");
+        let errors = wait_for("the end of the nested call", || {
             let errors = relay.send(Errors).wait().unwrap();
-            if !errors.is_empty() {
-                break errors;
-            }
-        };
+            if errors.is_empty() { Err(how) } else { Ok(errors) }
+        });
         assert!(errors[0].contains("did not happen within"), "{how:?}: {errors:?}");
         release(&place);
         met.wait().unwrap();

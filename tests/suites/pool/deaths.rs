@@ -29,7 +29,7 @@ fn die(how: &str) {
                 rustix::process::getpid(),
                 rustix::process::Signal::KILL,
             );
-            std::thread::park();
+            fiber_test_support::hang()
         }
         "abort" => std::process::abort(),
         "exit" => std::process::exit(3),

@@ -1,9 +1,11 @@
 //! Tasks that fail.
 
-use fiber::Error;
-use fiber::error::{Failure, FailureKind};
+use std::panic::panic_any;
 
-use super::pool;
+use fiber::error::{Failure, FailureKind};
+use fiber::{Error, Pool};
+
+use super::{Bomb, pool, square};
 
 #[test]
 fn a_failing_task_fails_alone_and_its_worker_continues() {
@@ -46,6 +48,24 @@ fn a_panic_gives_its_message_and_location() {
         error.contains("panicked: ") && error.contains("is too much") && error.contains(file!()),
         "{error}"
     );
+}
+
+#[test]
+fn a_payload_that_panics_when_it_is_dropped_fails_its_task_alone() {
+    let pool = Pool::builder().processes(1).threads_per_worker(2).build().unwrap();
+    let burst = |x: u64| if x == 1 { panic_any(Bomb) } else { x };
+    let results: Vec<_> = pool.imap(burst, 0..3).wait().collect();
+    let [Ok(0), Err(Error::Task { failure, .. }), Ok(2)] = &results[..] else {
+        panic!("{results:?}")
+    };
+    assert_eq!(failure.kind, FailureKind::Panicked);
+    let items = (0..3).inspect(|x: &u64| {
+        if *x == 1 {
+            panic_any(Bomb)
+        }
+    });
+    pool.map(square, items).wait().unwrap_err();
+    assert_eq!((pool.apply(square, 3).wait().unwrap(), pool.stats().deaths), (9, 0));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Tasks that make tasks: calls at the pool that runs them.
 
+use std::path::Path;
 use std::time::Duration;
 
 use fiber::{Array, Broadcast, Error, Pool, as_completed};
+use fiber_test_support::wait::wait_until;
 use futures_util::FutureExt;
 
 use super::{pool, square};
@@ -171,18 +173,17 @@ fn inner_tasks_have_time_limits() {
 #[test]
 fn a_cancelled_inner_task_does_not_kill_the_one_that_cancels_it() {
     fn slow(marker: String) {
-        std::fs::write(marker, "").unwrap();
-        std::thread::sleep(Duration::from_millis(300));
+        std::fs::write(&marker, "").unwrap();
+        wait_until("the word to end", || !Path::new(&marker).exists());
     }
     let outer = |marker: String| {
         let mut slow = Pool::current().unwrap().apply(slow, marker.clone());
         // That lends the slot of this task.
         assert!((&mut slow).now_or_never().is_none());
-        while !std::path::Path::new(&marker).exists() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("the inner task", || Path::new(&marker).exists());
         slow.cancel();
         assert!(matches!(slow.wait(), Err(Error::Cancelled { .. })));
+        std::fs::remove_file(marker).unwrap();
     };
     let directory = tempfile::tempdir().unwrap();
     for workers in [1, 2] {

@@ -128,9 +128,7 @@ fn tasks_that_wait_for_inputs_are_counted() {
     let sums = pool.map(|first: u32, x: u32| first + x, items).outputs();
     let wide = |first: u32, sums: Vec<u32>, last: u32| first + sums.len() as u32 + last;
     let all = pool.apply(wide, (first, sums.clone(), sums[4].clone())).output();
-    while pool.stats().tasks.held < 6 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_until("tasks that wait", || pool.stats().tasks.held == 6);
     let waits: Vec<_> = pool
         .stats()
         .calls
@@ -158,9 +156,7 @@ fn merges_wait_for_values_and_for_merges() {
     let take = |queue: Queue<u64>, x: u64| queue.get().wait().unwrap() + x;
     let items: Vec<_> = (0..4).map(|x| (queue.clone(), x)).collect();
     let sum = pool.map(take, items).reduce(add).output().unwrap();
-    while pool.stats().tasks.held < 3 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_until("merges that wait", || pool.stats().tasks.held == 3);
     let calls = pool.stats().calls;
     let [taken, merges] = &calls[..] else { panic!("{calls:?}") };
     assert_eq!(merges.waits_for, [&*taken.function, &merges.function]);

@@ -9,7 +9,7 @@ use super::{endless, pool};
 
 fn die() {
     let _ = kill_process(getpid(), Signal::KILL);
-    std::thread::park();
+    fiber_test_support::hang()
 }
 
 /// Sends numbers. Each third one kills the worker, once.

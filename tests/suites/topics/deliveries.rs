@@ -138,7 +138,7 @@ fn an_actor_that_its_process_exports_ends_with_it() {
     let addr = addrs.get().wait().unwrap();
     let delivery = topic.deliver_to(&addr.recipient(), Slow::Wait).wait().unwrap();
     topic.publish(Collect::Number(1)).wait().unwrap();
-    while addr.send(Collected).wait().unwrap() != [1] {}
+    wait_until("the message", || addr.send(Collected).wait().unwrap() == [1]);
     child.kill();
     // Until then, the actor may answer.
     let _ = child.join().wait();

@@ -5,10 +5,11 @@ use std::io::stdin;
 use std::time::Duration;
 
 use fiber::stats::EventKind;
-use fiber::sync::Event;
+use fiber::sync::{Barrier, Event};
 use fiber::{Array, Meta, Pool};
 
 use crate::scenarios::init;
+use crate::wait::wait_until;
 use crate::{scenario, tasks};
 
 fn machine() -> String {
@@ -18,15 +19,12 @@ fn machine() -> String {
 /// Returns the jobs in which the workers of a pool are, when all of them are ready.
 fn jobs(pool: &Pool) -> BTreeSet<String> {
     pool.wait_until_ready().wait().unwrap();
-    let task = |()| {
-        std::thread::sleep(Duration::from_millis(20));
-        (machine(), std::process::id())
+    let task = |all: Barrier| {
+        all.wait_all().wait().unwrap();
+        machine()
     };
-    let mut seen = BTreeSet::new();
-    while seen.len() < pool.ready_workers() {
-        seen.extend(pool.map(task, vec![(); pool.ready_workers()]).wait().unwrap());
-    }
-    seen.into_iter().map(|(machine, _)| machine).collect()
+    let machines = pool.chunk(1).map(task, tasks::all_at_once(pool.ready_workers()));
+    machines.wait().unwrap().into_iter().collect()
 }
 
 /// Works with eight workers, and then, at each line of input, until the test has ended a job.
@@ -118,9 +116,7 @@ fn gpus() {
     let machines: BTreeSet<_> = seen.iter().map(|(_, machine)| machine).collect();
     let each: Vec<_> = seen.iter().map(|(gpus, _)| &**gpus).collect();
     println!("gpus: {} in {} job", each.join(" "), machines.len());
-    while pool.ready_workers() < 4 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("all workers", || pool.ready_workers() == 4);
     println!("grown: {}", pool.ready_workers());
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -13,12 +14,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
+use crate::wait::{LONG, wait_for};
+
 /// The variable with the name of the scenario that a program runs.
 pub const SCENARIO: &str = "SCENARIO";
 /// The variable that marks all processes of one program.
 const MARK: &str = "SCENARIO_MARK";
-/// Time limit for anything that must happen.
-const LONG: Duration = Duration::from_secs(120);
 /// The interval of checks whether something has happened.
 const LOOK: Duration = Duration::from_millis(1);
 /// The interval of checks of all processes of the machine.
@@ -43,7 +44,6 @@ struct Places {
 }
 
 /// A running program, which is killed when this is dropped.
-#[derive(Debug)]
 pub struct Program {
     child: Child,
     out: Lines,
@@ -281,23 +281,12 @@ impl Program {
     /// Waits for its end, and checks that none of its processes and no temporary file is left.
     pub fn end(mut self) -> ProgramOutput {
         drop(self.child.stdin.take());
-        let deadline = Instant::now() + LONG;
-        let status = loop {
-            if let Some(status) = self.child.try_wait().expect("it is a child") {
-                break status;
-            }
-            assert!(Instant::now() < deadline, "the program does not end{}", self.words());
-            std::thread::sleep(LOOK);
-        };
+        self.wait_until("the end of the program", || !self.has_not_ended());
+        let status = self.child.wait().expect("it is a child");
         let ended = Instant::now();
         while !self.processes().is_empty() {
             let left = || self.processes().iter().map(|pid| describe(*pid)).collect::<Vec<_>>();
-            assert!(
-                ended.elapsed() < self.outlive,
-                "processes are left: {:?}{}",
-                left(),
-                self.words()
-            );
+            assert!(ended.elapsed() < self.outlive, "processes are left: {:?}{self:?}", left());
             std::thread::sleep(PROCESSES_LOOK);
         }
         let left: Vec<_> = files(self.places.temporary.path());
@@ -331,16 +320,22 @@ impl Program {
     }
 
     /// Waits until `reached` returns `true`; `what` describes it for the error.
+    #[track_caller]
     pub fn wait_until(&self, what: &str, mut reached: impl FnMut() -> bool) {
-        let deadline = Instant::now() + LONG;
-        while !reached() {
-            assert!(Instant::now() < deadline, "{what} did not happen{}", self.words());
-            std::thread::sleep(LOOK);
-        }
+        wait_for(what, || if reached() { Ok(()) } else { Err(self) });
     }
 
-    fn words(&self) -> String {
-        format!("; its output:\n{}\nits errors:\n{}", self.out.all(), self.errors.all())
+    /// Returns whether all of its processes but for guards are stopped, or none of them.
+    pub fn are_stopped(&self, stopped: bool) -> bool {
+        let mut pids = self.processes().into_iter().filter(|pid| !is_guard(*pid));
+        pids.all(|pid| fiber_core::is_stopped(pid) == stopped)
+    }
+}
+
+/// Shows what it has printed, when it has ended.
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "; its output:\n{}\nits errors:\n{}", self.out.all(), self.errors.all())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -34,10 +35,11 @@ fn pi() {
     tasks::pi(3);
 }
 
-/// Maps 4000 short tasks, and reports when its workers are ready, when the first 200 results are
-/// there, and the end.
+/// Maps short tasks until it reads a line or the end of its input, and at least 4000. Reports when
+/// its workers are ready, when the first 200 results are there, and the end.
 #[scenario("work")]
 fn work() {
+    static ENOUGH: AtomicBool = AtomicBool::new(false);
     init();
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(2));
@@ -49,11 +51,16 @@ fn work() {
     let workers = pool.ready_workers();
     println!("ready: {workers}");
     let calls = pool.max_deaths(1000);
-    let mut results = calls.imap(task, 0..4000u64).wait();
-    let first: Vec<u64> = results.by_ref().take(200).map(Result::unwrap).collect();
-    println!("begun: {}", first.len());
-    let rest: Vec<u64> = results.map(Result::unwrap).collect();
-    let right = first.into_iter().chain(rest).eq((0..4000).map(|index| index * 3));
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_line(&mut String::new());
+        ENOUGH.store(true, Ordering::Relaxed);
+    });
+    let indexes = (0u64..).take_while(|index| *index < 4000 || !ENOUGH.load(Ordering::Relaxed));
+    let mut results = calls.imap(task, indexes).wait();
+    let mut all: Vec<u64> = results.by_ref().take(200).map(Result::unwrap).collect();
+    println!("begun: {}", all.len());
+    all.extend(results.map(Result::unwrap));
+    let right = all.len() >= 4000 && all.into_iter().zip(0..).all(|(is, index)| is == index * 3);
     println!("right: {right}");
     pool.wait_until_ready().wait().unwrap();
     // That does not wait for workers whose engine is away.
@@ -393,9 +400,7 @@ fn crowd() {
     pool.wait_until_ready().wait().unwrap();
     println!("ready: {}", pool.ready_workers());
     println!("sum: {}", pool.map(|x: u64| x + 1, 0..10).wait().unwrap().into_iter().sum::<u64>());
-    while pool.ready_workers() < 6 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("all workers", || pool.ready_workers() == 6);
     println!("grown: {}", pool.ready_workers());
 }
 

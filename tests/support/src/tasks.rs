@@ -1,6 +1,13 @@
 //! Tasks of programs in containers and pods.
 
+use fiber::sync::Barrier;
 use fiber::{Meta, Pool};
+
+/// Returns arguments for so many tasks, which run at the same time if each waits for its own:
+/// `chunk(1)` then gives one to each worker.
+pub fn all_at_once(count: usize) -> Vec<Barrier> {
+    vec![Barrier::new(count).unwrap(); count]
+}
 
 /// Estimates pi with this number of workers.
 pub fn pi(processes: usize) {

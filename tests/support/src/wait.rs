@@ -26,7 +26,7 @@ pub fn wait_for<T, S: Debug>(what: &str, mut look: impl FnMut() -> Result<T, S>)
     loop {
         match look() {
             Ok(found) => return found,
-            Err(seen) => assert!(begun.elapsed() < LONG, "{what} did not happen: {seen:?}"),
+            Err(seen) => assert!(begun.elapsed() < LONG, "{what} did not happen: {seen:#?}"),
         }
         std::thread::sleep(pause);
         pause = (2 * pause).min(LONGEST_PAUSE);

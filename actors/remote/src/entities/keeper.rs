@@ -530,7 +530,7 @@ impl<A: Actor<Context = Context<A>>> Keys<A> {
 pub(super) fn failure(error: &Error) -> CallFailure {
     match error {
         Error::Journal { journal, cause } => {
-            CallFailure::Journal { journal: journal.clone(), cause: cause.to_string() }
+            CallFailure::Journal { journal: journal.clone().into(), cause: cause.to_string() }
         }
         Error::ActorStopped { reason, .. } => CallFailure::Stopped(reason.clone()),
         error => CallFailure::Failed(Failure::new(FailureKind::Result, error)),

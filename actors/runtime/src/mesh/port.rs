@@ -91,9 +91,10 @@ impl Requester {
     /// Answers with an error of the object's journal.
     pub fn fail_with(self, error: &Error) {
         match error {
-            Error::Journal { journal, cause } => self
-                .responder
-                .fail(&CallFailure::Journal { journal: journal.clone(), cause: cause.to_string() }),
+            Error::Journal { journal, cause } => self.responder.fail(&CallFailure::Journal {
+                journal: journal.clone().into(),
+                cause: cause.to_string(),
+            }),
             other => self.fail(FailureKind::Result, other),
         }
     }

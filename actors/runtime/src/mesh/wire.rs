@@ -11,7 +11,7 @@
 //! ```
 //! Numbers are little-endian. Message, query, value and failure are MessagePack.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -391,8 +391,9 @@ pub enum CallFailure {
     },
     /// The journal of the object can't be read or written.
     Journal {
-        /// The folder of the journal, in the process that owns the object.
-        journal: PathBuf,
+        /// The folder of the journal, in the process that owns the object. Serde sends a `PathBuf`
+        /// in UTF-8 alone.
+        journal: OsString,
         /// The error, in words.
         cause: String,
     },
@@ -404,9 +405,9 @@ pub enum CallFailure {
 
 impl CallFailure {
     /// Returns the error of a journal that was sent.
-    pub fn journal_error(journal: PathBuf, cause: String) -> Error {
+    pub fn journal_error(journal: OsString, cause: String) -> Error {
         let cause: Box<dyn std::error::Error + Send + Sync> = cause.into();
-        Error::Journal { journal, cause: cause.into() }
+        Error::Journal { journal: journal.into(), cause: cause.into() }
     }
 }
 

@@ -94,7 +94,7 @@ impl Runtime {
         let running = || hooks.iter().map(|hook| hook.running()).sum::<u64>();
         let message = announcement(cause, running(), grace);
         fiber_core::spawn_local(fiber_backends::print_message(message));
-        let deadline = Instant::now() + grace;
+        let deadline = Instant::from(fiber_core::deadline_after(grace));
         while running() > 0 && Instant::now() < deadline {
             sleep(INTERVAL).await;
         }

@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use fiber_backends::ChildOutput;
+use fiber_backends::{ChildOutput, print_message};
 use fiber_core::stats::ProcessRole;
-use fiber_core::{Exit, ExitReason, Failure, FailureKind, Meta, Result};
+use fiber_core::{Exit, ExitReason, Failure, FailureKind, Meta, Result, spawn_local};
 use fiber_transport::{Link, Received};
 use fiber_values::codec::EncodedValue;
 use fiber_values::transfer::KeepAlive;
@@ -227,10 +227,10 @@ fn exit_reason(status: &ProcessStatus, exit: &Exit, stop_requested: bool) -> Exi
             match codec::decode::<Failure>(failure) {
                 Ok(failure) if failure.kind == FailureKind::Panicked => {
                     if let Some(backtrace) = failure.backtrace() {
-                        eprintln!(
-                            "`{}` panicked: {}; the backtrace:\n{backtrace}",
+                        spawn_local(print_message(format!(
+                            "`{}` panicked: {}; the backtrace:\n{backtrace}\n",
                             status.name, failure.message
-                        );
+                        )));
                     }
                     ExitReason::Panicked(failure.message)
                 }

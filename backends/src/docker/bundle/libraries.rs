@@ -1,7 +1,9 @@
 //! The loader and libraries that a program needs.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,19 +22,26 @@ pub(super) struct Library {
 }
 
 /// Returns the files with executable mappings in this table of `/proc/PID/maps`.
-pub(super) fn executable_mappings(maps: &str) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = maps
-        .lines()
+pub(super) fn executable_mappings(maps: &[u8]) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = lines(maps)
         .filter_map(|line| {
-            let mut fields = line.splitn(6, ' ').skip(1);
+            let mut fields = line.splitn(6, |byte| *byte == b' ').skip(1);
             let rights = fields.next()?;
-            let path = fields.nth(3)?.trim_start();
-            (rights.contains('x') && path.starts_with('/')).then(|| PathBuf::from(path))
+            let path = fields.nth(3)?.trim_ascii_start();
+            (rights.contains(&b'x') && path.starts_with(b"/")).then(|| path_of(path))
         })
         .collect();
     paths.sort();
     paths.dedup();
     paths
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n')
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    OsStr::from_bytes(bytes).into()
 }
 
 /// The requirements in a program's ELF header.
@@ -65,8 +74,7 @@ pub(super) fn requirements(program: &Path) -> io::Result<Requirements> {
     };
     let mut segments = header.program_headers(endian, data).map_err(io::Error::other)?.iter();
     let loader = segments.find_map(|segment| segment.interpreter(endian, data).ok().flatten());
-    let loader = loader.map(|path| PathBuf::from(String::from_utf8_lossy(path).into_owned()));
-    Ok(Requirements { loader, machine })
+    Ok(Requirements { loader: loader.map(path_of), machine })
 }
 
 /// Lists the libraries of a program, by asking its loader.
@@ -105,19 +113,20 @@ pub(super) fn list_libraries(
         let problem = String::from_utf8_lossy(&listing.stderr);
         return Err(refused!("the libraries of `{shown}` can't be listed: {}", problem.trim()));
     }
-    Ok(listed(&stdout))
+    Ok(listed(&listing.stdout))
 }
 
 /// Parses the loader's listing, one `name => path (address)` a line. Entries without a path are
 /// the kernel's, or the loader itself.
-fn listed(listing: &str) -> Vec<Library> {
-    let library = |line: &str| {
-        let (name, found) = line.trim().split_once(" => ")?;
-        let (path, _) = found.rsplit_once(" (")?;
-        let name = Path::new(name).file_name()?.to_string_lossy().into_owned();
-        path.starts_with('/').then(|| Library { path: path.into(), name })
+fn listed(listing: &[u8]) -> Vec<Library> {
+    let library = |line: &[u8]| {
+        let arrow = line.windows(4).position(|part| part == b" => ")?;
+        let (name, found) = (line[..arrow].trim_ascii(), &line[arrow + 4..]);
+        let path = &found[..found.windows(2).rposition(|part| part == b" (")?];
+        let name = path_of(name).file_name()?.to_string_lossy().into_owned();
+        path.starts_with(b"/").then(|| Library { path: path_of(path), name })
     };
-    listing.lines().filter_map(library).collect()
+    lines(listing).filter_map(library).collect()
 }
 
 fn missing_in(listing: &str) -> Option<&str> {
@@ -157,7 +166,7 @@ mod tests {
     fn a_loaders_list_of_libraries_is_parsed() {
         let listing = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/with space/libc.so.6 \
                     (0x00007f00)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f01)\n";
-        let libraries = listed(listing);
+        let libraries = listed(listing.as_bytes());
         assert_eq!(libraries.len(), 1);
         assert_eq!(
             (libraries[0].name.as_str(), &*libraries[0].path),
@@ -169,15 +178,16 @@ mod tests {
 
     #[test]
     fn only_executable_mappings_count_as_code() {
-        let maps = "55d0-55d1 r--p 00000000 08:01 1   /bin/program\n\
+        let maps = b"55d0-55d1 r--p 00000000 08:01 1   /bin/program\n\
                     55d1-55d2 r-xp 00001000 08:01 1   /bin/program\n\
                     7f00-7f01 r-xp 00000000 08:01 2   /lib/with space.so\n\
                     7f01-7f02 rw-p 00000000 00:00 0 \n\
+                    7f01-7f02 r-xp 00000000 08:01 3   /lib/caf\xe9.so\n\
                     7f02-7f03 r--p 00000000 08:01 3   /data\n\
                     7ffd-7ffe r-xp 00000000 00:00 0   [vdso]\n";
         assert_eq!(
             executable_mappings(maps),
-            [PathBuf::from("/bin/program"), PathBuf::from("/lib/with space.so")]
+            [path_of(b"/bin/program"), path_of(b"/lib/caf\xe9.so"), path_of(b"/lib/with space.so")]
         );
     }
 }

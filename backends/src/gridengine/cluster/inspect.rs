@@ -70,9 +70,10 @@ async fn start_task(job: &SessionJob) -> std::result::Result<Box<dyn ByteStream>
         Greeting::Failed(problem) => Err(problem),
         Greeting::Other => {
             drop(stream);
-            let mut words = String::new();
-            let _ = timeout(WORDS, errors.read_to_string(&mut words)).await;
-            let words: Vec<String> = words.lines().map(String::from).collect();
+            let mut words = Vec::new();
+            let _ = timeout(WORDS, errors.read_to_end(&mut words)).await;
+            let words: Vec<String> =
+                String::from_utf8_lossy(&words).lines().map(String::from).collect();
             Err(match words.is_empty() {
                 true => NO_BRIDGE.into(),
                 false => problem::of_connection(host, &words),

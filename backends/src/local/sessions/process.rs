@@ -48,7 +48,7 @@ fn open(pid: u32) -> Result<Option<OwnedFd>, Errno> {
 
 /// Waits for the end of a process, and returns whether it has come within `limit`.
 fn ended(process: &OwnedFd, limit: Option<Duration>) -> Result<bool, Errno> {
-    let deadline = limit.map(|limit| Instant::now() + limit);
+    let deadline = limit.map(fiber_core::deadline_after);
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.map(|left| Timespec {

@@ -1,8 +1,8 @@
 //! The jobs that `fiber run` has submitted, and their hosts.
 
-use std::{env, fs};
+use std::env;
 
-use fiber_core::Meta;
+use fiber_core::{Meta, read_lossy};
 
 use super::super::commands::{self, CommandError};
 use super::super::jobs::{self, Job, Step};
@@ -89,7 +89,7 @@ pub(super) async fn cluster_name() -> Result<String, BackendError> {
     // This variable may ask for another cluster than the file's.
     if env::var_os("SLURM_CLUSTERS").is_none() {
         let path = env::var_os("SLURM_CONF").unwrap_or_else(|| CONFIGURATION.into());
-        if let Some(name) = fs::read_to_string(path).ok().and_then(|text| name_in(&text)) {
+        if let Some(name) = read_lossy(path).ok().and_then(|text| name_in(&text)) {
             return Ok(name);
         }
     }

@@ -30,7 +30,17 @@ impl Part {
             Part::List(_) => 0,
         }
     }
+
+    /// Returns the folder of the journal that has the value; empty if none has it.
+    fn journal(&self) -> &str {
+        let Part::Output(cell) = self else { return "" };
+        cell.maker().and_then(|maker| maker.journal.as_deref()).unwrap_or_default()
+    }
 }
+
+/// Set in the number of a value's blobs if the folder of its journal follows: it is another one
+/// than that of the value before.
+const OTHER_JOURNAL: u32 = 1 << 31;
 
 impl Parts {
     pub(super) fn push(&mut self, part: Part) {
@@ -74,7 +84,7 @@ impl Parts {
     /// # Errors
     /// The failure of the first output that has failed, or is not there.
     pub fn append(&self, out: &mut Vec<u8>) -> Result<Blobs> {
-        let mut blobs: Vec<Blob> = Vec::new();
+        let (mut blobs, mut last) = (Vec::<Blob>::new(), "");
         for part in &self.0 {
             let value = match part {
                 Part::List(count) => {
@@ -84,8 +94,15 @@ impl Parts {
                 Part::Value(value) => value.clone(),
                 Part::Output(cell) => there(cell)?,
             };
+            let journal = part.journal();
+            let changed = if journal == last { 0 } else { OTHER_JOURNAL };
             out.extend_from_slice(&(value.bytes.len() as u32).to_le_bytes());
-            out.extend_from_slice(&(value.blobs.len() as u32).to_le_bytes());
+            out.extend_from_slice(&(value.blobs.len() as u32 | changed).to_le_bytes());
+            if changed > 0 {
+                out.extend_from_slice(&(journal.len() as u32).to_le_bytes());
+                out.extend_from_slice(journal.as_bytes());
+                last = journal;
+            }
             out.extend_from_slice(&value.bytes);
             blobs.extend(value.blobs.iter().cloned());
         }
@@ -191,12 +208,14 @@ fn there(cell: &OutputCell) -> Result<EncodedValue> {
 pub struct PartsReader<'a> {
     bytes: &'a [u8],
     blobs: &'a [Blob],
+    /// The folder of the journal that has the value; empty if none has it.
+    journal: &'a [u8],
 }
 
 impl<'a> PartsReader<'a> {
     /// Reads these bytes, which have these blobs.
     pub fn new(bytes: &'a [u8], blobs: &'a Blobs) -> PartsReader<'a> {
-        PartsReader { bytes, blobs }
+        PartsReader { bytes, blobs, journal: &[] }
     }
 
     pub(super) fn number(&mut self) -> Result<u32> {
@@ -206,11 +225,32 @@ impl<'a> PartsReader<'a> {
     }
 
     pub(super) fn value<T: DeserializeOwned>(&mut self) -> Result<T> {
-        let (len, count) = (self.number()? as usize, self.number()? as usize);
-        let (bytes, rest) = self.bytes.split_at_checked(len).ok_or_else(malformed)?;
+        let (bytes, blobs) = self.encoded()?;
+        codec::decode_with(bytes, &blobs).map_err(|error| self.unreadable(error))
+    }
+
+    fn encoded(&mut self) -> Result<(&'a [u8], Blobs)> {
+        let (len, count) = (self.number()?, self.number()?);
+        if count & OTHER_JOURNAL != 0 {
+            let len = self.number()?;
+            self.journal = self.bytes(len)?;
+        }
+        let count = (count & !OTHER_JOURNAL) as usize;
         let (blobs, other_blobs) = self.blobs.split_at_checked(count).ok_or_else(malformed)?;
-        (self.bytes, self.blobs) = (rest, other_blobs);
-        codec::decode_with(bytes, &Blobs::from(blobs.to_vec()))
+        self.blobs = other_blobs;
+        Ok((self.bytes(len)?, Blobs::from(blobs.to_vec())))
+    }
+
+    #[cold]
+    fn unreadable(&self, error: Error) -> Error {
+        let journal = String::from_utf8_lossy(self.journal);
+        error.recorded((!journal.is_empty()).then_some(&*journal))
+    }
+
+    fn bytes(&mut self, len: u32) -> Result<&'a [u8]> {
+        let (bytes, rest) = self.bytes.split_at_checked(len as usize).ok_or_else(malformed)?;
+        self.bytes = rest;
+        Ok(bytes)
     }
 }
 
