@@ -228,16 +228,13 @@ impl Handler<ControllerRequest> for Controller {
                 let _ = noted.send(());
             }
             ControllerRequest::Retire(number) => self.stop_worker(number),
-            ControllerRequest::StartFailed(number, problem) => {
-                self.start_failed(number, problem, context)
-            }
-            ControllerRequest::Disrupted(reason) => self.worker_displaced(&reason),
             ControllerRequest::WorkerReady(number) => self.worker_ready(number, context),
+            ControllerRequest::WorkerEnded(number, verdict) => {
+                self.worker_ended(number, &verdict, context)
+            }
             ControllerRequest::SchedulingChanged(number, reason) => {
                 self.scheduling_changed(number, reason, context)
             }
-            ControllerRequest::DiedUnused(exit) => self.died_unused(&exit, context),
-            ControllerRequest::Worked => self.missing.worked(),
             ControllerRequest::Close => self.end_if_done(context),
             ControllerRequest::Join(done) => self.joining.push(done),
             ControllerRequest::Kill(pool) => {

@@ -30,6 +30,7 @@ mod streams;
 mod submit;
 #[cfg(feature = "simulation")]
 mod trace;
+mod verdict;
 mod wire;
 mod with;
 mod worker;

@@ -59,7 +59,7 @@ pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects};
 pub(crate) use room::{Amount, Report};
 pub(crate) use statistics::{WorkerStatistics, function_name};
-pub(crate) use worker::{Retirement, Usage};
+pub(crate) use worker::Retirement;
 
 /// Identifies one incarnation of a worker.
 pub(crate) type WorkerId = u64;
@@ -396,11 +396,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.fill(id, effects);
     }
 
-    /// Returns whether any worker was ever given a task, or `is` true of its handle.
-    pub(crate) fn any_used_or(&self, is: impl Fn(&W) -> bool) -> bool {
-        self.workers.values().any(|worker| worker.usage == Usage::Used || is(&worker.handle))
-    }
-
     /// Removes `count` workers, each once it has completed its pending tasks: all of the host with
     /// the fewest workers first, so that whole hosts may end, and there those with the fewest
     /// tasks. Returns their handles.
@@ -451,6 +446,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// ones. A worker that is superfluous remains so.
     pub(crate) fn drain(&mut self, id: WorkerId, cause: Retirement, effects: &mut Effects<W, C>) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.terminating |= cause == Retirement::Terminating;
         if worker.retiring.is_some() {
             return;
         }

@@ -16,9 +16,10 @@ use tokio::sync::watch;
 use super::controller::ControllerRequest;
 use super::inner_calls::InnerCalls;
 use super::run::CallId;
-use super::scheduler::{MIN_PENDING, Retirement, Scheduler, Usage, WorkerId};
+use super::scheduler::{MIN_PENDING, Retirement, Scheduler, WorkerId};
 use super::scheduling::PoolScheduler;
 use super::stats::History;
+use super::verdict::{Verdict, judge};
 use super::wire::{FromWorker, PoolCommand, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
 use super::worker_handle::Worker;
@@ -239,31 +240,15 @@ impl PoolState {
     }
 
     /// Removes a worker whose process has ended.
-    pub(super) fn lost(self: &Arc<PoolState>, worker: &Worker, exit: &Exit) -> Usage {
+    pub(super) fn lost(self: &Arc<PoolState>, worker: &Worker, exit: Exit) -> Verdict {
         self.end_inner(worker.id);
-        let (count, usage, was_asked, died_unused) = self.with_scheduler(|scheduler, effects| {
-            let usage = scheduler.lost(worker.id, exit, effects);
-            let was_asked = effects.losses.iter().any(|(_, _, loss)| {
-                matches!(loss.retiring, Some(Retirement::Superfluous | Retirement::Terminating))
-            });
-            let died_unused = usage == Usage::Unused
-                && !was_asked
-                && worker.is_young()
-                && !scheduler.any_used_or(|other| !other.is_young());
-            (scheduler.workers(), usage, was_asked, died_unused)
+        let (count, verdict) = self.with_scheduler(|scheduler, effects| {
+            let verdict = judge(exit, scheduler.life(worker.id, |other| other.is_young()));
+            scheduler.lost(worker.id, &verdict, effects);
+            (scheduler.workers(), verdict)
         });
         self.readiness.send_modify(|readiness| readiness.ready = count);
-        let is_disruption = exit.reason.is_disruption();
-        if is_disruption {
-            self.control(ControllerRequest::Disrupted(exit.reason.clone()));
-        } else if died_unused {
-            self.control(ControllerRequest::DiedUnused(exit.to_string()));
-        }
-        let has_lived = !is_disruption && !died_unused && !was_asked;
-        if usage == Usage::Used || has_lived {
-            self.control(ControllerRequest::Worked);
-        }
-        usage
+        verdict
     }
 
     /// Handles a message from a worker.
@@ -297,7 +282,6 @@ impl PoolState {
                     scheduler.waits(id, (call, index), waits, effects)
                 }
                 WorkerEvent::Terminating => {
-                    worker.set_terminating();
                     scheduler.drain(id, Retirement::Terminating, effects);
                     let ready = scheduler.workers();
                     self.readiness.send_modify(|readiness| readiness.ready = ready);

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use fiber_core::stacks::user_code;
 use fiber_core::stats::{Event, EventKind, PoolPhase, PoolStats, Report, TaskName, WorkerStats};
-use fiber_core::{Exit, ExitReason, ProcessId};
+use fiber_core::{Exit, ProcessId};
 use fiber_values::Parts;
 
 use super::Pool;
 use super::exchange::Exchange;
-use super::scheduler::{Loss, Retirement, WorkerStatistics, function_name};
+use super::scheduler::{Loss, WorkerStatistics, function_name};
 use super::state::{Phase, PoolState};
 use super::wire::Results;
 use super::worker_handle::Worker;
@@ -243,11 +243,7 @@ impl PoolState {
     }
 
     pub(super) fn worker_ended(&self, worker: &Worker, exit: Exit, loss: Loss) {
-        let is_requested = exit.reason.is_normal() || exit.reason == ExitReason::TaskCancelled;
-        let expected = is_requested
-            || exit.reason.is_disruption()
-            || loss.retiring == Some(Retirement::Superfluous);
-        if !expected {
+        if !loss.is_expected {
             self.deaths.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
         for (task, since) in loss.running {
@@ -259,7 +255,7 @@ impl PoolState {
             worker: worker.child.clone(),
             place: worker.place.clone(),
             exit,
-            expected,
+            expected: loss.is_expected,
             blamed: loss.blamed,
             redelivered: loss.redelivered,
         });

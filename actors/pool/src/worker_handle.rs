@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fiber_core::{Exit, ExitReason, ProcessId};
+use fiber_core::ProcessId;
 use fiber_transport::{Link, Received};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -34,8 +33,6 @@ pub(crate) struct Worker {
     pub(super) link: Arc<dyn Link>,
     pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
     ready_since: Instant,
-    /// Whether the worker has reported that SIGTERM asked it to end.
-    terminating: AtomicBool,
     /// Changes of broadcast values that go ahead of the worker's next tasks. A message for each
     /// change would wake each of many workers one time more.
     unsent: Mutex<Vec<ToWorker>>,
@@ -67,23 +64,12 @@ impl Worker {
             link,
             commands,
             ready_since: Instant::now(),
-            terminating: AtomicBool::new(false),
             unsent: Mutex::default(),
         }
     }
 
     pub(super) fn is_young(&self) -> bool {
         self.ready_since.elapsed() < YOUNG
-    }
-
-    pub(super) fn set_terminating(&self) {
-        self.terminating.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns the exit of the worker's process with the reason why the worker ended.
-    pub(super) fn explain(&self, mut exit: Exit) -> Exit {
-        exit.reason = displacement(exit.reason, self.terminating.load(Ordering::Relaxed));
-        exit
     }
 
     /// Sends tasks, behind what was held back.
@@ -147,30 +133,6 @@ impl Worker {
                 None => self.link.send_later(message),
             };
         }
-    }
-}
-
-const SIGTERM: i32 = 15;
-pub(super) const SIGKILL: i32 = 9;
-
-/// Returns [`ExitReason::Terminated`] for the end of a worker that SIGTERM asked to end, and the
-/// reason itself for any other. A worker that reports the signal (`terminating`) then ends in
-/// order, or is killed by those who sent it, or its machine is gone. It may also crash meanwhile.
-pub(super) fn displacement(reason: ExitReason, terminating: bool) -> ExitReason {
-    match reason {
-        ExitReason::Signal(SIGTERM) => ExitReason::Terminated,
-        ExitReason::Normal
-        | ExitReason::Signal(SIGKILL)
-        | ExitReason::LinkLost(_)
-        | ExitReason::HeartbeatLost(_)
-            if terminating =>
-        {
-            ExitReason::Terminated
-        }
-        ExitReason::HostEnded { host, reason } => {
-            ExitReason::HostEnded { host, reason: Box::new(displacement(*reason, terminating)) }
-        }
-        other => other,
     }
 }
 

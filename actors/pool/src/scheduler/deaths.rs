@@ -11,9 +11,9 @@ use super::call::Call;
 use super::dispatch::Requeue;
 use super::statistics::LongRunning;
 use super::worker::{Blame, FailureCause, Overdue, Worker};
-use super::{Effects, Retirement, Scheduler, Usage, WorkerId, function_name};
+use super::{Effects, Retirement, Scheduler, WorkerId, function_name};
 use crate::run::{CallId, Run};
-use crate::worker_handle::SIGKILL;
+use crate::verdict::{Life, Lived, SIGKILL, Verdict};
 
 /// How many deaths of hosts abandon a task, for each death of a worker that may. A host dies with
 /// all its workers, and one of their tasks at most is the cause.
@@ -22,7 +22,8 @@ const HOST_DEATHS_PER_DEATH: u32 = 3;
 /// The end of a worker.
 #[derive(Debug)]
 pub(crate) struct Loss {
-    pub(crate) retiring: Option<Retirement>,
+    /// Whether it is no death.
+    pub(crate) is_expected: bool,
     /// The tasks against which it counts.
     pub(crate) blamed: Vec<TaskName>,
     /// How many tasks run again.
@@ -84,19 +85,33 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
     }
 
+    /// Returns the life of a worker until now.
+    pub(crate) fn life(&self, id: WorkerId, is_young: impl Fn(&W) -> bool) -> Life {
+        let Some(worker) = self.workers.get(&id) else { return Life::NOT_READY };
+        let has_lived = |one: &Worker<W>| one.had_task || !is_young(&one.handle);
+        let lived = if worker.had_task {
+            Lived::WithTask
+        } else if self.workers.values().any(has_lived) {
+            Lived::Ready
+        } else {
+            Lived::Unused
+        };
+        Life { lived, retiring: worker.retiring, terminating: worker.terminating }
+    }
+
     /// Removes a worker that has ended. Queues its pending tasks again before all others, or
-    /// abandons them. Returns whether the worker was ever given a task.
-    pub(crate) fn lost(&mut self, id: WorkerId, exit: &Exit, effects: &mut Effects<W, C>) -> Usage {
-        let Some(worker) = self.workers.remove(&id) else { return Usage::Unused };
+    /// abandons them.
+    pub(crate) fn lost(&mut self, id: WorkerId, verdict: &Verdict, effects: &mut Effects<W, C>) {
+        let Some(worker) = self.workers.remove(&id) else { return };
+        let exit = &verdict.exit;
         self.note_end_of_host(&worker, exit, effects);
         let before = self.counts.redelivered;
-        let usage = worker.usage;
         self.threads -= worker.threads;
         self.retiring -= usize::from(worker.retiring.is_some());
         if worker.pending_tasks == 0 && worker.retiring.is_none() {
             self.idle -= 1;
         }
-        let blame = worker.blame(&exit.reason);
+        let blame = worker.blame(verdict.fault);
         let blamed = match &blame {
             Blame::Tasks(tasks) => {
                 self.task_names(&tasks.iter().map(|(_, task)| *task).collect::<Vec<_>>())
@@ -116,9 +131,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         calls.into_iter().for_each(|call| self.remove_if_done(call));
         self.dispatch(effects);
         let redelivered = self.counts.redelivered - before;
-        let loss = Loss { retiring: worker.retiring, blamed, redelivered, running };
+        let loss = Loss { is_expected: verdict.is_expected, blamed, redelivered, running };
         effects.losses.push((worker.handle, exit.clone(), loss));
-        usage
     }
 
     /// Gives no more tasks to the other workers of a host that has ended. They are lost next.

@@ -1,0 +1,226 @@
+//! The judgement of a worker's exit.
+//!
+//! `ChildLife` of the runtime decides why a process has ended. Here that becomes the reason of the
+//! worker's end, whose fault it is, and what the pool learns from it.
+
+use fiber_core::{Exit, ExitReason};
+
+use super::scheduler::Retirement;
+
+const SIGTERM: i32 = 15;
+pub(super) const SIGKILL: i32 = 9;
+
+/// The life of a worker until its exit, as its pool knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) lived: Lived,
+    /// Why it got no more tasks.
+    pub(crate) retiring: Option<Retirement>,
+    /// Whether it has reported that SIGTERM asked it to end.
+    pub(crate) terminating: bool,
+}
+
+impl Life {
+    pub(crate) const NOT_READY: Life =
+        Life { lived: Lived::NotReady, retiring: None, terminating: false };
+}
+
+/// How far a worker has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lived {
+    /// It was never ready.
+    NotReady,
+    /// It was ready for a moment and had no task, and no other worker has come further.
+    Unused,
+    /// It had no task, but it or another worker could have had one.
+    Ready,
+    /// It was given a task.
+    WithTask,
+}
+
+/// The judgement of a worker's exit.
+#[derive(Clone, Debug)]
+pub(crate) struct Verdict {
+    /// The exit, with the reason of the worker's end.
+    pub(crate) exit: Exit,
+    pub(crate) fault: Fault,
+    pub(crate) lesson: Lesson,
+    /// Whether the end is no death.
+    pub(crate) is_expected: bool,
+    /// Whether the worker was given a task.
+    pub(crate) had_task: bool,
+}
+
+/// Whose fault a worker's end is. Tasks that run past their time limit are at fault but where the
+/// pool is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The pool has asked for it.
+    Pool,
+    /// Something outside of the program.
+    Outside,
+    /// Its host, or a task of any worker there.
+    Host,
+    /// The worker itself: a task that it ran.
+    Worker,
+}
+
+/// What a pool learns about its workers from the end of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lesson {
+    Nothing,
+    /// They work.
+    Works,
+    /// They may be impossible to start.
+    StartFailed,
+    /// They may die before they have a task.
+    DiedUnused,
+}
+
+/// Judges the exit of a worker's process.
+pub(crate) fn judge(mut exit: Exit, life: Life) -> Verdict {
+    exit.reason = displaced(exit.reason, life.terminating);
+    let is_disruption = exit.reason.is_disruption();
+    let fault = match &exit.reason {
+        ExitReason::TaskCancelled | ExitReason::Shutdown => Fault::Pool,
+        _ if is_disruption => Fault::Outside,
+        ExitReason::HostEnded { reason, .. } if **reason != ExitReason::OutOfMemory => Fault::Host,
+        _ => Fault::Worker,
+    };
+    let is_expected = is_disruption
+        || exit.reason.is_normal()
+        || exit.reason == ExitReason::TaskCancelled
+        || life.retiring == Some(Retirement::Superfluous);
+    let was_asked =
+        matches!(life.retiring, Some(Retirement::Superfluous | Retirement::Terminating));
+    let lesson = match life.lived {
+        Lived::WithTask => Lesson::Works,
+        _ if is_disruption || was_asked => Lesson::Nothing,
+        Lived::NotReady => Lesson::StartFailed,
+        Lived::Unused => Lesson::DiedUnused,
+        Lived::Ready => Lesson::Works,
+    };
+    if lesson == Lesson::StartFailed {
+        exit.reason = exit.start_failure();
+    }
+    Verdict { exit, fault, lesson, is_expected, had_task: life.lived == Lived::WithTask }
+}
+
+/// Returns [`ExitReason::Terminated`] for the end of a worker that SIGTERM asked to end, and the
+/// reason itself for any other. A worker that reports the signal (`terminating`) then ends in
+/// order, or is killed by those who sent it, or its machine is gone. It may also crash meanwhile.
+fn displaced(reason: ExitReason, terminating: bool) -> ExitReason {
+    match reason {
+        ExitReason::Signal(SIGTERM) => ExitReason::Terminated,
+        ExitReason::Normal
+        | ExitReason::Signal(SIGKILL)
+        | ExitReason::LinkLost(_)
+        | ExitReason::HeartbeatLost(_)
+            if terminating =>
+        {
+            ExitReason::Terminated
+        }
+        ExitReason::HostEnded { host, reason } => {
+            ExitReason::HostEnded { host, reason: Box::new(displaced(*reason, terminating)) }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Retirement::{Superfluous, Terminating};
+    use super::*;
+
+    fn evicted() -> ExitReason {
+        ExitReason::Evicted("drained".into())
+    }
+
+    fn cut() -> ExitReason {
+        ExitReason::LinkLost("cut".into())
+    }
+
+    fn host(reason: ExitReason) -> ExitReason {
+        ExitReason::HostEnded { host: "host-1".into(), reason: Box::new(reason) }
+    }
+
+    fn not_started(problem: &str) -> ExitReason {
+        ExitReason::NotStarted(problem.into())
+    }
+
+    #[test]
+    fn the_end_of_a_worker_means_one_thing_to_tasks_pool_and_users() {
+        use ExitReason::{Code, HeartbeatLost, Normal, OutOfMemory, Shutdown, Signal};
+        use ExitReason::{TaskCancelled, TaskTimedOut, Terminated};
+        use Fault::{Host, Outside, Pool, Worker};
+        use Lesson::{DiedUnused, Nothing, StartFailed, Works};
+
+        const LIMIT: Duration = Duration::from_secs(7);
+        let life = |lived| Life { lived, retiring: None, terminating: false };
+        let (starts, unused) = (life(Lived::NotReady), life(Lived::Unused));
+        let (ready, used) = (life(Lived::Ready), life(Lived::WithTask));
+        let retires = |retiring, life| Life { retiring: Some(retiring), ..life };
+        let in_lost_host = |life| retires(Retirement::HostEnded, life);
+        let superfluous = |life| retires(Superfluous, life);
+        let told = |life| Life { terminating: true, ..retires(Terminating, life) };
+        let both = Life { terminating: true, ..superfluous(used) };
+        let lost_host = "it lost its host host-1, which was killed by signal 9 (SIGKILL)";
+        // An exit after a life: the reason, whose fault it is, what the pool learns, and whether it
+        // was expected.
+        let table = [
+            (Code(1), starts, not_started("it exited with code 1"), Worker, StartFailed, false),
+            (not_started("no"), starts, not_started("no"), Worker, StartFailed, false),
+            (host(Signal(9)), starts, not_started(lost_host), Host, StartFailed, false),
+            (Signal(15), starts, Terminated, Outside, Nothing, true),
+            (evicted(), starts, evicted(), Outside, Nothing, true),
+            (host(cut()), starts, host(cut()), Outside, Nothing, true),
+            // It dies.
+            (Signal(11), unused, Signal(11), Worker, DiedUnused, false),
+            (Signal(11), ready, Signal(11), Worker, Works, false),
+            (Signal(11), used, Signal(11), Worker, Works, false),
+            (Code(3), used, Code(3), Worker, Works, false),
+            (OutOfMemory, used, OutOfMemory, Worker, Works, false),
+            (cut(), used, cut(), Worker, Works, false),
+            (HeartbeatLost(LIMIT), used, HeartbeatLost(LIMIT), Worker, Works, false),
+            (TaskTimedOut(LIMIT), used, TaskTimedOut(LIMIT), Worker, Works, false),
+            // With its host.
+            (host(Signal(9)), unused, host(Signal(9)), Host, DiedUnused, false),
+            (host(Signal(9)), in_lost_host(unused), host(Signal(9)), Host, DiedUnused, false),
+            (host(Signal(9)), in_lost_host(used), host(Signal(9)), Host, Works, false),
+            (host(OutOfMemory), used, host(OutOfMemory), Worker, Works, false),
+            (host(cut()), used, host(cut()), Outside, Works, true),
+            // From outside.
+            (evicted(), unused, evicted(), Outside, Nothing, true),
+            (evicted(), ready, evicted(), Outside, Nothing, true),
+            (evicted(), used, evicted(), Outside, Works, true),
+            (Signal(15), used, Terminated, Outside, Works, true),
+            // After it has reported SIGTERM.
+            (Normal, told(used), Terminated, Outside, Works, true),
+            (Signal(9), told(unused), Terminated, Outside, Nothing, true),
+            (HeartbeatLost(LIMIT), told(used), Terminated, Outside, Works, true),
+            (cut(), both, Terminated, Outside, Works, true),
+            (host(Signal(9)), told(used), host(Terminated), Outside, Works, true),
+            (Signal(11), told(unused), Signal(11), Worker, Nothing, false),
+            (Signal(11), told(used), Signal(11), Worker, Works, false),
+            // The pool has asked for it.
+            (Shutdown, ready, Shutdown, Pool, Works, true),
+            (Shutdown, used, Shutdown, Pool, Works, true),
+            (TaskCancelled, used, TaskCancelled, Pool, Works, true),
+            (Normal, unused, Normal, Worker, DiedUnused, true),
+            (Normal, used, Normal, Worker, Works, true),
+            (Normal, superfluous(unused), Normal, Worker, Nothing, true),
+            (Normal, superfluous(used), Normal, Worker, Works, true),
+            (Signal(11), superfluous(unused), Signal(11), Worker, Nothing, true),
+            (Signal(11), superfluous(used), Signal(11), Worker, Works, true),
+        ];
+        for (exit, life, reason, fault, lesson, is_expected) in table {
+            let of = format!("{exit:?} after {life:?}");
+            let verdict = judge(Exit::new(exit, Vec::new()), life);
+            assert_eq!((&verdict.exit.reason, verdict.fault), (&reason, fault), "{of}");
+            assert_eq!((verdict.lesson, verdict.is_expected), (lesson, is_expected), "{of}");
+            assert_eq!(verdict.had_task, life.lived == Lived::WithTask, "{of}");
+        }
+    }
+}
