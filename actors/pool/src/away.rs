@@ -22,7 +22,7 @@ use super::run::{Run, push_item};
 use super::scheduler::CallOptions;
 use super::state::PoolState;
 use super::wire::Assignment;
-use super::worker_handle::Worker;
+use super::worker_handle::WorkerHandle;
 use fiber_runtime::timeline::CallRecord;
 
 /// About the bytes that a recipe takes besides its inputs.
@@ -173,7 +173,7 @@ fn run_of(call: u64, index: u64, value: &EncodedValue) -> Run {
 
 impl PoolState {
     /// Sends tasks to a worker, once their inputs are at its host.
-    pub(super) fn assign(&self, worker: Arc<Worker>, assignment: Assignment) {
+    pub(super) fn assign(&self, worker: Arc<WorkerHandle>, assignment: Assignment) {
         if assignment.blobs.are_at(worker.host) {
             return worker.assign(assignment);
         }
@@ -195,7 +195,11 @@ impl PoolState {
 
     /// Sends a task whose inputs have been moved, unless it was cancelled or the worker has died. A
     /// task whose inputs are lost waits until they are made again.
-    fn assign_if_pending(self: &Arc<PoolState>, worker: &Arc<Worker>, assignment: Assignment) {
+    fn assign_if_pending(
+        self: &Arc<PoolState>,
+        worker: &Arc<WorkerHandle>,
+        assignment: Assignment,
+    ) {
         let (call, index) = (assignment.call, assignment.first);
         let withdrawn = self.with_scheduler(|scheduler, effects| {
             let is_wanted = scheduler.caller(call).is_some();

@@ -24,7 +24,7 @@ use super::run::{CallId, Items, PREFIX, Run, push_item};
 use super::scheduler::{CallOptions, Values, WorkerId};
 use super::state::{Cancellation, PoolState};
 use super::wire::{Assignment, PoolCommand, ResultRun, Results, ToWorker};
-use super::worker_handle::Worker;
+use super::worker_handle::WorkerHandle;
 use fiber_runtime::timeline::CallRecord;
 
 /// Calls and values of the tasks of workers.
@@ -52,7 +52,11 @@ impl InnerCalls {
 
 impl PoolState {
     /// Runs tasks for a task of this worker.
-    pub(super) fn begin_inner(self: &Arc<PoolState>, worker: &Arc<Worker>, assignment: Assignment) {
+    pub(super) fn begin_inner(
+        self: &Arc<PoolState>,
+        worker: &Arc<WorkerHandle>,
+        assignment: Assignment,
+    ) {
         let id = self.calls.next();
         let tasks = Tasks { first: assignment.first, count: u64::from(assignment.count) };
         let inner = InnerCall {
@@ -174,7 +178,7 @@ struct InnerCall {
     tasks: Tasks,
     /// How many of the tasks are not completed.
     left: AtomicU64,
-    worker: Arc<Worker>,
+    worker: Arc<WorkerHandle>,
     pool: Weak<PoolState>,
 }
 

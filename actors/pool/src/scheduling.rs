@@ -17,11 +17,11 @@ use super::run::{CallId, Run};
 use super::scheduler::{Completion, Report, Scheduler};
 use super::state::{Cancellation, Phase, PoolState};
 use super::wire::PoolCommand;
-use super::worker_handle::Worker;
+use super::worker_handle::WorkerHandle;
 use fiber_runtime::runtime::ProcessCommand;
 
-pub(super) type PoolScheduler = Scheduler<Arc<Worker>, Arc<Exchange>>;
-pub(super) type Effects = super::scheduler::Effects<Arc<Worker>, Arc<Exchange>>;
+pub(super) type PoolScheduler = Scheduler<Arc<WorkerHandle>, Arc<Exchange>>;
+pub(super) type Effects = super::scheduler::Effects<Arc<WorkerHandle>, Arc<Exchange>>;
 
 /// An event with which a caller answers an effect.
 enum Answer {

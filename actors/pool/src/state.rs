@@ -22,7 +22,7 @@ use super::stats::History;
 use super::verdict::{Verdict, judge};
 use super::wire::{FromWorker, PoolCommand, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
-use super::worker_handle::Worker;
+use super::worker_handle::WorkerHandle;
 use fiber_runtime::objects::let_outputs_travel;
 #[cfg(feature = "simulation")]
 use fiber_runtime::runtime::simulation::Trace;
@@ -221,7 +221,7 @@ impl PoolState {
     }
 
     /// Adds a worker that is ready.
-    pub(super) fn join(&self, worker: Arc<Worker>, threads: u64, quota: Option<u64>) {
+    pub(super) fn join(&self, worker: Arc<WorkerHandle>, threads: u64, quota: Option<u64>) {
         let broadcasts = self.broadcasts.lock();
         for (id, value) in &*broadcasts {
             worker.broadcast(*id, value.clone());
@@ -240,7 +240,7 @@ impl PoolState {
     }
 
     /// Removes a worker whose process has ended.
-    pub(super) fn lost(self: &Arc<PoolState>, worker: &Worker, exit: Exit) -> Verdict {
+    pub(super) fn lost(self: &Arc<PoolState>, worker: &WorkerHandle, exit: Exit) -> Verdict {
         self.end_inner(worker.id);
         let (count, verdict) = self.with_scheduler(|scheduler, effects| {
             let verdict = judge(exit, scheduler.life(worker.id, |other| other.is_young()));
@@ -252,7 +252,7 @@ impl PoolState {
     }
 
     /// Handles a message from a worker.
-    pub(super) fn receive(self: &Arc<PoolState>, worker: &Arc<Worker>, message: Received) {
+    pub(super) fn receive(self: &Arc<PoolState>, worker: &Arc<WorkerHandle>, message: Received) {
         let id = worker.id;
         match FromWorker::read(message) {
             Ok(FromWorker::Results(results)) => {

@@ -15,7 +15,7 @@ use super::exchange::Exchange;
 use super::scheduler::{Loss, WorkerStatistics, function_name};
 use super::state::{Phase, PoolState};
 use super::wire::Results;
-use super::worker_handle::Worker;
+use super::worker_handle::WorkerHandle;
 use fiber_runtime::events::Events;
 use fiber_runtime::sources::{Registration, Source, Sources};
 use fiber_runtime::timeline::{Inputs, Makers, Ran, What};
@@ -198,7 +198,7 @@ impl PoolState {
     }
 
     /// Records what a worker has run.
-    pub(super) fn record(&self, worker: &Worker, results: &Results) {
+    pub(super) fn record(&self, worker: &WorkerHandle, results: &Results) {
         let function = self.scheduler.lock().caller(results.call).map(|caller| caller.function);
         self.timeline.record(What::Ran(Ran {
             pool: self.name.clone(),
@@ -237,12 +237,12 @@ impl PoolState {
         self.timeline.record(What::Inputs(Inputs { call: exchange.id, index, makers }));
     }
 
-    pub(super) fn worker_started(&self, worker: &Worker) {
+    pub(super) fn worker_started(&self, worker: &WorkerHandle) {
         let (pool, child, place) = (self.name.clone(), worker.child.clone(), worker.place.clone());
         self.emit(EventKind::WorkerStarted { pool, worker: child, place });
     }
 
-    pub(super) fn worker_ended(&self, worker: &Worker, exit: Exit, loss: Loss) {
+    pub(super) fn worker_ended(&self, worker: &WorkerHandle, exit: Exit, loss: Loss) {
         if !loss.is_expected {
             self.deaths.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -267,7 +267,7 @@ impl PoolState {
     }
 }
 
-fn worker_stats(counted: WorkerStatistics<Arc<Worker>>) -> WorkerStats {
+fn worker_stats(counted: WorkerStatistics<Arc<WorkerHandle>>) -> WorkerStats {
     let worker = &counted.handle;
     let mut stats = WorkerStats::new(worker.process, worker.child.clone(), counted.threads);
     stats.pending = counted.pending;

@@ -20,7 +20,7 @@ const YOUNG: Duration = Duration::from_secs(1);
 const LARGE: usize = 64 << 10;
 
 /// See the module's documentation.
-pub(crate) struct Worker {
+pub(crate) struct WorkerHandle {
     pub(super) id: WorkerId,
     pub(super) number: WorkerNumber,
     /// The name of the supervisor's child.
@@ -38,13 +38,13 @@ pub(crate) struct Worker {
     unsent: Mutex<Vec<ToWorker>>,
 }
 
-impl fmt::Debug for Worker {
+impl fmt::Debug for WorkerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("WorkerHandle").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl Worker {
+impl WorkerHandle {
     pub(super) fn new(
         id: WorkerId,
         number: WorkerNumber,
@@ -53,8 +53,8 @@ impl Worker {
         host: Option<HostNumber>,
         link: Arc<dyn Link>,
         commands: mpsc::UnboundedSender<ProcessCommand>,
-    ) -> Worker {
-        Worker {
+    ) -> WorkerHandle {
+        WorkerHandle {
             id,
             number,
             child: worker_name(number),
@@ -97,7 +97,7 @@ impl Worker {
     }
 
     /// Lets the worker drop a broadcast value, at the latest with the next
-    /// [`send_unsent`](Worker::send_unsent).
+    /// [`send_unsent`](WorkerHandle::send_unsent).
     pub(super) fn drop_broadcast(&self, id: u64) {
         let is_it =
             |held: &ToWorker| matches!(held, ToWorker::Broadcast { id: held, .. } if *held == id);
@@ -178,7 +178,7 @@ mod tests {
     fn broadcast_values_are_sent_as_shared_messages_until_they_are_dropped() {
         let link = Arc::new(RecordingLink::default());
         let (commands, _inbox) = mpsc::unbounded_channel();
-        let worker = Worker::new(
+        let worker = WorkerHandle::new(
             WorkerId::default(),
             1,
             ProcessId::random(),

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::{ControllerRequest, PoolSpec, WorkerNumber, worker_name};
 use crate::state::PoolState;
 use crate::verdict::{Life, judge};
-use crate::worker_handle::Worker;
+use crate::worker_handle::WorkerHandle;
 use fiber_runtime::runtime::{
     ChildProcess, Launch, Owner, Placement, ProcessCommand, ReadyChild, Runtime, SchedulingPolicy,
     StartRequest,
@@ -75,13 +75,13 @@ struct WorkerOwner {
     spec: PoolSpec,
     commands: mpsc::UnboundedSender<ProcessCommand>,
     /// Once it is ready.
-    worker: Option<Arc<Worker>>,
+    worker: Option<Arc<WorkerHandle>>,
 }
 
 impl Owner for WorkerOwner {
     fn ready(&mut self, ready: ReadyChild<'_>) {
         let pool = self.pool.upgrade();
-        let worker = Arc::new(Worker::new(
+        let worker = Arc::new(WorkerHandle::new(
             pool.as_ref().map_or(0, |pool| pool.last_worker.fetch_add(1, Ordering::Relaxed) + 1),
             self.number,
             ready.info.id,
