@@ -17,6 +17,7 @@ mod inner_calls;
 mod keep_alive;
 mod lifecycle;
 mod outputs;
+mod phase;
 mod pool;
 #[cfg_attr(not(feature = "progress"), path = "progress/disabled.rs")]
 mod progress;

@@ -15,7 +15,7 @@ use super::exchange::Exchange;
 use super::held::together;
 use super::run::{CallId, Run};
 use super::scheduler::{Completion, Report, Scheduler};
-use super::state::{Cancellation, Phase, PoolState};
+use super::state::{Cancellation, PoolState};
 use super::wire::PoolCommand;
 use super::worker_handle::WorkerHandle;
 use fiber_runtime::runtime::ProcessCommand;
@@ -70,8 +70,8 @@ impl PoolState {
             let all_done = scheduler.is_empty();
             drop(scheduler);
             let answers = self.perform(effects);
-            if all_done && matches!(*self.phase.lock(), Phase::Closed) {
-                self.control(ControllerRequest::Close);
+            if all_done {
+                self.end_if_closed();
             }
             if answers.is_empty() {
                 return;

@@ -1,7 +1,7 @@
 //! The state that a pool's handles, its controller and its workers' supervision share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::controller::ControllerRequest;
 use super::inner_calls::InnerCalls;
+use super::phase::{Phase, Workers};
 use super::run::CallId;
 use super::scheduler::{MIN_PENDING, Retirement, Scheduler, WorkerId};
 use super::scheduling::PoolScheduler;
@@ -75,7 +76,6 @@ pub(crate) struct PoolState {
     /// How many tasks a feeder may always be ahead.
     pub(super) min_ahead: AtomicU64,
     pub(super) phase: Mutex<Phase>,
-    pub(super) started: AtomicBool,
     pub(super) readiness: watch::Sender<Readiness>,
     pub(super) broadcasts: Mutex<HashMap<u64, Received>>,
     /// `None` in a worker, where this stands for the pool that runs its tasks.
@@ -90,14 +90,6 @@ pub(crate) struct PoolState {
     recording: AtomicU64,
     /// Outcomes that came from journals.
     pub(super) recorded: AtomicU64,
-}
-
-/// The phase of a pool's life.
-pub(super) enum Phase {
-    Open,
-    Closed,
-    /// No worker runs a task any more.
-    Ended(PoolEndReason),
 }
 
 /// The number of workers that are ready, and that a caller waits for.
@@ -130,8 +122,7 @@ impl PoolState {
             scheduler: Mutex::new(Scheduler::new()),
             idle: AtomicUsize::new(0),
             min_ahead: AtomicU64::new(MIN_PENDING),
-            phase: Mutex::new(Phase::Open),
-            started: AtomicBool::new(false),
+            phase: Mutex::new(Phase::Open(Workers::New)),
             readiness: watch::Sender::new(Readiness::default()),
             broadcasts: Mutex::default(),
             controller,
@@ -153,9 +144,9 @@ impl PoolState {
     /// Returns an error if the pool takes no calls in this phase.
     pub(super) fn check_open(&self, phase: &Phase) -> Result<()> {
         let reason = match phase {
-            Phase::Open => return Ok(()),
-            Phase::Closed => PoolEndReason::Closed,
-            Phase::Ended(reason) => reason.clone(),
+            Phase::Open(_) => return Ok(()),
+            Phase::Closed(_) => PoolEndReason::Closed,
+            Phase::Ended(reason, _) => reason.clone(),
         };
         Err(Error::PoolEnded { name: self.name.clone(), reason })
     }
@@ -167,11 +158,16 @@ impl PoolState {
 
     /// Returns an error if the pool has ended in this phase.
     pub(super) fn check_not_ended_in(&self, phase: &Phase) -> Result<()> {
-        if matches!(phase, Phase::Ended(_)) { self.check_open(phase) } else { Ok(()) }
+        if matches!(phase, Phase::Ended(..)) { self.check_open(phase) } else { Ok(()) }
     }
 
     pub(super) fn ensure_started(&self, meta: Meta) {
-        if !self.runtime.is_draining() && !self.started.swap(true, Ordering::AcqRel) {
+        if self.runtime.is_draining() {
+            return;
+        }
+        let mut phase = self.phase.lock();
+        if phase.start_workers() {
+            // Under the lock, so that the controller hears of the pool's end later.
             self.control(ControllerRequest::Start(meta));
         }
     }
@@ -198,8 +194,14 @@ impl PoolState {
 
     /// Ends a closed pool after its last entry, which the pool's end waits for.
     pub(super) fn recording_ended(&self) {
-        let last = self.recording.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last && matches!(*self.phase.lock(), Phase::Closed) {
+        if self.recording.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.end_if_closed();
+        }
+    }
+
+    /// Ends the pool if it is closed, and if its calls are done by then.
+    pub(super) fn end_if_closed(&self) {
+        if matches!(*self.phase.lock(), Phase::Closed(_)) {
             self.control(ControllerRequest::Close);
         }
     }
@@ -350,12 +352,9 @@ impl PoolState {
 
     /// Fails all calls, and those that come.
     pub(super) fn end(&self, reason: PoolEndReason) {
-        let mut phase = self.phase.lock();
-        if matches!(*phase, Phase::Ended(_)) {
+        if !self.phase.lock().end(&reason) {
             return;
         }
-        *phase = Phase::Ended(reason.clone());
-        drop(phase);
         let callers = self.scheduler.lock().abandon();
         for exchange in callers {
             exchange.end(Error::PoolEnded { name: self.name.clone(), reason: reason.clone() });

@@ -12,8 +12,9 @@ use fiber_values::Parts;
 
 use super::Pool;
 use super::exchange::Exchange;
+use super::phase::Phase;
 use super::scheduler::{Loss, WorkerStatistics, function_name};
-use super::state::{Phase, PoolState};
+use super::state::PoolState;
 use super::wire::Results;
 use super::worker_handle::WorkerHandle;
 use fiber_runtime::events::Events;
@@ -145,9 +146,9 @@ impl PoolState {
 
     fn stats(&self, process: ProcessId) -> PoolStats {
         let phase = match *self.phase.lock() {
-            Phase::Open => PoolPhase::Open,
-            Phase::Closed => PoolPhase::Closed,
-            Phase::Ended(_) => PoolPhase::Ended,
+            Phase::Open(_) => PoolPhase::Open,
+            Phase::Closed(_) => PoolPhase::Closed,
+            Phase::Ended(..) => PoolPhase::Ended,
         };
         let mut stats = PoolStats::new(process, self.name.clone(), phase);
         let readiness = *self.readiness.borrow();

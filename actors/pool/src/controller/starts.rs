@@ -6,7 +6,7 @@ use actix::{AsyncContext, Context};
 use fiber_core::PoolEndReason;
 
 use super::missing::{GiveUp, MissingCause, Warning};
-use super::{Controller, Phase, WorkerNumber};
+use super::{Controller, WorkerNumber};
 use crate::verdict::{Lesson, Verdict};
 
 /// How long after the first worker was found to be missing the controller logs a warning, if
@@ -84,7 +84,7 @@ impl Controller {
         problem: String,
         context: &mut Context<Controller>,
     ) {
-        if !matches!(self.phase, Phase::Running(_)) {
+        if self.supervisor().is_none() {
             return;
         }
         if !self.children.contains_key(&number) {
@@ -136,7 +136,7 @@ impl Controller {
     pub(super) fn give_up_if_hopeless(&mut self, last: &str, context: &mut Context<Controller>) {
         let grace = self.runtime.config().start_timeout;
         let give_up = self.missing.give_up(&self.children, grace, Instant::now());
-        let (Some(give_up), Phase::Running(_)) = (give_up, &self.phase) else { return };
+        let (Some(give_up), Some(_)) = (give_up, self.supervisor()) else { return };
         let problem = match give_up {
             GiveUp::NoneStarted => format!("its workers could not be started: {last}"),
             GiveUp::StartsFailed(count) => {
