@@ -35,6 +35,7 @@ mod dispatch;
 mod effects;
 mod moved;
 mod pending;
+mod retire;
 mod room;
 mod statistics;
 mod suspects;
@@ -51,15 +52,16 @@ use super::wire::Results;
 use call::{Call, Queue, run_size};
 use dispatch::Requeue;
 use fiber_runtime::runtime::HostNumber;
+use retire::Duty;
 use statistics::{Counts, FunctionRecord};
 use worker::Worker;
 
 pub(crate) use call::{CallOptions, NewCall, Values};
 pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects};
+pub(crate) use retire::Retirement;
 pub(crate) use room::{Amount, Report};
 pub(crate) use statistics::{WorkerStatistics, function_name};
-pub(crate) use worker::Retirement;
 
 /// Identifies one incarnation of a worker.
 pub(crate) type WorkerId = u64;
@@ -225,7 +227,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Handles outcomes from a worker.
     pub(crate) fn complete(&mut self, id: WorkerId, results: Results, effects: &mut Effects<W, C>) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        worker.blocked = false;
+        if worker.duty == Duty::Blocked {
+            worker.duty = Duty::Open;
+        }
         let mut outcomes = results.outcomes;
         self.counts.bytes_in += (outcomes.len() + results.blobs.total_len()) as u64;
         let mut done = 0;
@@ -333,7 +337,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let runs = worker.pending.take(call, first, first.saturating_add(count));
         let (tasks, place) = (runs.iter().map(Run::len).sum(), worker.requeue());
-        worker.blocked = true;
+        if worker.duty == Duty::Open {
+            worker.duty = Duty::Blocked;
+        }
         if let Some(quota) = &mut worker.quota {
             *quota += tasks;
         }
@@ -396,35 +402,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.fill(id, effects);
     }
 
-    /// Removes `count` workers, each once it has completed its pending tasks: all of the host with
-    /// the fewest workers first, so that whole hosts may end, and there those with the fewest
-    /// tasks. Returns their handles.
-    pub(crate) fn retire_some(&mut self, count: usize, effects: &mut Effects<W, C>) -> Vec<W> {
-        let working = || self.workers.iter().filter(|(_, worker)| worker.retiring.is_none());
-        // The number of workers, and the fewest tasks of one.
-        let mut hosts: HashMap<HostNumber, (usize, u64)> = HashMap::new();
-        for (_, worker) in working() {
-            if let Some(number) = worker.host {
-                let (workers, fewest) = hosts.entry(number).or_insert((0, u64::MAX));
-                *workers += 1;
-                *fewest = worker.pending_tasks.min(*fewest);
-            }
-        }
-        let rank = |id: &WorkerId, worker: &Worker<W>| {
-            let host = worker.host.map(|number| (hosts[&number], number));
-            (host, worker.pending_tasks, *id)
-        };
-        let mut ranked: Vec<_> = working().map(|(id, worker)| rank(id, worker)).collect();
-        ranked.sort_unstable();
-        ranked.truncate(count);
-        let mut drained = Vec::with_capacity(ranked.len());
-        for (_, _, id) in ranked {
-            drained.extend(self.workers.get(&id).map(|worker| worker.handle.clone()));
-            self.drain(id, Retirement::Superfluous, effects);
-        }
-        drained
-    }
-
     /// Hands out no more tasks. Returns the callers of the durable calls.
     pub(crate) fn halt(&mut self) -> Vec<C> {
         self.halted = true;
@@ -440,25 +417,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             pending.min(worker.slots())
         });
         workers.sum()
-    }
-
-    /// Gives a worker no more tasks, and retires it once it has completed or returned its pending
-    /// ones. A worker that is superfluous remains so.
-    pub(crate) fn drain(&mut self, id: WorkerId, cause: Retirement, effects: &mut Effects<W, C>) {
-        let Some(worker) = self.workers.get_mut(&id) else { return };
-        worker.terminating |= cause == Retirement::Terminating;
-        if worker.retiring.is_some() {
-            return;
-        }
-        worker.retiring = Some(cause);
-        self.retiring += 1;
-        if worker.pending_tasks == 0 {
-            self.idle -= 1;
-        }
-        // The workers of a host that has ended are about to be lost.
-        if cause != Retirement::HostEnded {
-            self.retire_if_done(id, effects);
-        }
     }
 
     /// Notes that a task of a call fails without having been submitted, and counts as if it had.
@@ -487,19 +445,10 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         worker.pending_bytes = (worker.pending_bytes as f64 * share) as usize;
         if left == 0 {
             worker.long_running.clear();
-            self.idle += usize::from(was_busy && worker.retiring.is_none());
+            self.idle += usize::from(was_busy && worker.retirement().is_none());
         } else if !worker.long_running.is_empty() {
             let pending = &worker.pending;
             worker.long_running.retain(|task| pending.find(task.call, task.index).is_some());
-        }
-    }
-
-    fn retire_if_done(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
-        let Some(worker) = self.workers.get(&id) else { return };
-        let takes_none = worker.retiring.is_some() || worker.quota == Some(0);
-        if worker.pending_tasks == 0 && takes_none {
-            let superfluous = worker.retiring == Some(Retirement::Superfluous);
-            effects.retired.push((worker.handle.clone(), superfluous));
         }
     }
 }

@@ -9,6 +9,7 @@ use fiber_core::{Exit, ExitReason};
 
 use super::call::Call;
 use super::dispatch::Requeue;
+use super::retire::Duty;
 use super::statistics::LongRunning;
 use super::worker::{Blame, FailureCause, Overdue, Worker};
 use super::{Effects, Retirement, Scheduler, WorkerId, function_name};
@@ -96,7 +97,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         } else {
             Lived::Unused
         };
-        Life { lived, retiring: worker.retiring, terminating: worker.terminating }
+        let terminating = matches!(worker.duty, Duty::Retiring { terminating: true, .. });
+        Life { lived, retiring: worker.retirement(), terminating }
     }
 
     /// Removes a worker that has ended. Queues its pending tasks again before all others, or
@@ -107,8 +109,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.note_end_of_host(&worker, exit, effects);
         let before = self.counts.redelivered;
         self.threads -= worker.threads;
-        self.retiring -= usize::from(worker.retiring.is_some());
-        if worker.pending_tasks == 0 && worker.retiring.is_none() {
+        self.retiring -= usize::from(worker.retirement().is_some());
+        if worker.pending_tasks == 0 && worker.retirement().is_none() {
             self.idle -= 1;
         }
         let blame = worker.blame(verdict.fault);
@@ -137,7 +139,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Gives no more tasks to the other workers of a host that has ended. They are lost next.
     fn note_end_of_host(&mut self, lost: &Worker<W>, exit: &Exit, effects: &mut Effects<W, C>) {
-        let is_first = lost.retiring != Some(Retirement::HostEnded);
+        let is_first = lost.retirement() != Some(Retirement::HostEnded);
         let (ExitReason::HostEnded { .. }, Some(_), true) = (&exit.reason, lost.host, is_first)
         else {
             return;

@@ -188,13 +188,10 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         loop {
             let first = self.first_queued();
             let Some(worker) = self.workers.get_mut(&id) else { return };
-            let blocked = worker.blocked && worker.pending_tasks >= worker.slots();
-            let used_up = worker.quota == Some(0) && worker.waiting.is_empty();
-            let takes_none = self.halted || worker.retiring.is_some() || used_up;
             let call = first.and_then(|(_, call)| self.calls.get(&call));
             let has_suspects = call.is_some_and(|call| !call.suspects.is_empty());
             let isolated = worker.is_isolated() && !has_suspects;
-            if takes_none || isolated || blocked {
+            if self.halted || isolated || !worker.takes_tasks() {
                 return;
             }
             let first = first.filter(|_| passed.len() < LOOK_AHEAD);

@@ -204,7 +204,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             function: worker.pending.iter().next().and_then(|run| function(run.call)),
             running: worker.long_running.iter().filter_map(running).collect(),
             counts: worker.counts,
-            retiring: worker.retiring.is_some(),
+            retiring: worker.retirement().is_some(),
         }
     }
 }

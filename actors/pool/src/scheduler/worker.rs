@@ -7,6 +7,7 @@ use fiber_core::stacks::ThreadStack;
 
 use super::WorkerId;
 use super::pending::Pending;
+use super::retire::Duty;
 use super::statistics::{LongRunning, WorkerCounts};
 use crate::run::{CallId, Run};
 use crate::verdict::Fault;
@@ -28,12 +29,7 @@ pub(super) struct Worker<W> {
     pub(super) pending_bytes: usize,
     /// The size of the largest part that its suspects may be in, if it was last given some.
     pub(super) part: Option<u64>,
-    /// The worker returned tasks, and has sent no outcome since.
-    pub(super) blocked: bool,
-    /// Why the worker gets no more tasks, and stops when it has completed those that are pending.
-    pub(super) retiring: Option<Retirement>,
-    /// Whether SIGTERM asked it to end.
-    pub(super) terminating: bool,
+    pub(super) duty: Duty,
     /// How many more tasks the worker may be given.
     pub(super) quota: Option<u64>,
     /// Tasks that the worker has reported to be running for a while.
@@ -51,17 +47,6 @@ pub(super) struct Overdue {
     pub(super) task: (CallId, u64),
     /// The stack of its thread, if that is known.
     pub(super) stack: Option<Arc<ThreadStack>>,
-}
-
-/// Why a worker gets no more tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Retirement {
-    /// The pool needs fewer workers.
-    Superfluous,
-    /// SIGTERM asked the worker to end. Another one takes its place.
-    Terminating,
-    /// The worker's host has ended, and the worker with it.
-    HostEnded,
 }
 
 /// The tasks against which the end of a worker counts.
@@ -100,9 +85,7 @@ impl<W> Worker<W> {
             pending_nanos: 0.0,
             pending_bytes: 0,
             part: None,
-            blocked: false,
-            retiring: None,
-            terminating: false,
+            duty: Duty::Open,
             quota,
             long_running: Vec::new(),
             overdue: Vec::new(),
@@ -125,7 +108,7 @@ impl<W> Worker<W> {
     /// Returns in how many nanoseconds it will be free for one more task, if it will and that is
     /// known.
     pub(super) fn free_after(&self) -> Option<f64> {
-        if self.retiring.is_some() || self.is_isolated() || self.quota == Some(0) {
+        if self.retirement().is_some() || self.is_isolated() || self.quota == Some(0) {
             return None;
         }
         if self.pending_tasks < self.slots() {
