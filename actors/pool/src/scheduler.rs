@@ -35,6 +35,7 @@ mod dispatch;
 mod effects;
 mod moved;
 mod pending;
+mod ready_queue;
 mod retire;
 mod room;
 mod statistics;
@@ -49,9 +50,10 @@ use fiber_values::entry::EntryRef;
 
 use super::run::{CallId, Run};
 use super::wire::Results;
-use call::{Call, Queue, run_size};
+use call::{Call, run_size};
 use dispatch::Requeue;
 use fiber_runtime::runtime::HostNumber;
+use ready_queue::ReadyQueue;
 use retire::Duty;
 use statistics::{Counts, FunctionRecord};
 use worker::Worker;
@@ -75,7 +77,7 @@ pub(crate) struct Scheduler<W, C> {
     calls: SortedMap<CallId, Call<C>>,
     /// Calls that may still submit tasks.
     feeding: Vec<CallId>,
-    queue: Queue,
+    queue: ReadyQueue,
     workers: SortedMap<WorkerId, Worker<W>>,
     /// Workers that can take more tasks, idle ones first.
     available: VecDeque<WorkerId>,
@@ -102,7 +104,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Scheduler {
             calls: SortedMap::new(),
             feeding: Vec::new(),
-            queue: Queue::default(),
+            queue: ReadyQueue::default(),
             workers: SortedMap::new(),
             available: VecDeque::new(),
             functions: HashMap::new(),
@@ -156,19 +158,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// them are taken, tasks that take values go before those that make some.
     pub(crate) fn set_memory(&mut self, room: u64, limit: u64) {
         self.memory = room;
-        let enough = if self.queue.is_scarce { limit / 8 * 5 } else { limit / 2 };
-        let is_scarce = room < enough;
-        if std::mem::replace(&mut self.queue.is_scarce, is_scarce) != is_scarce {
-            self.queue.clear();
-            for (id, call) in self.calls.iter_mut() {
-                call.enqueue_again(*id, &mut self.queue);
-            }
-        }
+        self.queue.set_memory(room, limit, &mut self.calls);
     }
 
     /// Adds a call.
     pub(crate) fn begin(&mut self, id: CallId, call: NewCall<C>) {
-        let served = self.first_queued().map_or(0, |(served, _)| served);
+        let served = self.queue.served(&self.calls);
         self.calls.insert(id, Call::new(call, served));
         self.feeding.push(id);
     }
@@ -285,9 +280,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     fn update_throttling(&mut self, id: CallId, effects: &mut Effects<W, C>) {
         let (least, memory) = (self.min_pending(), self.memory);
         let Some(call) = self.calls.get_mut(&id) else { return };
-        if call.has_tasks() {
-            call.enqueue(id, &mut self.queue);
-        }
+        self.queue.add(id, call);
         if call.recalled || !call.room.overflows(call.pending(), least, memory) {
             return;
         }
@@ -312,15 +305,15 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     }
 
     fn queue_if_throttled(&mut self, id: CallId, effects: &mut Effects<W, C>) {
-        let first = self.first_queued().map(|(served, _)| served);
+        let served = self.queue.served(&self.calls);
         let Some(call) = self.calls.get_mut(&id) else { return };
         if !std::mem::take(&mut call.room.throttled) {
             return;
         }
         if call.has_tasks() && !call.is_queued {
             // A call does not catch up on time that others received while it was throttled.
-            call.served = call.served.max(first.unwrap_or(0));
-            call.enqueue(id, &mut self.queue);
+            call.served = call.served.max(served);
+            self.queue.add(id, call);
         }
         self.dispatch(effects);
     }
