@@ -131,11 +131,6 @@ impl DurableCall {
         self.store.take(key, self.keeps_failures)
     }
 
-    /// Notes the keys of consecutive tasks, before they are submitted.
-    pub(super) fn note_keys(&self, first: u64, keys: Vec<TaskKey>) {
-        self.keys.insert(first, keys);
-    }
-
     /// Returns the error of an outcome that can't be read.
     #[cold]
     pub(super) fn unreadable(&self, error: Error) -> Error {
@@ -145,6 +140,15 @@ impl DurableCall {
     /// Returns how many recorded outcomes were delivered.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered.load(Ordering::Relaxed)
+    }
+}
+
+impl Exchange {
+    /// Notes the keys of consecutive tasks of a durable call, before they are submitted.
+    pub(super) fn note_keys(&self, first: u64, keys: Vec<TaskKey>) {
+        if let Some(call) = &self.durable {
+            call.keys.insert(first, keys);
+        }
     }
 }
 

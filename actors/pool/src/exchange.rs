@@ -444,9 +444,7 @@ impl Exchange {
         let (first, end) = (open.first, open.first + open.count);
         (open.first, open.count) = (end, 0);
         let bytes = std::mem::take(&mut open.bytes);
-        if let Some(call) = &self.durable {
-            call.note_keys(first, std::mem::take(&mut open.keys));
-        }
+        self.note_keys(first, std::mem::take(&mut open.keys));
         Some(Run::new(self.id, first, end, self.store(bytes, &Blobs::default())))
     }
 

@@ -11,7 +11,7 @@ use super::batch::Order;
 use super::calls::Accepted;
 use super::durable::called;
 use super::exchange::Exchange;
-use super::feeder::{encode, feed, feed_one, feed_one_durable, parts, submit_while_blocked};
+use super::feeder::{encode, feed, feed_one, parts, submit_while_blocked};
 use super::held::submit_when_ready;
 use super::state::Cancellation;
 use fiber_runtime::timeline::CallRecord;
@@ -29,15 +29,14 @@ impl Pool {
         if A::HAS_OUTPUTS {
             return self.submit_one_with_outputs(function, &args);
         }
-        if self.journal.is_some() {
-            return self.submit_one_durable(function, &args);
-        }
-        let mut encoded = Vec::with_capacity(64);
-        let (keep_alive, blobs) = encode(&args, &mut encoded, self.state().max_message)?;
+        let (pool, mut scratch) = (self.state(), Vec::with_capacity(64));
+        let apart = encode(&args, &mut scratch, pool.max_message, self.journal.is_some())?;
         let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
-        exchange.keep_alive.add(0, keep_alive);
-        feed_one(self.state(), &exchange, encoded, blobs);
-        Ok((exchange, Arc::clone(self.state())))
+        if let Err(error) = feed_one(pool, &exchange, &args, scratch, apart) {
+            pool.cancel(exchange.id, Cancellation::LetFinish);
+            return Err(error);
+        }
+        Ok((exchange, Arc::clone(pool)))
     }
 
     /// Submits one task when the outputs among its arguments are there.
@@ -52,21 +51,6 @@ impl Pool {
         exchange.set_total(1);
         submit_when_ready(self.state(), &exchange, 0, Arc::new(parts));
         self.state().finish_feeding(exchange.id, Some(1));
-        Ok((exchange, Arc::clone(self.state())))
-    }
-
-    fn submit_one_durable<A: Inputs<P, M>, P, M, T>(
-        &self,
-        function: TypedEntry<P, T>,
-        args: &A,
-    ) -> Result<Accepted> {
-        let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
-        if let Some(call) = &exchange.durable
-            && let Err(error) = feed_one_durable(self.state(), &exchange, call, args)
-        {
-            self.state().cancel(exchange.id, Cancellation::LetFinish);
-            return Err(error);
-        }
         Ok((exchange, Arc::clone(self.state())))
     }
 

@@ -1,0 +1,142 @@
+//! The encoded arguments of tasks, and the tasks of durable calls that a journal knows by them.
+
+use std::any::type_name;
+use std::mem::needs_drop;
+
+use fiber_core::{Error, Result};
+use fiber_journal::{Outcome, TaskKey};
+use fiber_values::blob::{self, Blobs};
+use fiber_values::codec;
+use fiber_values::transfer::{self, KeepAlive};
+use fiber_values::{Inputs, Parts, Whole};
+
+use crate::durable::DurableCall;
+use crate::exchange::Exchange;
+use crate::run::{PREFIX, prefix};
+
+/// Blobs of a task's arguments, and what keeps their objects alive.
+pub(crate) type Apart = (KeepAlive, Blobs);
+
+/// A task whose arguments are encoded.
+pub(super) enum Prepared {
+    /// It has to run. In a durable call it has a key.
+    New(Apart, Option<TaskKey>),
+    /// The journal of its call has its outcome.
+    Recorded(Outcome),
+    /// The journal of its call can't be read.
+    Unreadable(Error),
+}
+
+/// Writes the length of a task's arguments and the encoded arguments into `scratch`. In a durable
+/// call, bytes and blobs depend on the arguments alone, so they identify the task in later runs of
+/// the program.
+#[inline]
+pub(crate) fn encode<A: Inputs<P, M>, P, M>(
+    arguments: &A,
+    scratch: &mut Vec<u8>,
+    limit: usize,
+    is_durable: bool,
+) -> Result<Apart> {
+    scratch.clear();
+    scratch.extend_from_slice(&[0; PREFIX]);
+    // A handle has something to drop, and so has an array.
+    let (blobs, keep_alive) = if !needs_drop::<A>() {
+        codec::append(scratch, &Whole::new(arguments)).map_err(name_arguments::<A>)?;
+        (Blobs::default(), KeepAlive::default())
+    } else if is_durable {
+        let append = || codec::append_alone(scratch, &Whole::new(arguments));
+        let (appended, has_handles) = transfer::finding_handles(|| transfer::repeatable(append));
+        let blobs = appended.0.map_err(name_arguments::<A>)?;
+        if has_handles {
+            return Err(has_a_handle::<A>());
+        }
+        (blobs, appended.1)
+    } else {
+        let append = || codec::append_apart(scratch, &Whole::new(arguments));
+        let (blobs, keep_alive) = transfer::repeatable(append);
+        (blobs.map_err(name_arguments::<A>)?, keep_alive)
+    };
+    finish_encoding::<A>(scratch, &blobs, limit)?;
+    Ok((keep_alive, blobs))
+}
+
+/// Looks up a task whose arguments are encoded in `scratch` and `apart`, in a durable call.
+#[inline]
+pub(super) fn prepare<A: Inputs<P, M>, P, M>(
+    exchange: &Exchange,
+    arguments: &A,
+    scratch: &mut Vec<u8>,
+    limit: usize,
+    apart: Apart,
+) -> Result<Prepared> {
+    match &exchange.durable {
+        None => Ok(Prepared::New(apart, None)),
+        Some(call) => look_up(call, arguments, scratch, limit, apart),
+    }
+}
+
+fn look_up<A: Inputs<P, M>, P, M>(
+    call: &DurableCall,
+    arguments: &A,
+    scratch: &mut Vec<u8>,
+    limit: usize,
+    mut apart: Apart,
+) -> Result<Prepared> {
+    let key = call.key(&scratch[PREFIX..], &apart.1);
+    match call.find(key) {
+        Ok(None) => {}
+        Ok(Some(outcome)) => return Ok(Prepared::Recorded(outcome)),
+        Err(error) => return Ok(Prepared::Unreadable(error)),
+    }
+    // Large arguments are encoded in another way for their transport.
+    if !apart.1.is_empty() || scratch.len() >= blob::MIN_LEN {
+        apart = encode(arguments, scratch, limit, false)?;
+    }
+    Ok(Prepared::New(apart, Some(key)))
+}
+
+/// Encodes arguments that have outputs among them. Those of a durable call have no handles.
+pub(crate) fn parts<A: Inputs<P, M>, P, M>(
+    arguments: &A,
+    is_durable: bool,
+) -> Result<(KeepAlive, Parts)> {
+    let mut parts = Parts::default();
+    let add = || transfer::repeatable(|| arguments.add(&mut parts));
+    let ((added, keep_alive), has_handles) = transfer::finding_handles(add);
+    added?;
+    if is_durable && (has_handles || parts.outputs().any(|cell| cell.has_handles())) {
+        return Err(has_a_handle::<A>());
+    }
+    Ok((keep_alive, parts))
+}
+
+/// Lets an error name the arguments' own type.
+#[cold]
+fn name_arguments<A>(error: Error) -> Error {
+    match error {
+        Error::Encode { cause, .. } => Error::Encode { type_name: type_name::<A>(), cause },
+        other => other,
+    }
+}
+
+/// Writes the length of a task's encoded arguments in front of them.
+#[inline]
+fn finish_encoding<A>(scratch: &mut [u8], blobs: &Blobs, limit: usize) -> Result<()> {
+    let length = scratch.len() - PREFIX;
+    codec::check_size(length + blobs.total_len(), limit as u64, || {
+        format!("an argument of type `{}`", type_name::<A>())
+    })?;
+    scratch[..PREFIX].copy_from_slice(&prefix(length, false));
+    Ok(())
+}
+
+/// Returns the error of arguments that mean nothing to another run of the program.
+#[cold]
+fn has_a_handle<A>() -> Error {
+    let problem = format!(
+        "an argument of type `{}` has a handle (a queue, an address, a broadcast value …), which \
+         names an object of this run of the program alone: pass what the task needs as a value",
+        type_name::<A>()
+    );
+    Error::invalid("Pool::durable", problem)
+}
