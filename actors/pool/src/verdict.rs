@@ -11,7 +11,7 @@ const SIGTERM: i32 = 15;
 pub(super) const SIGKILL: i32 = 9;
 
 /// The life of a worker until its exit, as its pool knows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Life {
     pub(crate) lived: Lived,
     /// Why it got no more tasks.
@@ -20,15 +20,11 @@ pub(crate) struct Life {
     pub(crate) terminating: bool,
 }
 
-impl Life {
-    pub(crate) const NOT_READY: Life =
-        Life { lived: Lived::NotReady, retiring: None, terminating: false };
-}
-
 /// How far a worker has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lived {
     /// It was never ready.
+    #[default]
     NotReady,
     /// It was ready for a moment and had no task, and no other worker has come further.
     Unused,
@@ -47,8 +43,6 @@ pub(crate) struct Verdict {
     pub(crate) lesson: Lesson,
     /// Whether the end is no death.
     pub(crate) is_expected: bool,
-    /// Whether the worker was given a task.
-    pub(crate) had_task: bool,
 }
 
 /// Whose fault a worker's end is. Tasks that run past their time limit are at fault but where the
@@ -69,8 +63,10 @@ pub(crate) enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lesson {
     Nothing,
-    /// They work.
-    Works,
+    /// They work: this one had a task.
+    HadTask,
+    /// They work: one of them was ready for a while, or had a task.
+    Lives,
     /// They may be impossible to start.
     StartFailed,
     /// They may die before they have a task.
@@ -94,16 +90,16 @@ pub(crate) fn judge(mut exit: Exit, life: Life) -> Verdict {
     let was_asked =
         matches!(life.retiring, Some(Retirement::Superfluous | Retirement::Terminating));
     let lesson = match life.lived {
-        Lived::WithTask => Lesson::Works,
+        Lived::WithTask => Lesson::HadTask,
         _ if is_disruption || was_asked => Lesson::Nothing,
         Lived::NotReady => Lesson::StartFailed,
         Lived::Unused => Lesson::DiedUnused,
-        Lived::Ready => Lesson::Works,
+        Lived::Ready => Lesson::Lives,
     };
     if lesson == Lesson::StartFailed {
         exit.reason = exit.start_failure();
     }
-    Verdict { exit, fault, lesson, is_expected, had_task: life.lived == Lived::WithTask }
+    Verdict { exit, fault, lesson, is_expected }
 }
 
 /// Returns [`ExitReason::Terminated`] for the end of a worker that SIGTERM asked to end, and the
@@ -131,96 +127,74 @@ fn displaced(reason: ExitReason, terminating: bool) -> ExitReason {
 mod tests {
     use std::time::Duration;
 
-    use super::Retirement::{Superfluous, Terminating};
     use super::*;
-
-    fn evicted() -> ExitReason {
-        ExitReason::Evicted("drained".into())
-    }
-
-    fn cut() -> ExitReason {
-        ExitReason::LinkLost("cut".into())
-    }
-
-    fn host(reason: ExitReason) -> ExitReason {
-        ExitReason::HostEnded { host: "host-1".into(), reason: Box::new(reason) }
-    }
-
-    fn not_started(problem: &str) -> ExitReason {
-        ExitReason::NotStarted(problem.into())
-    }
 
     #[test]
     fn the_end_of_a_worker_means_one_thing_to_tasks_pool_and_users() {
-        use ExitReason::{Code, HeartbeatLost, Normal, OutOfMemory, Shutdown, Signal};
-        use ExitReason::{TaskCancelled, TaskTimedOut, Terminated};
+        use ExitReason::{HeartbeatLost, LinkLost, Normal, NotStarted, OutOfMemory, Shutdown};
+        use ExitReason::{Signal, TaskCancelled, TaskTimedOut, Terminated};
         use Fault::{Host, Outside, Pool, Worker};
-        use Lesson::{DiedUnused, Nothing, StartFailed, Works};
+        use Lesson::{DiedUnused, HadTask, Lives, Nothing, StartFailed};
 
         const LIMIT: Duration = Duration::from_secs(7);
-        let life = |lived| Life { lived, retiring: None, terminating: false };
-        let (starts, unused) = (life(Lived::NotReady), life(Lived::Unused));
-        let (ready, used) = (life(Lived::Ready), life(Lived::WithTask));
+        let evicted = || ExitReason::Evicted("drained".into());
+        let cut = || LinkLost("cut".into());
+        let host = |reason| ExitReason::HostEnded { host: "h".into(), reason: Box::new(reason) };
+        let starts = Life::default();
+        let [unused, ready, used] = [Lived::Unused, Lived::Ready, Lived::WithTask]
+            .map(|lived| Life { lived, ..Life::default() });
         let retires = |retiring, life| Life { retiring: Some(retiring), ..life };
         let in_lost_host = |life| retires(Retirement::HostEnded, life);
-        let superfluous = |life| retires(Superfluous, life);
-        let told = |life| Life { terminating: true, ..retires(Terminating, life) };
+        let superfluous = |life| retires(Retirement::Superfluous, life);
+        let told = |life| Life { terminating: true, ..retires(Retirement::Terminating, life) };
         let both = Life { terminating: true, ..superfluous(used) };
-        let lost_host = "it lost its host host-1, which was killed by signal 9 (SIGKILL)";
+        let failed = NotStarted("it was killed by signal 9 (SIGKILL)".into());
         // An exit after a life: the reason, whose fault it is, what the pool learns, and whether it
         // was expected.
         let table = [
-            (Code(1), starts, not_started("it exited with code 1"), Worker, StartFailed, false),
-            (not_started("no"), starts, not_started("no"), Worker, StartFailed, false),
-            (host(Signal(9)), starts, not_started(lost_host), Host, StartFailed, false),
+            (Signal(9), starts, failed, Worker, StartFailed, false),
+            (NotStarted("no".into()), starts, NotStarted("no".into()), Worker, StartFailed, false),
             (Signal(15), starts, Terminated, Outside, Nothing, true),
-            (evicted(), starts, evicted(), Outside, Nothing, true),
             (host(cut()), starts, host(cut()), Outside, Nothing, true),
             // It dies.
             (Signal(11), unused, Signal(11), Worker, DiedUnused, false),
-            (Signal(11), ready, Signal(11), Worker, Works, false),
-            (Signal(11), used, Signal(11), Worker, Works, false),
-            (Code(3), used, Code(3), Worker, Works, false),
-            (OutOfMemory, used, OutOfMemory, Worker, Works, false),
-            (cut(), used, cut(), Worker, Works, false),
-            (HeartbeatLost(LIMIT), used, HeartbeatLost(LIMIT), Worker, Works, false),
-            (TaskTimedOut(LIMIT), used, TaskTimedOut(LIMIT), Worker, Works, false),
+            (Signal(11), ready, Signal(11), Worker, Lives, false),
+            (Signal(11), used, Signal(11), Worker, HadTask, false),
+            (cut(), used, cut(), Worker, HadTask, false),
+            (HeartbeatLost(LIMIT), used, HeartbeatLost(LIMIT), Worker, HadTask, false),
+            (TaskTimedOut(LIMIT), used, TaskTimedOut(LIMIT), Worker, HadTask, false),
             // With its host.
             (host(Signal(9)), unused, host(Signal(9)), Host, DiedUnused, false),
             (host(Signal(9)), in_lost_host(unused), host(Signal(9)), Host, DiedUnused, false),
-            (host(Signal(9)), in_lost_host(used), host(Signal(9)), Host, Works, false),
-            (host(OutOfMemory), used, host(OutOfMemory), Worker, Works, false),
-            (host(cut()), used, host(cut()), Outside, Works, true),
+            (host(Signal(9)), in_lost_host(used), host(Signal(9)), Host, HadTask, false),
+            (host(OutOfMemory), used, host(OutOfMemory), Worker, HadTask, false),
+            (host(cut()), used, host(cut()), Outside, HadTask, true),
             // From outside.
             (evicted(), unused, evicted(), Outside, Nothing, true),
-            (evicted(), ready, evicted(), Outside, Nothing, true),
-            (evicted(), used, evicted(), Outside, Works, true),
-            (Signal(15), used, Terminated, Outside, Works, true),
+            (evicted(), used, evicted(), Outside, HadTask, true),
+            (Signal(15), used, Terminated, Outside, HadTask, true),
             // After it has reported SIGTERM.
-            (Normal, told(used), Terminated, Outside, Works, true),
+            (Normal, told(used), Terminated, Outside, HadTask, true),
             (Signal(9), told(unused), Terminated, Outside, Nothing, true),
-            (HeartbeatLost(LIMIT), told(used), Terminated, Outside, Works, true),
-            (cut(), both, Terminated, Outside, Works, true),
-            (host(Signal(9)), told(used), host(Terminated), Outside, Works, true),
+            (HeartbeatLost(LIMIT), told(used), Terminated, Outside, HadTask, true),
+            (cut(), both, Terminated, Outside, HadTask, true),
+            (host(Signal(9)), told(used), host(Terminated), Outside, HadTask, true),
             (Signal(11), told(unused), Signal(11), Worker, Nothing, false),
-            (Signal(11), told(used), Signal(11), Worker, Works, false),
+            (Signal(11), told(used), Signal(11), Worker, HadTask, false),
             // The pool has asked for it.
-            (Shutdown, ready, Shutdown, Pool, Works, true),
-            (Shutdown, used, Shutdown, Pool, Works, true),
-            (TaskCancelled, used, TaskCancelled, Pool, Works, true),
+            (Shutdown, ready, Shutdown, Pool, Lives, true),
+            (TaskCancelled, used, TaskCancelled, Pool, HadTask, true),
             (Normal, unused, Normal, Worker, DiedUnused, true),
-            (Normal, used, Normal, Worker, Works, true),
+            (Normal, used, Normal, Worker, HadTask, true),
             (Normal, superfluous(unused), Normal, Worker, Nothing, true),
-            (Normal, superfluous(used), Normal, Worker, Works, true),
             (Signal(11), superfluous(unused), Signal(11), Worker, Nothing, true),
-            (Signal(11), superfluous(used), Signal(11), Worker, Works, true),
+            (Signal(11), superfluous(used), Signal(11), Worker, HadTask, true),
         ];
         for (exit, life, reason, fault, lesson, is_expected) in table {
             let of = format!("{exit:?} after {life:?}");
             let verdict = judge(Exit::new(exit, Vec::new()), life);
             assert_eq!((&verdict.exit.reason, verdict.fault), (&reason, fault), "{of}");
             assert_eq!((verdict.lesson, verdict.is_expected), (lesson, is_expected), "{of}");
-            assert_eq!(verdict.had_task, life.lived == Lived::WithTask, "{of}");
         }
     }
 }

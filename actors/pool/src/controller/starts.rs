@@ -49,7 +49,7 @@ impl Controller {
         }
         match verdict.lesson {
             Lesson::Nothing => {}
-            Lesson::Works => self.missing.worked(),
+            Lesson::HadTask | Lesson::Lives => self.missing.worked(),
             Lesson::StartFailed => self.start_failed(number, reason.start_problem(), context),
             Lesson::DiedUnused => {
                 self.missing.died_unused(Instant::now());

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::{ControllerRequest, PoolSpec, WorkerNumber, worker_name};
 use crate::state::PoolState;
-use crate::verdict::{Life, judge};
+use crate::verdict::{Lesson, Life, judge};
 use crate::worker_handle::WorkerHandle;
 use fiber_runtime::runtime::{
     ChildProcess, Launch, Owner, Placement, ProcessCommand, ReadyChild, Runtime, SchedulingPolicy,
@@ -106,10 +106,10 @@ impl Owner for WorkerOwner {
         let Some(pool) = self.pool.upgrade() else { return exit.reason };
         let verdict = match self.worker {
             Some(worker) => pool.lost(&worker, exit),
-            None => judge(exit, Life::NOT_READY),
+            None => judge(exit, Life::default()),
         };
         // Its task may have killed it, and such tasks are abandoned after some deaths.
-        if verdict.had_task {
+        if verdict.lesson == Lesson::HadTask {
             self.context.note_work();
         }
         let reason = verdict.exit.reason.clone();

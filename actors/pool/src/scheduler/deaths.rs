@@ -88,14 +88,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Returns the life of a worker until now.
     pub(crate) fn life(&self, id: WorkerId, is_young: impl Fn(&W) -> bool) -> Life {
-        let Some(worker) = self.workers.get(&id) else { return Life::NOT_READY };
+        let Some(worker) = self.workers.get(&id) else { return Life::default() };
         let has_lived = |one: &Worker<W>| one.had_task || !is_young(&one.handle);
-        let lived = if worker.had_task {
-            Lived::WithTask
-        } else if self.workers.values().any(has_lived) {
-            Lived::Ready
-        } else {
-            Lived::Unused
+        let lived = match worker.had_task {
+            true => Lived::WithTask,
+            false if self.workers.values().any(has_lived) => Lived::Ready,
+            false => Lived::Unused,
         };
         let terminating = matches!(worker.duty, Duty::Retiring { terminating: true, .. });
         Life { lived, retiring: worker.retirement(), terminating }

@@ -33,10 +33,7 @@ pub(super) enum Duty {
 impl<W> Worker<W> {
     /// Returns why it takes no more tasks, if it retires.
     pub(super) fn retirement(&self) -> Option<Retirement> {
-        match self.duty {
-            Duty::Retiring { cause, .. } => Some(cause),
-            Duty::Open | Duty::Blocked => None,
-        }
+        if let Duty::Retiring { cause, .. } = self.duty { Some(cause) } else { None }
     }
 
     /// Returns whether it takes tasks, or suspects if it runs some.

@@ -94,8 +94,7 @@ pub(super) fn options() -> CallOptions {
 
 /// Judges the end of a worker that had tasks.
 pub(super) fn ended(reason: ExitReason) -> Verdict {
-    let life = Life { lived: Lived::WithTask, ..Life::NOT_READY };
-    judge(Exit::new(reason, Vec::new()), life)
+    judge(Exit::new(reason, Vec::new()), Life { lived: Lived::WithTask, ..Life::default() })
 }
 
 const LIMIT: Duration = Duration::from_secs(7);
