@@ -23,7 +23,6 @@ use super::scheduler::CallOptions;
 use super::state::PoolState;
 use super::wire::Assignment;
 use super::worker_handle::WorkerHandle;
-use fiber_runtime::timeline::CallRecord;
 
 /// About the bytes that a recipe takes besides its inputs.
 const RECIPE: usize = 256;
@@ -67,10 +66,8 @@ impl Again {
             let problem = "the machine that had its value has ended, and so has its pool".into();
             return Err(Error::OutputFailed { problem });
         };
-        let (id, function) = (pool.calls.next(), self.function);
-        let record = CallRecord::begin(pool.timeline, &pool.name, id, function);
-        let (order, buffer) = (Order::Together, u64::MAX);
-        let exchange = Exchange::new(pool.runtime, id, function, order, buffer, record, None);
+        let exchange = Exchange::new(&pool, self.function, Order::Together, u64::MAX, None);
+        let id = exchange.id;
         // The pool may be closed: tasks that it has still run need this.
         let phase = pool.phase.lock();
         pool.check_not_ended_in(&phase)?;

@@ -25,7 +25,6 @@ use super::scheduler::{CallOptions, Values, WorkerId};
 use super::state::{Cancellation, PoolState};
 use super::wire::{Assignment, PoolCommand, ResultRun, Results, ToWorker};
 use super::worker_handle::WorkerHandle;
-use fiber_runtime::timeline::CallRecord;
 
 /// Calls and values of the tasks of workers.
 #[derive(Default)]
@@ -57,7 +56,10 @@ impl PoolState {
         worker: &Arc<WorkerHandle>,
         assignment: Assignment,
     ) {
-        let id = self.calls.next();
+        let function = function_name(assignment.entry);
+        let name = *function.as_ref().unwrap_or(&"?");
+        let exchange = Exchange::new(self, name, Order::Together, u64::MAX, None);
+        let id = exchange.id;
         let tasks = Tasks { first: assignment.first, count: u64::from(assignment.count) };
         let inner = InnerCall {
             id,
@@ -68,13 +70,9 @@ impl PoolState {
             worker: Arc::clone(worker),
             pool: Arc::downgrade(self),
         };
-        let function = match function_name(assignment.entry) {
-            Ok(name) => name,
-            Err(error) => return inner.fail(FailureKind::Unknown, &error.to_string()),
-        };
-        let record = CallRecord::begin(self.timeline, &self.name, id, function);
-        let (order, buffer) = (Order::Together, u64::MAX);
-        let exchange = Exchange::new(self.runtime, id, function, order, buffer, record, None);
+        if let Err(error) = function {
+            return inner.fail(FailureKind::Unknown, &error.to_string());
+        }
         let options = CallOptions {
             chunk: assignment.chunk,
             timeout: assignment.timeout,

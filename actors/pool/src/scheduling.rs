@@ -126,8 +126,8 @@ impl PoolState {
         let tasks = effects.wanted.into_iter().filter_map(|exchange| exchange.take_open());
         let mut answers: Vec<_> = tasks.map(Answer::Tasks).collect();
         for (exchange, known) in effects.throttled {
-            if exchange.throttle(known) {
-                answers.push(Answer::Report(exchange.id, exchange.report()));
+            if exchange.buffer.throttle(known) {
+                answers.push(Answer::Report(exchange.id, exchange.buffer.report()));
             }
         }
         answers
@@ -135,7 +135,7 @@ impl PoolState {
 
     /// Submits tasks of a call, with a report of its outcomes.
     pub(super) fn submit(&self, exchange: &Exchange, run: Run) {
-        let report = exchange.report();
+        let report = exchange.buffer.report();
         self.with_scheduler(|scheduler, effects| {
             scheduler.report(run.call, report, effects);
             scheduler.submit(run, effects);
@@ -144,7 +144,7 @@ impl PoolState {
 
     /// Reports what the caller of a call has done with outcomes.
     pub(super) fn report(&self, exchange: &Exchange) {
-        let report = exchange.report();
+        let report = exchange.buffer.report();
         self.with_scheduler(|scheduler, effects| scheduler.report(exchange.id, report, effects));
     }
 

@@ -14,7 +14,6 @@ use super::exchange::Exchange;
 use super::feeder::{encode, feed, feed_one, parts, submit_while_blocked};
 use super::held::submit_when_ready;
 use super::state::Cancellation;
-use fiber_runtime::timeline::CallRecord;
 
 impl Pool {
     /// Submits one task.
@@ -114,13 +113,10 @@ impl Pool {
         };
         let TypedEntry { entry, meta, .. } = function;
         let is_durable = durable.is_some();
-        let id = state.calls.next();
-        let (runtime, name) = (state.runtime, entry.display_name());
-        let record = CallRecord::begin(state.timeline, &state.name, id, name);
-        let exchange = Exchange::new(runtime, id, name, order, self.buffer, record, durable);
+        let exchange = Exchange::new(state, entry.display_name(), order, self.buffer, durable);
         if is_durable {
-            runtime.note_durable_call();
-            if runtime.is_draining() {
+            state.runtime.note_durable_call();
+            if state.runtime.is_draining() {
                 exchange.stop();
             }
         }

@@ -86,8 +86,7 @@ impl Exchange {
         if let Some(pool) = call.pool.upgrade() {
             pool.recorded.fetch_add(batch.len(), Ordering::Relaxed);
         }
-        self.store_recorded(&batch);
-        self.deliver(batch);
+        self.deliver_added(batch);
     }
 }
 
