@@ -152,7 +152,7 @@ impl Exchange {
     }
 }
 
-/// Ends a call because of its journal.
+/// Ends a call whose tasks can no more be fed or recorded.
 pub(super) fn break_off(pool: &PoolState, exchange: &Exchange, error: Error) {
     exchange.deliver_waiting();
     pool.cancel(exchange.id, Cancellation::LetFinish);

@@ -24,14 +24,14 @@ use fiber_runtime::runtime::report_panic;
 use fiber_values::Inputs;
 use fiber_values::blob::Blobs;
 
-use self::encoding::{Apart, Prepared, prepare};
+use self::encoding::{Encoded, Prepared, prepare};
 use super::durable::break_off;
 use super::exchange::Exchange;
 use super::held::submit_when_ready;
 use super::run::Run;
-use super::state::{Cancellation, PoolState};
+use super::state::PoolState;
 
-pub(super) use self::encoding::{encode, parts};
+pub(super) use self::encoding::encode;
 
 /// The feeder submits a block of this many tasks or bytes.
 const BLOCK_TASKS: u64 = 4096;
@@ -56,44 +56,43 @@ pub(super) async fn submit_while_blocked(pool: Weak<PoolState>, exchange: Arc<Ex
     }
 }
 
-/// Submits the only task of a call, which is encoded in `scratch` and `apart`, or delivers its
+/// Submits the only task of a call, which is encoded in `scratch` and `encoded`, or delivers its
 /// recorded outcome.
 pub(super) fn feed_one<A: Inputs<P, M>, P, M>(
-    pool: &PoolState,
-    exchange: &Exchange,
+    pool: &Arc<PoolState>,
+    exchange: &Arc<Exchange>,
     arguments: &A,
     mut scratch: Vec<u8>,
-    apart: Apart,
+    encoded: Encoded,
 ) -> Result<()> {
-    let prepared = prepare(exchange, arguments, &mut scratch, pool.max_message, apart)?;
+    let prepared = prepare(exchange, arguments, &mut scratch, pool.max_message, encoded)?;
     feed_prepared(pool, exchange, prepared, scratch)
 }
 
 fn feed_prepared(
-    pool: &PoolState,
-    exchange: &Exchange,
+    pool: &Arc<PoolState>,
+    exchange: &Arc<Exchange>,
     prepared: Prepared,
-    encoded: Vec<u8>,
+    scratch: Vec<u8>,
 ) -> Result<()> {
-    let for_workers = match prepared {
-        Prepared::New((keep_alive, blobs), key) => {
-            exchange.keep_alive.add(0, keep_alive);
+    exchange.set_total(1);
+    let mut for_workers = 1;
+    match prepared {
+        Prepared::New(blobs, key) => {
             exchange.note_keys(0, key.into_iter().collect());
             if let Some(call) = &exchange.durable {
                 pool.ensure_started(call.meta);
             }
-            exchange.set_total(1);
-            pool.submit(exchange, Run::with_blobs(exchange.id, 0, encoded.into(), blobs));
-            1
+            pool.submit(exchange, Run::with_blobs(exchange.id, 0, scratch.into(), blobs));
         }
+        Prepared::Held(parts) => submit_when_ready(pool, exchange, 0, Arc::new(parts)),
         Prepared::Recorded(outcome) => {
-            exchange.set_total(1);
             exchange.add_recorded(0, outcome);
             exchange.deliver_waiting();
-            0
+            for_workers = 0;
         }
         Prepared::Unreadable(error) => return Err(error),
-    };
+    }
     pool.finish_feeding(exchange.id, Some(for_workers));
     Ok(())
 }
@@ -121,10 +120,8 @@ pub(super) fn feed<A: Inputs<P, M>, P, M, I: Iterator<Item = A>>(
     let items = items.take_while(|_| !exchange.is_stopped());
     let all = || user_code(|| items.for_each(|item| feeder.add(&item)));
     if let Err(panic) = panics::catch(all) {
-        exchange.deliver_waiting();
         let problem = format!("the iterator {}", report_panic(panic));
-        pool.cancel(exchange.id, Cancellation::LetFinish);
-        return exchange.end(Error::invalid("Pool::map", problem));
+        return break_off(pool, exchange, Error::invalid("Pool::map", problem));
     }
     if exchange.is_stopped() {
         // Some tasks were not submitted, so there is no total.
@@ -170,40 +167,23 @@ struct Feeder<'a> {
 }
 
 impl Feeder<'_> {
-    #[inline]
-    fn add<A: Inputs<P, M>, P, M>(&mut self, item: &A) {
-        let index = self.fed;
-        self.fed += 1;
-        if A::HAS_OUTPUTS {
-            self.add_with_outputs(index, item);
-            self.check_at = self.fed;
-        } else {
-            self.add_encoded(index, item);
-        }
-        if self.fed >= self.check_at {
-            self.wait_for_room();
-        }
-    }
-
-    /// Adds a task that waits for outputs of others.
-    fn add_with_outputs<A: Inputs<P, M>, P, M>(&mut self, index: u64, item: &A) {
-        match parts(item, self.exchange.durable.is_some()) {
-            Err(error) => self.exchange.fail(index, error),
-            Ok((keep_alive, parts)) => {
-                self.for_workers += 1;
-                self.exchange.keep_alive.add(index, keep_alive);
-                submit_when_ready(self.pool, self.exchange, index, Arc::new(parts));
-            }
-        }
-    }
-
     /// Adds a task, or delivers its recorded outcome.
     #[inline]
-    fn add_encoded<A: Inputs<P, M>, P, M>(&mut self, index: u64, item: &A) {
-        let (exchange, limit) = (self.exchange, self.pool.max_message);
+    fn add<A: Inputs<P, M>, P, M>(&mut self, item: &A) {
+        let (exchange, limit, index) = (self.exchange, self.pool.max_message, self.fed);
+        self.fed += 1;
         let encoded = encode(item, &mut self.scratch, limit, exchange.durable.is_some());
-        match encoded.and_then(|apart| prepare(exchange, item, &mut self.scratch, limit, apart)) {
-            Ok(Prepared::New(apart, key)) => self.add_new(index, apart, key),
+        let prepared = encoded.and_then(|(keep_alive, encoded)| {
+            exchange.keep_alive.add(index, keep_alive);
+            prepare(exchange, item, &mut self.scratch, limit, encoded)
+        });
+        match prepared {
+            Ok(Prepared::New(blobs, key)) => self.add_new(index, blobs, key),
+            Ok(Prepared::Held(parts)) => {
+                self.for_workers += 1;
+                submit_when_ready(self.pool, exchange, index, Arc::new(parts));
+                self.check_at = self.fed;
+            }
             Ok(Prepared::Recorded(outcome)) => {
                 self.leave_out();
                 if exchange.add_recorded(index, outcome) {
@@ -216,12 +196,14 @@ impl Feeder<'_> {
                 exchange.fail(index, error);
             }
         }
+        if self.fed >= self.check_at {
+            self.wait_for_room();
+        }
     }
 
     /// Adds the task in `scratch`.
     #[inline]
-    fn add_new(&mut self, index: u64, (keep_alive, blobs): Apart, key: Option<TaskKey>) {
-        self.exchange.keep_alive.add(index, keep_alive);
+    fn add_new(&mut self, index: u64, blobs: Blobs, key: Option<TaskKey>) {
         if let Some(call) = &self.exchange.durable
             && !std::mem::replace(&mut self.submits, true)
         {

@@ -11,12 +11,11 @@ use super::batch::Order;
 use super::calls::Accepted;
 use super::durable::called;
 use super::exchange::Exchange;
-use super::feeder::{encode, feed, feed_one, parts, submit_while_blocked};
-use super::held::submit_when_ready;
+use super::feeder::{encode, feed, feed_one, submit_while_blocked};
 use super::state::Cancellation;
 
 impl Pool {
-    /// Submits one task.
+    /// Submits one task, now or when the outputs among its arguments are there.
     pub(super) fn submit_one<A, P, M, T>(
         &self,
         function: TypedEntry<P, T>,
@@ -25,32 +24,16 @@ impl Pool {
     where
         A: Inputs<P, M>,
     {
-        if A::HAS_OUTPUTS {
-            return self.submit_one_with_outputs(function, &args);
-        }
         let (pool, mut scratch) = (self.state(), Vec::with_capacity(64));
-        let apart = encode(&args, &mut scratch, pool.max_message, self.journal.is_some())?;
+        let is_durable = self.journal.is_some();
+        let (keep_alive, encoded) = encode(&args, &mut scratch, pool.max_message, is_durable)?;
         let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
-        if let Err(error) = feed_one(pool, &exchange, &args, scratch, apart) {
+        exchange.keep_alive.add(0, keep_alive);
+        if let Err(error) = feed_one(pool, &exchange, &args, scratch, encoded) {
             pool.cancel(exchange.id, Cancellation::LetFinish);
             return Err(error);
         }
         Ok((exchange, Arc::clone(pool)))
-    }
-
-    /// Submits one task when the outputs among its arguments are there.
-    fn submit_one_with_outputs<A: Inputs<P, M>, P, M, T>(
-        &self,
-        function: TypedEntry<P, T>,
-        args: &A,
-    ) -> Result<Accepted> {
-        let (keep_alive, parts) = parts(args, self.journal.is_some())?;
-        let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
-        exchange.keep_alive.add(0, keep_alive);
-        exchange.set_total(1);
-        submit_when_ready(self.state(), &exchange, 0, Arc::new(parts));
-        self.state().finish_feeding(exchange.id, Some(1));
-        Ok((exchange, Arc::clone(self.state())))
     }
 
     /// Starts a thread that submits a task for each item. Returns also the number of items, if it

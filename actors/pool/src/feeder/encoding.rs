@@ -14,29 +14,39 @@ use crate::durable::DurableCall;
 use crate::exchange::Exchange;
 use crate::run::{PREFIX, prefix};
 
-/// Blobs of a task's arguments, and what keeps their objects alive.
-pub(crate) type Apart = (KeepAlive, Blobs);
+/// The encoded arguments of a task.
+pub(crate) enum Encoded {
+    /// They are in the scratch, but for these blobs.
+    Whole(Blobs),
+    /// Outputs of other tasks are among them, which may not be there.
+    Parts(Parts),
+}
 
-/// A task whose arguments are encoded.
+/// What is to be done for a task.
 pub(super) enum Prepared {
     /// It has to run. In a durable call it has a key.
-    New(Apart, Option<TaskKey>),
+    New(Blobs, Option<TaskKey>),
+    /// It waits for outputs among its arguments.
+    Held(Parts),
     /// The journal of its call has its outcome.
     Recorded(Outcome),
     /// The journal of its call can't be read.
     Unreadable(Error),
 }
 
-/// Writes the length of a task's arguments and the encoded arguments into `scratch`. In a durable
-/// call, bytes and blobs depend on the arguments alone, so they identify the task in later runs of
-/// the program.
+/// Writes the length of a task's arguments and the encoded arguments into `scratch`, if no outputs
+/// are among them. In a durable call, bytes and blobs depend on the arguments alone, so they
+/// identify the task in later runs of the program. Returns also what keeps objects alive.
 #[inline]
 pub(crate) fn encode<A: Inputs<P, M>, P, M>(
     arguments: &A,
     scratch: &mut Vec<u8>,
     limit: usize,
     is_durable: bool,
-) -> Result<Apart> {
+) -> Result<(KeepAlive, Encoded)> {
+    if A::HAS_OUTPUTS {
+        return encode_in_parts(arguments, is_durable);
+    }
     scratch.clear();
     scratch.extend_from_slice(&[0; PREFIX]);
     // A handle has something to drop, and so has an array.
@@ -57,21 +67,22 @@ pub(crate) fn encode<A: Inputs<P, M>, P, M>(
         (blobs.map_err(name_arguments::<A>)?, keep_alive)
     };
     finish_encoding::<A>(scratch, &blobs, limit)?;
-    Ok((keep_alive, blobs))
+    Ok((keep_alive, Encoded::Whole(blobs)))
 }
 
-/// Looks up a task whose arguments are encoded in `scratch` and `apart`, in a durable call.
+/// Looks up a task whose arguments are encoded in `scratch` and `encoded`, in a durable call.
 #[inline]
 pub(super) fn prepare<A: Inputs<P, M>, P, M>(
     exchange: &Exchange,
     arguments: &A,
     scratch: &mut Vec<u8>,
     limit: usize,
-    apart: Apart,
+    encoded: Encoded,
 ) -> Result<Prepared> {
-    match &exchange.durable {
-        None => Ok(Prepared::New(apart, None)),
-        Some(call) => look_up(call, arguments, scratch, limit, apart),
+    match (encoded, &exchange.durable) {
+        (Encoded::Parts(parts), _) => Ok(Prepared::Held(parts)),
+        (Encoded::Whole(blobs), None) => Ok(Prepared::New(blobs, None)),
+        (Encoded::Whole(blobs), Some(call)) => look_up(call, arguments, scratch, limit, blobs),
     }
 }
 
@@ -80,26 +91,29 @@ fn look_up<A: Inputs<P, M>, P, M>(
     arguments: &A,
     scratch: &mut Vec<u8>,
     limit: usize,
-    mut apart: Apart,
+    blobs: Blobs,
 ) -> Result<Prepared> {
-    let key = call.key(&scratch[PREFIX..], &apart.1);
+    let key = call.key(&scratch[PREFIX..], &blobs);
     match call.find(key) {
         Ok(None) => {}
         Ok(Some(outcome)) => return Ok(Prepared::Recorded(outcome)),
         Err(error) => return Ok(Prepared::Unreadable(error)),
     }
-    // Large arguments are encoded in another way for their transport.
-    if !apart.1.is_empty() || scratch.len() >= blob::MIN_LEN {
-        apart = encode(arguments, scratch, limit, false)?;
+    if blobs.is_empty() && scratch.len() < blob::MIN_LEN {
+        return Ok(Prepared::New(blobs, Some(key)));
     }
-    Ok(Prepared::New(apart, Some(key)))
+    // Large arguments are encoded in another way for their transport.
+    Ok(match encode(arguments, scratch, limit, false)?.1 {
+        Encoded::Whole(blobs) => Prepared::New(blobs, Some(key)),
+        Encoded::Parts(parts) => Prepared::Held(parts),
+    })
 }
 
 /// Encodes arguments that have outputs among them. Those of a durable call have no handles.
-pub(crate) fn parts<A: Inputs<P, M>, P, M>(
+fn encode_in_parts<A: Inputs<P, M>, P, M>(
     arguments: &A,
     is_durable: bool,
-) -> Result<(KeepAlive, Parts)> {
+) -> Result<(KeepAlive, Encoded)> {
     let mut parts = Parts::default();
     let add = || transfer::repeatable(|| arguments.add(&mut parts));
     let ((added, keep_alive), has_handles) = transfer::finding_handles(add);
@@ -107,7 +121,7 @@ pub(crate) fn parts<A: Inputs<P, M>, P, M>(
     if is_durable && (has_handles || parts.outputs().any(|cell| cell.has_handles())) {
         return Err(has_a_handle::<A>());
     }
-    Ok((keep_alive, parts))
+    Ok((keep_alive, Encoded::Parts(parts)))
 }
 
 /// Lets an error name the arguments' own type.
