@@ -6,21 +6,21 @@
 //! from there to the caller ([`recording`]). A task that takes outputs of others is looked up when
 //! these are there ([`held`]).
 
-mod call_function;
 mod held;
 mod recorded;
 mod recording;
 mod task_keys;
 
+use std::any::type_name;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use fiber_core::{Error, Meta, Result};
-use fiber_journal::{CallFunction, CallKeys, Journal, Journals, Outcome, Store, TaskKey};
-use fiber_values::Parts;
+use fiber_journal::{CallForm, CallFunction, CallKeys, Journal, Journals, Outcome, Store, TaskKey};
 use fiber_values::blob::Blobs;
 use fiber_values::codec::EncodedValue;
+use fiber_values::{Parts, TypedEntry};
 use parking_lot::Mutex;
 
 use self::recorded::Recorded;
@@ -29,7 +29,11 @@ use super::exchange::Exchange;
 use super::state::{Cancellation, PoolState};
 use fiber_runtime::runtime::Runtime;
 
-pub(super) use self::call_function::called;
+/// Describes the function of a call, as its journal knows it.
+pub(super) fn called<A, T>(function: &TypedEntry<A, T>, form: CallForm) -> CallFunction {
+    let signature = format!("{} -> {}", function.entry.name(), type_name::<T>());
+    CallFunction { signature, id: function.function, form }
+}
 
 /// The journal of a pool's handle, which its first call opens.
 pub(super) struct JournalOption {

@@ -63,7 +63,7 @@ pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects};
 pub(crate) use retire::Retirement;
 pub(crate) use room::{Amount, Report};
-pub(crate) use statistics::{WorkerStatistics, function_name};
+pub(crate) use statistics::function_name;
 
 /// Identifies one incarnation of a worker.
 pub(crate) type WorkerId = u64;
@@ -196,7 +196,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Removes all calls. Returns their callers.
     pub(crate) fn abandon(&mut self) -> Vec<C> {
-        self.queue.clear();
+        self.queue = ReadyQueue::default();
         self.feeding.clear();
         std::mem::take(&mut self.calls).into_entries().map(|(_, call)| call.caller).collect()
     }

@@ -29,15 +29,6 @@ enum Answer {
     Report(CallId, Report),
 }
 
-impl Answer {
-    fn give(self, scheduler: &mut PoolScheduler, effects: &mut Effects) {
-        match self {
-            Answer::Tasks(run) => scheduler.submit(run, effects),
-            Answer::Report(call, report) => scheduler.report(call, report, effects),
-        }
-    }
-}
-
 impl PoolState {
     /// Changes the scheduler, and performs the effects.
     pub(super) fn with_scheduler<T>(
@@ -78,7 +69,10 @@ impl PoolState {
             }
             (scheduler, effects) = (self.lock_scheduler(), Effects::default());
             for answer in answers {
-                answer.give(&mut scheduler, &mut effects);
+                match answer {
+                    Answer::Tasks(run) => scheduler.submit(run, &mut effects),
+                    Answer::Report(call, report) => scheduler.report(call, report, &mut effects),
+                }
             }
         }
     }

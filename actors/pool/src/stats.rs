@@ -13,7 +13,7 @@ use fiber_values::Parts;
 use super::Pool;
 use super::exchange::Exchange;
 use super::phase::Phase;
-use super::scheduler::{Loss, WorkerStatistics, function_name};
+use super::scheduler::{Loss, function_name};
 use super::state::PoolState;
 use super::wire::Results;
 use super::worker_handle::WorkerHandle;
@@ -154,13 +154,16 @@ impl PoolState {
         let readiness = *self.readiness.borrow();
         (stats.wanted, stats.ready) = (readiness.wanted, readiness.ready);
         let now = Instant::now();
-        let counted = self.scheduler.lock().statistics(now);
+        let of = |worker: &Arc<WorkerHandle>, threads| {
+            WorkerStats::new(worker.process, worker.child.clone(), threads)
+        };
+        let counted = self.scheduler.lock().statistics(now, of);
         stats.idle = counted.idle;
         stats.tasks = counted.tasks;
         stats.tasks.recorded = self.recorded.load(std::sync::atomic::Ordering::Relaxed);
         (stats.bytes_out, stats.bytes_in) = (counted.bytes_out, counted.bytes_in);
         stats.functions = counted.functions;
-        stats.workers = counted.workers.into_iter().map(worker_stats).collect();
+        stats.workers = counted.workers;
         for (exchange, mut call) in counted.calls {
             call.total = exchange.total();
             call.done += exchange.recorded();
@@ -266,18 +269,6 @@ impl PoolState {
         let (pool, exit) = (self.name.clone(), exit.clone());
         self.emit(EventKind::TaskAbandoned { pool, task, workers, exit });
     }
-}
-
-fn worker_stats(counted: WorkerStatistics<Arc<WorkerHandle>>) -> WorkerStats {
-    let worker = &counted.handle;
-    let mut stats = WorkerStats::new(worker.process, worker.child.clone(), counted.threads);
-    stats.pending = counted.pending;
-    stats.function = counted.function;
-    stats.running = counted.running;
-    (stats.done, stats.failed) = (counted.counts.done, counted.counts.failed);
-    stats.busy = Duration::from_nanos(counted.counts.busy);
-    stats.retiring = counted.retiring;
-    stats
 }
 
 #[cfg(test)]

@@ -52,10 +52,6 @@ impl ReadyQueue {
         call.is_queued = false;
     }
 
-    pub(super) fn clear(&mut self) {
-        self.calls.clear();
-    }
-
     /// Adapts the order to how many more bytes values may take in this process, of `limit` in all.
     pub(super) fn set_memory<C: Clone>(
         &mut self,
@@ -68,7 +64,7 @@ impl ReadyQueue {
         if std::mem::replace(&mut self.is_scarce, is_scarce) == is_scarce {
             return;
         }
-        self.clear();
+        self.calls.clear();
         for (id, call) in calls.iter_mut() {
             if std::mem::take(&mut call.is_queued) {
                 self.add(*id, call);
