@@ -208,12 +208,9 @@ impl Controller {
 
     /// Ends the pool if it has no calls.
     fn end_if_done(&mut self, context: &mut Context<Controller>) {
-        let done = self.pool.upgrade().is_none_or(|pool| pool.is_done());
-        if done {
+        if let Some(pool) = self.pool.upgrade().filter(|pool| pool.is_done()) {
             // Before those who wait for the end can look at the pool.
-            if let Some(pool) = self.pool.upgrade() {
-                pool.end(PoolEndReason::Stopped);
-            }
+            pool.end(PoolEndReason::Stopped);
             self.stop_workers(context);
         }
     }

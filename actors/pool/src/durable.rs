@@ -27,7 +27,6 @@ use self::recorded::Recorded;
 use self::task_keys::TaskKeys;
 use super::exchange::Exchange;
 use super::state::{Cancellation, PoolState};
-use fiber_runtime::runtime::Runtime;
 
 /// Describes the function of a call, as its journal knows it.
 pub(super) fn called<A, T>(function: &TypedEntry<A, T>, form: CallForm) -> CallFunction {
@@ -89,7 +88,6 @@ impl JournalOption {
             keys: TaskKeys::default(),
             recorded: Mutex::default(),
             delivered: AtomicU64::new(0),
-            runtime: pool.runtime,
             pool: Arc::downgrade(pool),
             meta,
         }))
@@ -110,7 +108,6 @@ pub(super) struct DurableCall {
     recorded: Mutex<Recorded>,
     /// How many recorded outcomes were delivered.
     delivered: AtomicU64,
-    runtime: &'static Runtime,
     pool: Weak<PoolState>,
     /// The resources of the workers, which start with the first task that has to run.
     pub(super) meta: Meta,

@@ -24,14 +24,14 @@ use fiber_runtime::runtime::report_panic;
 use fiber_values::Inputs;
 use fiber_values::blob::Blobs;
 
-use self::encoding::{Encoded, Prepared, prepare};
+use self::encoding::Prepared;
 use super::durable::break_off;
 use super::exchange::Exchange;
 use super::held::submit_when_ready;
 use super::run::Run;
 use super::state::PoolState;
 
-pub(super) use self::encoding::encode;
+pub(super) use self::encoding::{encode, prepare};
 
 /// The feeder submits a block of this many tasks or bytes.
 const BLOCK_TASKS: u64 = 4096;
@@ -56,20 +56,9 @@ pub(super) async fn submit_while_blocked(pool: Weak<PoolState>, exchange: Arc<Ex
     }
 }
 
-/// Submits the only task of a call, which is encoded in `scratch` and `encoded`, or delivers its
-/// recorded outcome.
-pub(super) fn feed_one<A: Inputs<P, M>, P, M>(
-    pool: &Arc<PoolState>,
-    exchange: &Arc<Exchange>,
-    arguments: &A,
-    mut scratch: Vec<u8>,
-    encoded: Encoded,
-) -> Result<()> {
-    let prepared = prepare(exchange, arguments, &mut scratch, pool.max_message, encoded)?;
-    feed_prepared(pool, exchange, prepared, scratch)
-}
-
-fn feed_prepared(
+/// Submits the only task of a call, whose arguments are in `scratch`, or delivers its outcome from
+/// the journal.
+pub(super) fn feed_one(
     pool: &Arc<PoolState>,
     exchange: &Arc<Exchange>,
     prepared: Prepared,

@@ -99,8 +99,8 @@ impl PoolState {
             }
         }
         // An abandoned task is the consequence of its worker's end.
-        for (worker, exit, loss) in effects.losses {
-            self.worker_ended(&worker, exit, loss);
+        for (worker, verdict, loss) in effects.losses {
+            self.worker_ended(&worker, verdict, loss);
         }
         for (exchange, tasks) in effects.run_sizes {
             exchange.set_run_size(tasks);

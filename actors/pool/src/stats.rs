@@ -15,6 +15,7 @@ use super::exchange::Exchange;
 use super::phase::Phase;
 use super::scheduler::{Loss, function_name};
 use super::state::PoolState;
+use super::verdict::Verdict;
 use super::wire::Results;
 use super::worker_handle::WorkerHandle;
 use fiber_runtime::events::Events;
@@ -246,8 +247,8 @@ impl PoolState {
         self.emit(EventKind::WorkerStarted { pool, worker: child, place });
     }
 
-    pub(super) fn worker_ended(&self, worker: &WorkerHandle, exit: Exit, loss: Loss) {
-        if !loss.is_expected {
+    pub(super) fn worker_ended(&self, worker: &WorkerHandle, verdict: Verdict, loss: Loss) {
+        if !verdict.is_expected {
             self.deaths.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
         for (task, since) in loss.running {
@@ -258,8 +259,8 @@ impl PoolState {
             pool: self.name.clone(),
             worker: worker.child.clone(),
             place: worker.place.clone(),
-            exit,
-            expected: loss.is_expected,
+            exit: verdict.exit,
+            expected: verdict.is_expected,
             blamed: loss.blamed,
             redelivered: loss.redelivered,
         });

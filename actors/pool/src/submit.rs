@@ -11,7 +11,7 @@ use super::batch::Order;
 use super::calls::Accepted;
 use super::durable::called;
 use super::exchange::Exchange;
-use super::feeder::{encode, feed, feed_one, submit_while_blocked};
+use super::feeder::{encode, feed, feed_one, prepare, submit_while_blocked};
 use super::state::Cancellation;
 
 impl Pool {
@@ -25,15 +25,18 @@ impl Pool {
         A: Inputs<P, M>,
     {
         let (pool, mut scratch) = (self.state(), Vec::with_capacity(64));
-        let is_durable = self.journal.is_some();
-        let (keep_alive, encoded) = encode(&args, &mut scratch, pool.max_message, is_durable)?;
+        let (limit, is_durable) = (pool.max_message, self.journal.is_some());
+        let (keep_alive, encoded) = encode(&args, &mut scratch, limit, is_durable)?;
         let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
         exchange.keep_alive.add(0, keep_alive);
-        if let Err(error) = feed_one(pool, &exchange, &args, scratch, encoded) {
-            pool.cancel(exchange.id, Cancellation::LetFinish);
-            return Err(error);
+        let prepared = prepare(&exchange, &args, &mut scratch, limit, encoded);
+        match prepared.and_then(|prepared| feed_one(pool, &exchange, prepared, scratch)) {
+            Ok(()) => Ok((exchange, Arc::clone(pool))),
+            Err(error) => {
+                pool.cancel(exchange.id, Cancellation::LetFinish);
+                Err(error)
+            }
         }
-        Ok((exchange, Arc::clone(pool)))
     }
 
     /// Starts a thread that submits a task for each item. Returns also the number of items, if it

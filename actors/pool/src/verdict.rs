@@ -125,18 +125,15 @@ fn displaced(reason: ExitReason, terminating: bool) -> ExitReason {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn the_end_of_a_worker_means_one_thing_to_tasks_pool_and_users() {
-        use ExitReason::{HeartbeatLost, LinkLost, Normal, NotStarted, OutOfMemory, Shutdown};
-        use ExitReason::{Signal, TaskCancelled, TaskTimedOut, Terminated};
+        use ExitReason::{LinkLost, Normal, NotStarted, OutOfMemory, Shutdown, Signal};
+        use ExitReason::{TaskCancelled, Terminated};
         use Fault::{Host, Outside, Pool, Worker};
         use Lesson::{DiedUnused, HadTask, Lives, Nothing, StartFailed};
 
-        const LIMIT: Duration = Duration::from_secs(7);
         let evicted = || ExitReason::Evicted("drained".into());
         let cut = || LinkLost("cut".into());
         let host = |reason| ExitReason::HostEnded { host: "h".into(), reason: Box::new(reason) };
@@ -155,28 +152,21 @@ mod tests {
             (Signal(9), starts, failed, Worker, StartFailed, false),
             (NotStarted("no".into()), starts, NotStarted("no".into()), Worker, StartFailed, false),
             (Signal(15), starts, Terminated, Outside, Nothing, true),
-            (host(cut()), starts, host(cut()), Outside, Nothing, true),
             // It dies.
             (Signal(11), unused, Signal(11), Worker, DiedUnused, false),
             (Signal(11), ready, Signal(11), Worker, Lives, false),
             (Signal(11), used, Signal(11), Worker, HadTask, false),
-            (cut(), used, cut(), Worker, HadTask, false),
-            (HeartbeatLost(LIMIT), used, HeartbeatLost(LIMIT), Worker, HadTask, false),
-            (TaskTimedOut(LIMIT), used, TaskTimedOut(LIMIT), Worker, HadTask, false),
             // With its host.
-            (host(Signal(9)), unused, host(Signal(9)), Host, DiedUnused, false),
             (host(Signal(9)), in_lost_host(unused), host(Signal(9)), Host, DiedUnused, false),
             (host(Signal(9)), in_lost_host(used), host(Signal(9)), Host, HadTask, false),
             (host(OutOfMemory), used, host(OutOfMemory), Worker, HadTask, false),
             (host(cut()), used, host(cut()), Outside, HadTask, true),
             // From outside.
-            (evicted(), unused, evicted(), Outside, Nothing, true),
             (evicted(), used, evicted(), Outside, HadTask, true),
             (Signal(15), used, Terminated, Outside, HadTask, true),
             // After it has reported SIGTERM.
             (Normal, told(used), Terminated, Outside, HadTask, true),
             (Signal(9), told(unused), Terminated, Outside, Nothing, true),
-            (HeartbeatLost(LIMIT), told(used), Terminated, Outside, HadTask, true),
             (cut(), both, Terminated, Outside, HadTask, true),
             (host(Signal(9)), told(used), host(Terminated), Outside, HadTask, true),
             (Signal(11), told(unused), Signal(11), Worker, Nothing, false),
@@ -187,7 +177,6 @@ mod tests {
             (Normal, unused, Normal, Worker, DiedUnused, true),
             (Normal, used, Normal, Worker, HadTask, true),
             (Normal, superfluous(unused), Normal, Worker, Nothing, true),
-            (Signal(11), superfluous(unused), Signal(11), Worker, Nothing, true),
             (Signal(11), superfluous(used), Signal(11), Worker, HadTask, true),
         ];
         for (exit, life, reason, fault, lesson, is_expected) in table {

@@ -23,7 +23,7 @@ pub(crate) enum Encoded {
 }
 
 /// What is to be done for a task.
-pub(super) enum Prepared {
+pub(crate) enum Prepared {
     /// It has to run. In a durable call it has a key.
     New(Blobs, Option<TaskKey>),
     /// It waits for outputs among its arguments.
@@ -66,13 +66,17 @@ pub(crate) fn encode<A: Inputs<P, M>, P, M>(
         let (blobs, keep_alive) = transfer::repeatable(append);
         (blobs.map_err(name_arguments::<A>)?, keep_alive)
     };
-    finish_encoding::<A>(scratch, &blobs, limit)?;
+    let length = scratch.len() - PREFIX;
+    codec::check_size(length + blobs.total_len(), limit as u64, || {
+        format!("an argument of type `{}`", type_name::<A>())
+    })?;
+    scratch[..PREFIX].copy_from_slice(&prefix(length, false));
     Ok((keep_alive, Encoded::Whole(blobs)))
 }
 
 /// Looks up a task whose arguments are encoded in `scratch` and `encoded`, in a durable call.
 #[inline]
-pub(super) fn prepare<A: Inputs<P, M>, P, M>(
+pub(crate) fn prepare<A: Inputs<P, M>, P, M>(
     exchange: &Exchange,
     arguments: &A,
     scratch: &mut Vec<u8>,
@@ -131,17 +135,6 @@ fn name_arguments<A>(error: Error) -> Error {
         Error::Encode { cause, .. } => Error::Encode { type_name: type_name::<A>(), cause },
         other => other,
     }
-}
-
-/// Writes the length of a task's encoded arguments in front of them.
-#[inline]
-fn finish_encoding<A>(scratch: &mut [u8], blobs: &Blobs, limit: usize) -> Result<()> {
-    let length = scratch.len() - PREFIX;
-    codec::check_size(length + blobs.total_len(), limit as u64, || {
-        format!("an argument of type `{}`", type_name::<A>())
-    })?;
-    scratch[..PREFIX].copy_from_slice(&prefix(length, false));
-    Ok(())
 }
 
 /// Returns the error of arguments that mean nothing to another run of the program.

@@ -23,8 +23,6 @@ const HOST_DEATHS_PER_DEATH: u32 = 3;
 /// The end of a worker.
 #[derive(Debug)]
 pub(crate) struct Loss {
-    /// Whether it is no death.
-    pub(crate) is_expected: bool,
     /// The tasks against which it counts.
     pub(crate) blamed: Vec<TaskName>,
     /// How many tasks run again.
@@ -131,8 +129,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         calls.into_iter().for_each(|call| self.remove_if_done(call));
         self.dispatch(effects);
         let redelivered = self.counts.redelivered - before;
-        let loss = Loss { is_expected: verdict.is_expected, blamed, redelivered, running };
-        effects.losses.push((worker.handle, exit.clone(), loss));
+        let loss = Loss { blamed, redelivered, running };
+        effects.losses.push((worker.handle, verdict.clone(), loss));
     }
 
     /// Gives no more tasks to the other workers of a host that has ended. They are lost next.

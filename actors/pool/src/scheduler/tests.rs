@@ -97,6 +97,10 @@ pub(super) fn ended(reason: ExitReason) -> Verdict {
     judge(Exit::new(reason, Vec::new()), Life { lived: Lived::WithTask, ..Life::default() })
 }
 
+fn lost_host(reason: ExitReason) -> ExitReason {
+    ExitReason::HostEnded { host: "pool-1/host-1".to_string(), reason: Box::new(reason) }
+}
+
 const LIMIT: Duration = Duration::from_secs(7);
 
 /// Runs a task in workers that end for the reasons of `ends`, one after the other, until the task
@@ -149,26 +153,18 @@ fn timeouts_and_deaths_have_separate_limits() {
 }
 
 #[test]
-fn evictions_preemptions_and_sigterm_never_count_against_a_task() {
+fn ends_from_outside_never_count_against_a_task() {
     let limited = CallOptions { max_deaths: 1, ..options() };
-    let disrupted = |worker| match worker % 3 {
-        _ if worker == 90 => ExitReason::Signal(11),
-        0 => ExitReason::Evicted(String::new()),
-        1 => ExitReason::Preempted(String::new()),
-        _ => ExitReason::Terminated,
-    };
+    let disrupted =
+        |worker: u64| if worker == 90 { ExitReason::Signal(11) } else { ExitReason::Terminated };
     assert_eq!(workers_until_abandoned(limited, disrupted), 1, "only the crash counts");
 }
 
 #[test]
 fn deaths_of_hosts_have_a_limit_of_their_own() {
     let limited = |max_deaths| CallOptions { max_deaths, ..options() };
-    let lost = |reason: ExitReason| ExitReason::HostEnded {
-        host: "pool-1/host-1".to_string(),
-        reason: Box::new(reason),
-    };
-    let killed = |_| lost(ExitReason::Signal(9));
-    let out_of_memory = |_| lost(ExitReason::OutOfMemory);
+    let killed = |_| lost_host(ExitReason::Signal(9));
+    let out_of_memory = |_| lost_host(ExitReason::OutOfMemory);
     let in_turn = |worker| if worker % 2 == 0 { killed(worker) } else { ExitReason::Signal(9) };
     assert_eq!(workers_until_abandoned(limited(3), killed), 9);
     assert_eq!(workers_until_abandoned(limited(1), killed), 3);
@@ -184,13 +180,8 @@ fn a_host_that_ends_with_all_its_workers_counts_once_against_a_task() {
     let mut effects = Effects::default();
     (0..8).for_each(|id| scheduler.join(id, id, 1, None, Some(5), &mut effects));
     assert_eq!(effects.assignments.len(), 1);
-    let exit = ExitReason::HostEnded {
-        host: "pool-1/host-5".to_string(),
-        reason: Box::new(ExitReason::Signal(9)),
-    };
-    for id in 0..8 {
-        scheduler.lost(id, &ended(exit.clone()), &mut effects);
-    }
+    let exit = ended(lost_host(ExitReason::Signal(9)));
+    (0..8).for_each(|id| scheduler.lost(id, &exit, &mut effects));
     assert_eq!((scheduler.workers(), scheduler.idle()), (0, 0));
     assert_eq!(effects.assignments.len(), 1, "its neighbours are lost, too");
     assert!(effects.completions.is_empty() && effects.retired.is_empty());
