@@ -7,7 +7,6 @@ use fiber_core::stacks::ThreadStack;
 use fiber_core::stats::TaskName;
 use fiber_core::{Exit, ExitReason};
 
-use super::call::Call;
 use super::dispatch::Requeue;
 use super::retire::Duty;
 use super::statistics::LongRunning;
@@ -171,8 +170,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         ended: &Ended<'_>,
         effects: &mut Effects<W, C>,
     ) {
-        if self.calls.get(&run.call).is_some_and(Call::is_final) {
-            return self.give_up(&run, ended, effects);
+        if let Some(call) = self.calls.get_mut(&run.call).filter(|call| call.is_final()) {
+            self.counts.abandoned += 1;
+            return call.abandon(run.start, 1, ended.exit.clone(), effects);
         }
         let blamed = match blame {
             Blame::NoTask | Blame::Unknown => return self.run_again(run, ended.place),
@@ -207,13 +207,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             self.counts.redelivered += run.len();
         }
         self.requeue(run, place);
-    }
-
-    /// Abandons the one task of a call that does not run again.
-    fn give_up(&mut self, run: &Run, ended: &Ended<'_>, effects: &mut Effects<W, C>) {
-        let Some(call) = self.calls.get_mut(&run.call) else { return };
-        self.counts.abandoned += 1;
-        call.abandon(run.start, 1, ended.exit.clone(), effects);
     }
 
     /// Counts the end of a worker against the one task of `run`. Abandons the task if that is one
