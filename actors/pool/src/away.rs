@@ -22,8 +22,7 @@ use super::run::{Run, push_item};
 use super::scheduler::CallOptions;
 use super::state::PoolState;
 use super::wire::Assignment;
-use super::worker_handle::Worker;
-use fiber_runtime::timeline::CallRecord;
+use super::worker_handle::WorkerHandle;
 
 /// About the bytes that a recipe takes besides its inputs.
 const RECIPE: usize = 256;
@@ -67,10 +66,8 @@ impl Again {
             let problem = "the machine that had its value has ended, and so has its pool".into();
             return Err(Error::OutputFailed { problem });
         };
-        let (id, function) = (pool.calls.next(), self.function);
-        let record = CallRecord::begin(pool.timeline, &pool.name, id, function);
-        let (order, buffer) = (Order::Together, u64::MAX);
-        let exchange = Exchange::new(pool.runtime, id, function, order, buffer, record, None);
+        let exchange = Exchange::new(&pool, self.function, Order::Together, u64::MAX, None);
+        let id = exchange.id;
         // The pool may be closed: tasks that it has still run need this.
         let phase = pool.phase.lock();
         pool.check_not_ended_in(&phase)?;
@@ -173,7 +170,7 @@ fn run_of(call: u64, index: u64, value: &EncodedValue) -> Run {
 
 impl PoolState {
     /// Sends tasks to a worker, once their inputs are at its host.
-    pub(super) fn assign(&self, worker: Arc<Worker>, assignment: Assignment) {
+    pub(super) fn assign(&self, worker: Arc<WorkerHandle>, assignment: Assignment) {
         if assignment.blobs.are_at(worker.host) {
             return worker.assign(assignment);
         }
@@ -195,7 +192,11 @@ impl PoolState {
 
     /// Sends a task whose inputs have been moved, unless it was cancelled or the worker has died. A
     /// task whose inputs are lost waits until they are made again.
-    fn assign_if_pending(self: &Arc<PoolState>, worker: &Arc<Worker>, assignment: Assignment) {
+    fn assign_if_pending(
+        self: &Arc<PoolState>,
+        worker: &Arc<WorkerHandle>,
+        assignment: Assignment,
+    ) {
         let (call, index) = (assignment.call, assignment.first);
         let withdrawn = self.with_scheduler(|scheduler, effects| {
             let is_wanted = scheduler.caller(call).is_some();

@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use self::disrupted::DisruptedWorkers;
 use self::missing::MissingWorkers;
 use self::scaling::SCALE_INTERVAL;
+use super::phase::Workers;
 use super::state::PoolState;
 use super::worker::WorkerMain;
 use fiber_runtime::runtime::{HostGroup, ProcessCommand, Runtime};
@@ -56,7 +57,6 @@ pub(super) struct Controller {
     name: String,
     pool: Weak<PoolState>,
     spec: PoolSpec,
-    phase: Phase,
     wanted: usize,
     /// The number of the next worker.
     next: u64,
@@ -68,14 +68,6 @@ pub(super) struct Controller {
     looks_below: u32,
     missing: MissingWorkers,
     disrupted: DisruptedWorkers,
-}
-
-enum Phase {
-    New,
-    Starting,
-    Running(SupervisorRef),
-    Stopping,
-    Ended,
 }
 
 /// Starts a controller on the runtime's thread.
@@ -107,7 +99,6 @@ impl Controller {
             name,
             pool,
             spec,
-            phase: Phase::New,
             wanted,
             next: 1,
             children: SortedMap::new(),
@@ -119,10 +110,6 @@ impl Controller {
     }
 
     fn start_supervisor(&mut self, meta: Meta, context: &mut Context<Controller>) {
-        if !matches!(self.phase, Phase::New) {
-            return;
-        }
-        self.phase = Phase::Starting;
         self.spec.meta = self.spec.meta.or(meta);
         self.publish_wanted();
         // Most workers die of their task, which is abandoned after some deaths, so the intensity
@@ -149,12 +136,14 @@ impl Controller {
     }
 
     fn supervisor_started(&mut self, supervisor: SupervisorRef, context: &mut Context<Controller>) {
-        if !matches!(self.phase, Phase::Starting) {
+        let Some(pool) = self.pool.upgrade() else {
             return self.stop_supervisor(supervisor, context);
+        };
+        match pool.phase.lock().workers() {
+            Workers::Stopped => return self.stop_supervisor(supervisor, context),
+            workers => *workers = Workers::Running(supervisor.clone()),
         }
-        let watched = supervisor.clone();
-        self.phase = Phase::Running(supervisor);
-        let ended = async move { watched.join().await.unwrap_or(ExitReason::Shutdown) };
+        let ended = async move { supervisor.join().await.unwrap_or(ExitReason::Shutdown) };
         context.spawn(
             ended
                 .into_actor(self)
@@ -180,7 +169,7 @@ impl Controller {
     /// Lets those go on who wait for the end of the workers, and the workers' hosts and this actor
     /// end. Its intervals would keep it alive, and with it all that the pool was made of.
     fn end(&mut self, context: &mut Context<Controller>) {
-        self.phase = Phase::Ended;
+        drop(self.take_workers());
         self.spec.hosts.close(self.runtime);
         for done in self.joining.drain(..) {
             let _ = done.send(());
@@ -189,13 +178,26 @@ impl Controller {
     }
 
     fn stop_workers(&mut self, context: &mut Context<Controller>) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Stopping);
-        match phase {
-            Phase::New => self.end(context),
+        match self.take_workers() {
+            Workers::New => self.end(context),
             // It stops when it has started.
-            Phase::Starting | Phase::Stopping => {}
-            Phase::Running(supervisor) => self.stop_supervisor(supervisor, context),
-            Phase::Ended => self.phase = Phase::Ended,
+            Workers::Starting | Workers::Stopped => {}
+            Workers::Running(supervisor) => self.stop_supervisor(supervisor, context),
+        }
+    }
+
+    /// Lets the pool have no workers any more. Returns their supervisor.
+    fn take_workers(&self) -> Workers {
+        let Some(pool) = self.pool.upgrade() else { return Workers::Stopped };
+        std::mem::replace(pool.phase.lock().workers(), Workers::Stopped)
+    }
+
+    /// Returns the supervisor while it runs.
+    fn supervisor(&self) -> Option<SupervisorRef> {
+        let pool = self.pool.upgrade()?;
+        match pool.phase.lock().workers() {
+            Workers::Running(supervisor) => Some(supervisor.clone()),
+            Workers::New | Workers::Starting | Workers::Stopped => None,
         }
     }
 
@@ -206,12 +208,9 @@ impl Controller {
 
     /// Ends the pool if it has no calls.
     fn end_if_done(&mut self, context: &mut Context<Controller>) {
-        let done = self.pool.upgrade().is_none_or(|pool| pool.is_done());
-        if done {
+        if let Some(pool) = self.pool.upgrade().filter(|pool| pool.is_done()) {
             // Before those who wait for the end can look at the pool.
-            if let Some(pool) = self.pool.upgrade() {
-                pool.end(PoolEndReason::Stopped);
-            }
+            pool.end(PoolEndReason::Stopped);
             self.stop_workers(context);
         }
     }
@@ -228,16 +227,13 @@ impl Handler<ControllerRequest> for Controller {
                 let _ = noted.send(());
             }
             ControllerRequest::Retire(number) => self.stop_worker(number),
-            ControllerRequest::StartFailed(number, problem) => {
-                self.start_failed(number, problem, context)
-            }
-            ControllerRequest::Disrupted(reason) => self.worker_displaced(&reason),
             ControllerRequest::WorkerReady(number) => self.worker_ready(number, context),
+            ControllerRequest::WorkerEnded(number, verdict) => {
+                self.worker_ended(number, &verdict, context)
+            }
             ControllerRequest::SchedulingChanged(number, reason) => {
                 self.scheduling_changed(number, reason, context)
             }
-            ControllerRequest::DiedUnused(exit) => self.died_unused(&exit, context),
-            ControllerRequest::Worked => self.missing.worked(),
             ControllerRequest::Close => self.end_if_done(context),
             ControllerRequest::Join(done) => self.joining.push(done),
             ControllerRequest::Kill(pool) => {

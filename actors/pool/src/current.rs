@@ -20,7 +20,7 @@ use super::run::CallId;
 use super::scheduler::WorkerId;
 use super::state::{PoolState, Readiness};
 use super::wire::{PoolCommand, Results};
-use super::worker_handle::Worker;
+use super::worker_handle::WorkerHandle;
 
 /// The worker that stands for the pool.
 const OUTER: WorkerId = 0;
@@ -150,7 +150,7 @@ impl Outer {
         let (commands, _) = mpsc::unbounded_channel();
         let (process, place) = (self.runtime.id(), String::new());
         let link = Arc::clone(&self.link);
-        let worker = Worker::new(OUTER, 0, process, place, None, link, commands);
+        let worker = WorkerHandle::new(OUTER, 0, process, place, None, link, commands);
         state.with_scheduler(|scheduler, effects| {
             scheduler.join(OUTER, Arc::new(worker), SLOTS, None, None, effects);
         });

@@ -6,30 +6,33 @@
 //! from there to the caller ([`recording`]). A task that takes outputs of others is looked up when
 //! these are there ([`held`]).
 
-mod call_function;
 mod held;
 mod recorded;
 mod recording;
 mod task_keys;
 
+use std::any::type_name;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use fiber_core::{Error, Meta, Result};
-use fiber_journal::{CallFunction, CallKeys, Journal, Journals, Outcome, Store, TaskKey};
-use fiber_values::Parts;
+use fiber_journal::{CallForm, CallFunction, CallKeys, Journal, Journals, Outcome, Store, TaskKey};
 use fiber_values::blob::Blobs;
 use fiber_values::codec::EncodedValue;
+use fiber_values::{Parts, TypedEntry};
 use parking_lot::Mutex;
 
 use self::recorded::Recorded;
 use self::task_keys::TaskKeys;
 use super::exchange::Exchange;
 use super::state::{Cancellation, PoolState};
-use fiber_runtime::runtime::Runtime;
 
-pub(super) use self::call_function::called;
+/// Describes the function of a call, as its journal knows it.
+pub(super) fn called<A, T>(function: &TypedEntry<A, T>, form: CallForm) -> CallFunction {
+    let signature = format!("{} -> {}", function.entry.name(), type_name::<T>());
+    CallFunction { signature, id: function.function, form }
+}
 
 /// The journal of a pool's handle, which its first call opens.
 pub(super) struct JournalOption {
@@ -85,7 +88,6 @@ impl JournalOption {
             keys: TaskKeys::default(),
             recorded: Mutex::default(),
             delivered: AtomicU64::new(0),
-            runtime: pool.runtime,
             pool: Arc::downgrade(pool),
             meta,
         }))
@@ -106,7 +108,6 @@ pub(super) struct DurableCall {
     recorded: Mutex<Recorded>,
     /// How many recorded outcomes were delivered.
     delivered: AtomicU64,
-    runtime: &'static Runtime,
     pool: Weak<PoolState>,
     /// The resources of the workers, which start with the first task that has to run.
     pub(super) meta: Meta,
@@ -131,11 +132,6 @@ impl DurableCall {
         self.store.take(key, self.keeps_failures)
     }
 
-    /// Notes the keys of consecutive tasks, before they are submitted.
-    pub(super) fn note_keys(&self, first: u64, keys: Vec<TaskKey>) {
-        self.keys.insert(first, keys);
-    }
-
     /// Returns the error of an outcome that can't be read.
     #[cold]
     pub(super) fn unreadable(&self, error: Error) -> Error {
@@ -148,7 +144,16 @@ impl DurableCall {
     }
 }
 
-/// Ends a call because of its journal.
+impl Exchange {
+    /// Notes the keys of consecutive tasks of a durable call, before they are submitted.
+    pub(super) fn note_keys(&self, first: u64, keys: Vec<TaskKey>) {
+        if let Some(call) = &self.durable {
+            call.keys.insert(first, keys);
+        }
+    }
+}
+
+/// Ends a call whose tasks can no more be fed or recorded.
 pub(super) fn break_off(pool: &PoolState, exchange: &Exchange, error: Error) {
     exchange.deliver_waiting();
     pool.cancel(exchange.id, Cancellation::LetFinish);

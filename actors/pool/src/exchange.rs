@@ -17,7 +17,7 @@ use fiber_journal::TaskKey;
 use fiber_values::blob::Blobs;
 use fiber_values::entry::EntryRef;
 use fiber_values::{OutputCell, slot};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::away::Origin;
 use super::batch::{Order, Release, ResultBatch};
@@ -26,7 +26,7 @@ use super::durable::DurableCall;
 use super::held::HeldTasks;
 use super::keep_alive::TaskKeepAlives;
 use super::run::{CallId, Run};
-use super::scheduler::{CallOptions, Completion, NewCall, Report, Values};
+use super::scheduler::{CallOptions, Completion, NewCall, Values};
 use super::state::PoolState;
 use fiber_runtime::runtime::{Runtime, telemetry};
 use fiber_runtime::timeline::CallRecord;
@@ -127,17 +127,26 @@ impl Drop for StoredArguments {
     }
 }
 
+/// Wakes the caller. Returns where outcomes go instead.
+fn wake(mut inbox: MutexGuard<'_, Inbox>) -> Option<Arc<dyn Sink>> {
+    let (waker, sink) = (inbox.waker.take(), inbox.sink.clone());
+    drop(inbox);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+    sink
+}
+
 impl Exchange {
     /// Returns the exchange of a call that stores at most `limit` bytes.
     pub(super) fn new(
-        runtime: &'static Runtime,
-        id: CallId,
+        pool: &PoolState,
         function: &'static str,
         order: Order,
         limit: u64,
-        record: CallRecord,
         durable: Option<Arc<DurableCall>>,
     ) -> Arc<Exchange> {
+        let id = pool.calls.next();
         Arc::new(Exchange {
             id,
             function,
@@ -151,12 +160,12 @@ impl Exchange {
             released: AtomicU64::new(0),
             run_size: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
-            keep_alive: TaskKeepAlives::new(runtime),
+            keep_alive: TaskKeepAlives::new(pool.runtime),
             context: telemetry::current_context(),
-            record,
+            record: CallRecord::begin(pool.timeline, &pool.name, id, function),
             durable,
             held: HeldTasks::default(),
-            runtime,
+            runtime: pool.runtime,
             origin: OnceLock::new(),
             kept: Mutex::default(),
         })
@@ -206,13 +215,13 @@ impl Exchange {
 
     /// Fails a task that could not be submitted.
     pub(super) fn fail(&self, index: u64, error: Error) {
-        self.buffer.add_outcomes(1, 0);
-        self.deliver(ResultBatch::Failed(index, error));
+        self.deliver_added(ResultBatch::Failed(index, error));
     }
 
-    /// Counts outcomes from the journal that the caller is about to receive.
-    pub(super) fn store_recorded(&self, batch: &ResultBatch) {
+    /// Passes outcomes to the caller that the scheduler does not know.
+    pub(super) fn deliver_added(&self, batch: ResultBatch) {
         self.buffer.add_outcomes(batch.len(), batch.size());
+        self.deliver(batch);
     }
 
     pub(super) fn deliver(&self, batch: ResultBatch) {
@@ -220,24 +229,15 @@ impl Exchange {
         let count = batch.len();
         let mut inbox = self.inbox.lock();
         inbox.completed += count;
-        let sink = inbox.sink.clone();
-        let batch = match sink {
-            None => {
-                inbox.batches.push_back(batch);
-                None
-            }
-            Some(sink) => Some((sink, batch)),
-        };
+        let mut batch = Some(batch);
+        if inbox.sink.is_none() {
+            inbox.batches.extend(batch.take());
+        }
         if self.order.release() == Release::Completed {
             self.release(count, &inbox);
         }
         self.record_end(&inbox);
-        let waker = inbox.waker.take();
-        drop(inbox);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        if let Some((sink, batch)) = batch {
+        if let (Some(sink), Some(batch)) = (wake(inbox), batch) {
             self.pass(&*sink, batch);
         }
     }
@@ -307,12 +307,7 @@ impl Exchange {
         let mut inbox = self.inbox.lock();
         let error = inbox.ended.get_or_insert(error).clone();
         self.record.end();
-        let (waker, sink) = (inbox.waker.take(), inbox.sink.clone());
-        drop(inbox);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        if let Some(sink) = sink {
+        if let Some(sink) = wake(inbox) {
             sink.end(&error);
         }
     }
@@ -369,18 +364,6 @@ impl Exchange {
         report_is_due
     }
 
-    /// Returns the report to the scheduler about the outcomes of this call.
-    pub(super) fn report(&self) -> Report {
-        self.buffer.report()
-    }
-
-    /// Notes that the call is throttled since the caller has reported `known` outcomes as taken.
-    /// Returns whether a report is due at once.
-    #[must_use]
-    pub(super) fn throttle(&self, known: u64) -> bool {
-        self.buffer.throttle(known)
-    }
-
     /// Sets how many tasks are worth a message of their own while a worker is idle.
     pub(super) fn set_run_size(&self, tasks: u64) {
         self.run_size.store(tasks, Ordering::Relaxed);
@@ -400,12 +383,7 @@ impl Exchange {
         let mut inbox = self.inbox.lock();
         inbox.total = Some(total);
         self.record_end(&inbox);
-        let (waker, sink) = (inbox.waker.take(), inbox.sink.clone());
-        drop(inbox);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        if let Some(sink) = sink {
+        if let Some(sink) = wake(inbox) {
             sink.set_total(total);
         }
     }
@@ -444,9 +422,7 @@ impl Exchange {
         let (first, end) = (open.first, open.first + open.count);
         (open.first, open.count) = (end, 0);
         let bytes = std::mem::take(&mut open.bytes);
-        if let Some(call) = &self.durable {
-            call.note_keys(first, std::mem::take(&mut open.keys));
-        }
+        self.note_keys(first, std::mem::take(&mut open.keys));
         Some(Run::new(self.id, first, end, self.store(bytes, &Blobs::default())))
     }
 

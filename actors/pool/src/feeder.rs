@@ -7,8 +7,10 @@
 //! iterator blocks the feeder, the pool submits the block: when a worker can take more tasks, and
 //! every millisecond while a worker is idle. The feeder waits while the call's
 //! [buffer](super::buffer) is full, so an endless iterator runs in bounded memory.
+//!
+//! Tasks of durable calls that have a recorded outcome are not submitted.
 
-mod durable;
+mod encoding;
 
 use std::any::{TypeId, type_name};
 use std::mem::needs_drop;
@@ -21,18 +23,17 @@ use fiber_core::stacks::user_code;
 use fiber_core::{Error, Result, panics};
 use fiber_journal::TaskKey;
 use fiber_runtime::runtime::report_panic;
+use fiber_values::Inputs;
 use fiber_values::blob::Blobs;
-use fiber_values::codec;
-use fiber_values::transfer::{self, KeepAlive};
-use fiber_values::{Inputs, Parts, Whole};
 
+use self::encoding::Prepared;
+use super::durable::break_off;
 use super::exchange::Exchange;
 use super::held::submit_when_ready;
-use super::run::{PREFIX, Run, prefix};
-use super::state::{Cancellation, PoolState};
+use super::run::Run;
+use super::state::PoolState;
 
-pub(super) use self::durable::feed_one_durable;
-use self::durable::has_a_handle;
+pub(super) use self::encoding::{encode, prepare};
 
 /// The feeder submits a block of this many tasks or bytes.
 const BLOCK_TASKS: u64 = 4096;
@@ -57,68 +58,34 @@ pub(super) async fn submit_while_blocked(pool: Weak<PoolState>, exchange: Arc<Ex
     }
 }
 
-/// Writes the length of a task's arguments and the encoded arguments into `scratch`.
-#[inline]
-pub(super) fn encode<A: Inputs<P, M>, P, M>(
-    arguments: &A,
-    scratch: &mut Vec<u8>,
-    limit: usize,
-) -> Result<(KeepAlive, Blobs)> {
-    scratch.clear();
-    scratch.extend_from_slice(&[0; PREFIX]);
-    // A handle has something to drop, and so has an array.
-    let (blobs, keep_alive) = if needs_drop::<A>() {
-        let (blobs, keep_alive) =
-            transfer::repeatable(|| codec::append_apart(scratch, &Whole::new(arguments)));
-        (blobs.map_err(name_arguments::<A>)?, keep_alive)
-    } else {
-        codec::append(scratch, &Whole::new(arguments)).map_err(name_arguments::<A>)?;
-        (Blobs::default(), KeepAlive::default())
-    };
-    finish_encoding::<A>(scratch, &blobs, limit)?;
-    Ok((keep_alive, blobs))
-}
-
-/// Encodes arguments that have outputs among them. Those of a durable call have no handles.
-pub(super) fn parts<A: Inputs<P, M>, P, M>(
-    arguments: &A,
-    is_durable: bool,
-) -> Result<(KeepAlive, Parts)> {
-    let mut parts = Parts::default();
-    let add = || transfer::repeatable(|| arguments.add(&mut parts));
-    let ((added, keep_alive), has_handles) = transfer::finding_handles(add);
-    added?;
-    if is_durable && (has_handles || parts.outputs().any(|cell| cell.has_handles())) {
-        return Err(has_a_handle::<A>());
-    }
-    Ok((keep_alive, parts))
-}
-
-/// Lets an error name the arguments' own type.
-#[cold]
-fn name_arguments<A>(error: Error) -> Error {
-    match error {
-        Error::Encode { cause, .. } => Error::Encode { type_name: type_name::<A>(), cause },
-        other => other,
-    }
-}
-
-/// Writes the length of a task's encoded arguments in front of them.
-#[inline]
-fn finish_encoding<A>(scratch: &mut [u8], blobs: &Blobs, limit: usize) -> Result<()> {
-    let length = scratch.len() - PREFIX;
-    codec::check_size(length + blobs.total_len(), limit as u64, || {
-        format!("an argument of type `{}`", type_name::<A>())
-    })?;
-    scratch[..PREFIX].copy_from_slice(&prefix(length, false));
-    Ok(())
-}
-
-/// Submits one task.
-pub(super) fn feed_one(pool: &PoolState, exchange: &Exchange, encoded: Vec<u8>, blobs: Blobs) {
+/// Submits the only task of a call, whose arguments are in `scratch`, or delivers its outcome from
+/// the journal.
+pub(super) fn feed_one(
+    pool: &Arc<PoolState>,
+    exchange: &Arc<Exchange>,
+    prepared: Prepared,
+    scratch: Vec<u8>,
+) -> Result<()> {
     exchange.set_total(1);
-    pool.submit(exchange, Run::with_blobs(exchange.id, 0, encoded.into(), blobs));
-    pool.finish_feeding(exchange.id, Some(1));
+    let mut for_workers = 1;
+    match prepared {
+        Prepared::New(blobs, key) => {
+            exchange.note_keys(0, key.into_iter().collect());
+            if let Some(call) = &exchange.durable {
+                pool.ensure_started(call.meta);
+            }
+            pool.submit(exchange, Run::with_blobs(exchange.id, 0, scratch.into(), blobs));
+        }
+        Prepared::Held(parts) => submit_when_ready(pool, exchange, 0, Arc::new(parts)),
+        Prepared::Recorded(outcome) => {
+            exchange.add_recorded(0, outcome);
+            exchange.deliver_waiting();
+            for_workers = 0;
+        }
+        Prepared::Unreadable(error) => return Err(error),
+    }
+    pool.finish_feeding(exchange.id, Some(for_workers));
+    Ok(())
 }
 
 /// Submits the tasks of an iterator. It blocks, so it runs on a thread of its own.
@@ -144,10 +111,8 @@ pub(super) fn feed<I: Iterator<Item: Inputs<P, M>> + 'static, P, M>(
     let items = items.take_while(|_| !exchange.is_stopped());
     let all = || user_code(|| items.for_each(|item| feeder.add(&item)));
     if let Err(panic) = panics::catch(all) {
-        exchange.deliver_waiting();
         let problem = format!("the iterator {}", report_panic(panic));
-        pool.cancel(exchange.id, Cancellation::LetFinish);
-        return exchange.end(Error::invalid("Pool::map", problem));
+        return break_off(pool, exchange, Error::invalid("Pool::map", problem));
     }
     if exchange.is_stopped() {
         // Some tasks were not submitted, so there is no total.
@@ -187,25 +152,40 @@ struct Feeder<'a> {
     gathered_tasks: u64,
     /// Their keys, in a durable call.
     gathered_keys: Vec<TaskKey>,
-    /// Whether the open block is empty and does not begin with the next task, in a durable call.
+    /// Whether the open block is empty and does not begin with the next task.
     left_out: bool,
     /// Whether a task of a durable call had to run.
     submits: bool,
 }
 
 impl Feeder<'_> {
+    /// Adds a task, or delivers its recorded outcome.
     #[inline]
     fn add<A: Inputs<P, M>, P, M>(&mut self, item: &A) {
-        let index = self.fed;
+        let (exchange, limit, index) = (self.exchange, self.pool.max_message, self.fed);
         self.fed += 1;
-        let exchange = self.exchange;
-        if A::HAS_OUTPUTS {
-            self.add_with_outputs(index, item);
-            self.check_at = self.fed;
-        } else {
-            match &exchange.durable {
-                None => self.add_plain(index, item),
-                Some(call) => self.add_durable(call, index, item),
+        let encoded = encode(item, &mut self.scratch, limit, exchange.durable.is_some());
+        let prepared = encoded.and_then(|(keep_alive, encoded)| {
+            exchange.keep_alive.add(index, keep_alive);
+            prepare(exchange, item, &mut self.scratch, limit, encoded)
+        });
+        match prepared {
+            Ok(Prepared::New(blobs, key)) => self.add_new(index, blobs, key),
+            Ok(Prepared::Held(parts)) => {
+                self.for_workers += 1;
+                submit_when_ready(self.pool, exchange, index, Arc::new(parts));
+                self.check_at = self.fed;
+            }
+            Ok(Prepared::Recorded(outcome)) => {
+                self.leave_out();
+                if exchange.add_recorded(index, outcome) {
+                    self.check_at = self.fed;
+                }
+            }
+            Ok(Prepared::Unreadable(error)) => break_off(self.pool, exchange, error),
+            Err(error) => {
+                self.leave_out();
+                exchange.fail(index, error);
             }
         }
         if self.fed >= self.check_at {
@@ -213,33 +193,21 @@ impl Feeder<'_> {
         }
     }
 
-    /// Adds a task that waits for outputs of others.
-    fn add_with_outputs<A: Inputs<P, M>, P, M>(&mut self, index: u64, item: &A) {
-        match parts(item, self.exchange.durable.is_some()) {
-            Err(error) => self.exchange.fail(index, error),
-            Ok((keep_alive, parts)) => {
-                self.for_workers += 1;
-                self.exchange.keep_alive.add(index, keep_alive);
-                submit_when_ready(self.pool, self.exchange, index, Arc::new(parts));
-            }
-        }
-    }
-
+    /// Adds the task in `scratch`.
     #[inline]
-    fn add_plain<A: Inputs<P, M>, P, M>(&mut self, index: u64, item: &A) {
-        match encode(item, &mut self.scratch, self.pool.max_message) {
-            Err(error) => {
-                self.skip(index);
-                self.exchange.fail(index, error);
-            }
-            Ok((keep_alive, blobs)) => {
-                self.exchange.keep_alive.add(index, keep_alive);
-                if self.scratch.len() >= BLOCK_BYTES || !blobs.is_empty() {
-                    self.submit_alone(index, blobs);
-                } else {
-                    self.add_to_open(None);
-                }
-            }
+    fn add_new(&mut self, index: u64, blobs: Blobs, key: Option<TaskKey>) {
+        if let Some(call) = &self.exchange.durable
+            && !std::mem::replace(&mut self.submits, true)
+        {
+            self.pool.ensure_started(call.meta);
+        }
+        if std::mem::take(&mut self.left_out) {
+            self.exchange.open_at(index);
+        }
+        if self.scratch.len() >= BLOCK_BYTES || !blobs.is_empty() {
+            self.submit_alone(index, blobs, key);
+        } else {
+            self.add_to_open(key);
         }
     }
 
@@ -279,18 +247,20 @@ impl Feeder<'_> {
     }
 
     /// Submits the task in `scratch` as a run of its own.
-    fn submit_alone(&mut self, index: u64, blobs: Blobs) {
-        self.skip(index);
+    fn submit_alone(&mut self, index: u64, blobs: Blobs, key: Option<TaskKey>) {
+        self.leave_out();
         self.for_workers += 1;
+        self.exchange.note_keys(index, key.into_iter().collect());
         let bytes = self.exchange.store(std::mem::take(&mut self.scratch), &blobs);
         self.pool.submit(self.exchange, Run::with_blobs(self.exchange.id, index, bytes, blobs));
         self.check_at = self.fed;
     }
 
     /// Leaves a task out of the open block, which holds consecutive tasks.
-    fn skip(&mut self, index: u64) {
-        self.submit_open();
-        self.exchange.open_at(index + 1);
+    fn leave_out(&mut self) {
+        if !std::mem::replace(&mut self.left_out, true) {
+            self.submit_open();
+        }
     }
 
     /// Submits the open block with the gathered tasks.

@@ -24,8 +24,7 @@ use super::run::{CallId, Items, PREFIX, Run, push_item};
 use super::scheduler::{CallOptions, Values, WorkerId};
 use super::state::{Cancellation, PoolState};
 use super::wire::{Assignment, PoolCommand, ResultRun, Results, ToWorker};
-use super::worker_handle::Worker;
-use fiber_runtime::timeline::CallRecord;
+use super::worker_handle::WorkerHandle;
 
 /// Calls and values of the tasks of workers.
 #[derive(Default)]
@@ -52,8 +51,15 @@ impl InnerCalls {
 
 impl PoolState {
     /// Runs tasks for a task of this worker.
-    pub(super) fn begin_inner(self: &Arc<PoolState>, worker: &Arc<Worker>, assignment: Assignment) {
-        let id = self.calls.next();
+    pub(super) fn begin_inner(
+        self: &Arc<PoolState>,
+        worker: &Arc<WorkerHandle>,
+        assignment: Assignment,
+    ) {
+        let function = function_name(assignment.entry);
+        let name = *function.as_ref().unwrap_or(&"?");
+        let exchange = Exchange::new(self, name, Order::Together, u64::MAX, None);
+        let id = exchange.id;
         let tasks = Tasks { first: assignment.first, count: u64::from(assignment.count) };
         let inner = InnerCall {
             id,
@@ -64,13 +70,9 @@ impl PoolState {
             worker: Arc::clone(worker),
             pool: Arc::downgrade(self),
         };
-        let function = match function_name(assignment.entry) {
-            Ok(name) => name,
-            Err(error) => return inner.fail(FailureKind::Unknown, &error.to_string()),
-        };
-        let record = CallRecord::begin(self.timeline, &self.name, id, function);
-        let (order, buffer) = (Order::Together, u64::MAX);
-        let exchange = Exchange::new(self.runtime, id, function, order, buffer, record, None);
+        if let Err(error) = function {
+            return inner.fail(FailureKind::Unknown, &error.to_string());
+        }
         let options = CallOptions {
             chunk: assignment.chunk,
             timeout: assignment.timeout,
@@ -174,7 +176,7 @@ struct InnerCall {
     tasks: Tasks,
     /// How many of the tasks are not completed.
     left: AtomicU64,
-    worker: Arc<Worker>,
+    worker: Arc<WorkerHandle>,
     pool: Weak<PoolState>,
 }
 

@@ -18,6 +18,7 @@ mod keep_alive;
 mod last_argument;
 mod lifecycle;
 mod outputs;
+mod phase;
 mod pool;
 #[cfg_attr(not(feature = "progress"), path = "progress/disabled.rs")]
 mod progress;
@@ -31,6 +32,7 @@ mod streams;
 mod submit;
 #[cfg(feature = "simulation")]
 mod trace;
+mod verdict;
 mod wire;
 mod with;
 mod worker;

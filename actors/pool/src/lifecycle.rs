@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 use super::Pool;
 use super::controller::ControllerRequest;
 use super::pool::kill;
-use super::state::Phase;
 use fiber_runtime::reply::Reply;
 
 impl Pool {
@@ -115,11 +114,7 @@ impl Pool {
             Err(Error::Forked) => return,
             Err(error) => return tracing::warn!("{error}"),
         }
-        let mut phase = state.phase.lock();
-        if matches!(*phase, Phase::Open) {
-            *phase = Phase::Closed;
-        }
-        drop(phase);
+        state.phase.lock().close();
         state.control(ControllerRequest::Close);
     }
 

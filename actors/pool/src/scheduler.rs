@@ -35,6 +35,8 @@ mod dispatch;
 mod effects;
 mod moved;
 mod pending;
+mod ready_queue;
+mod retire;
 mod room;
 mod statistics;
 mod suspects;
@@ -48,18 +50,20 @@ use fiber_values::entry::EntryRef;
 
 use super::run::{CallId, Run};
 use super::wire::Results;
-use call::{Call, Queue, run_size};
+use call::{Call, run_size};
 use dispatch::Requeue;
 use fiber_runtime::runtime::HostNumber;
+use ready_queue::ReadyQueue;
+use retire::Duty;
 use statistics::{Counts, FunctionRecord};
 use worker::Worker;
 
 pub(crate) use call::{CallOptions, NewCall, Values};
 pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects};
+pub(crate) use retire::Retirement;
 pub(crate) use room::{Amount, Report};
-pub(crate) use statistics::{WorkerStatistics, function_name};
-pub(crate) use worker::{Retirement, Usage};
+pub(crate) use statistics::function_name;
 
 /// Identifies one incarnation of a worker.
 pub(crate) type WorkerId = u64;
@@ -73,7 +77,7 @@ pub(crate) struct Scheduler<W, C> {
     calls: SortedMap<CallId, Call<C>>,
     /// Calls that may still submit tasks.
     feeding: Vec<CallId>,
-    queue: Queue,
+    queue: ReadyQueue,
     workers: SortedMap<WorkerId, Worker<W>>,
     /// Workers that can take more tasks, idle ones first.
     available: VecDeque<WorkerId>,
@@ -100,7 +104,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Scheduler {
             calls: SortedMap::new(),
             feeding: Vec::new(),
-            queue: Queue::default(),
+            queue: ReadyQueue::default(),
             workers: SortedMap::new(),
             available: VecDeque::new(),
             functions: HashMap::new(),
@@ -154,19 +158,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// them are taken, tasks that take values go before those that make some.
     pub(crate) fn set_memory(&mut self, room: u64, limit: u64) {
         self.memory = room;
-        let enough = if self.queue.is_scarce { limit / 8 * 5 } else { limit / 2 };
-        let is_scarce = room < enough;
-        if std::mem::replace(&mut self.queue.is_scarce, is_scarce) != is_scarce {
-            self.queue.clear();
-            for (id, call) in self.calls.iter_mut() {
-                call.enqueue_again(*id, &mut self.queue);
-            }
-        }
+        self.queue.set_memory(room, limit, &mut self.calls);
     }
 
     /// Adds a call.
     pub(crate) fn begin(&mut self, id: CallId, call: NewCall<C>) {
-        let served = self.first_queued().map_or(0, |(served, _)| served);
+        let served = self.queue.served(&self.calls);
         self.calls.insert(id, Call::new(call, served));
         self.feeding.push(id);
     }
@@ -199,7 +196,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// Removes all calls. Returns their callers.
     pub(crate) fn abandon(&mut self) -> Vec<C> {
-        self.queue.clear();
+        self.queue = ReadyQueue::default();
         self.feeding.clear();
         std::mem::take(&mut self.calls).into_entries().map(|(_, call)| call.caller).collect()
     }
@@ -225,7 +222,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Handles outcomes from a worker.
     pub(crate) fn complete(&mut self, id: WorkerId, results: Results, effects: &mut Effects<W, C>) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        worker.blocked = false;
+        if worker.duty == Duty::Blocked {
+            worker.duty = Duty::Open;
+        }
         let mut outcomes = results.outcomes;
         self.counts.bytes_in += (outcomes.len() + results.blobs.total_len()) as u64;
         let mut done = 0;
@@ -281,9 +280,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     fn update_throttling(&mut self, id: CallId, effects: &mut Effects<W, C>) {
         let (least, memory) = (self.min_pending(), self.memory);
         let Some(call) = self.calls.get_mut(&id) else { return };
-        if call.has_tasks() {
-            call.enqueue(id, &mut self.queue);
-        }
+        self.queue.add(id, call);
         if call.recalled || !call.room.overflows(call.pending(), least, memory) {
             return;
         }
@@ -308,15 +305,15 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     }
 
     fn queue_if_throttled(&mut self, id: CallId, effects: &mut Effects<W, C>) {
-        let first = self.first_queued().map(|(served, _)| served);
+        let served = self.queue.served(&self.calls);
         let Some(call) = self.calls.get_mut(&id) else { return };
         if !std::mem::take(&mut call.room.throttled) {
             return;
         }
         if call.has_tasks() && !call.is_queued {
             // A call does not catch up on time that others received while it was throttled.
-            call.served = call.served.max(first.unwrap_or(0));
-            call.enqueue(id, &mut self.queue);
+            call.served = call.served.max(served);
+            self.queue.add(id, call);
         }
         self.dispatch(effects);
     }
@@ -333,7 +330,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let runs = worker.pending.take(call, first, first.saturating_add(count));
         let (tasks, place) = (runs.iter().map(Run::len).sum(), worker.requeue());
-        worker.blocked = true;
+        if worker.duty == Duty::Open {
+            worker.duty = Duty::Blocked;
+        }
         if let Some(quota) = &mut worker.quota {
             *quota += tasks;
         }
@@ -396,40 +395,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.fill(id, effects);
     }
 
-    /// Returns whether any worker was ever given a task, or `is` true of its handle.
-    pub(crate) fn any_used_or(&self, is: impl Fn(&W) -> bool) -> bool {
-        self.workers.values().any(|worker| worker.usage == Usage::Used || is(&worker.handle))
-    }
-
-    /// Removes `count` workers, each once it has completed its pending tasks: all of the host with
-    /// the fewest workers first, so that whole hosts may end, and there those with the fewest
-    /// tasks. Returns their handles.
-    pub(crate) fn retire_some(&mut self, count: usize, effects: &mut Effects<W, C>) -> Vec<W> {
-        let working = || self.workers.iter().filter(|(_, worker)| worker.retiring.is_none());
-        // The number of workers, and the fewest tasks of one.
-        let mut hosts: HashMap<HostNumber, (usize, u64)> = HashMap::new();
-        for (_, worker) in working() {
-            if let Some(number) = worker.host {
-                let (workers, fewest) = hosts.entry(number).or_insert((0, u64::MAX));
-                *workers += 1;
-                *fewest = worker.pending_tasks.min(*fewest);
-            }
-        }
-        let rank = |id: &WorkerId, worker: &Worker<W>| {
-            let host = worker.host.map(|number| (hosts[&number], number));
-            (host, worker.pending_tasks, *id)
-        };
-        let mut ranked: Vec<_> = working().map(|(id, worker)| rank(id, worker)).collect();
-        ranked.sort_unstable();
-        ranked.truncate(count);
-        let mut drained = Vec::with_capacity(ranked.len());
-        for (_, _, id) in ranked {
-            drained.extend(self.workers.get(&id).map(|worker| worker.handle.clone()));
-            self.drain(id, Retirement::Superfluous, effects);
-        }
-        drained
-    }
-
     /// Hands out no more tasks. Returns the callers of the durable calls.
     pub(crate) fn halt(&mut self) -> Vec<C> {
         self.halted = true;
@@ -445,24 +410,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             pending.min(worker.slots())
         });
         workers.sum()
-    }
-
-    /// Gives a worker no more tasks, and retires it once it has completed or returned its pending
-    /// ones. A worker that is superfluous remains so.
-    pub(crate) fn drain(&mut self, id: WorkerId, cause: Retirement, effects: &mut Effects<W, C>) {
-        let Some(worker) = self.workers.get_mut(&id) else { return };
-        if worker.retiring.is_some() {
-            return;
-        }
-        worker.retiring = Some(cause);
-        self.retiring += 1;
-        if worker.pending_tasks == 0 {
-            self.idle -= 1;
-        }
-        // The workers of a host that has ended are about to be lost.
-        if cause != Retirement::HostEnded {
-            self.retire_if_done(id, effects);
-        }
     }
 
     /// Notes that a task of a call fails without having been submitted, and counts as if it had.
@@ -491,19 +438,10 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         worker.pending_bytes = (worker.pending_bytes as f64 * share) as usize;
         if left == 0 {
             worker.long_running.clear();
-            self.idle += usize::from(was_busy && worker.retiring.is_none());
+            self.idle += usize::from(was_busy && worker.retirement().is_none());
         } else if !worker.long_running.is_empty() {
             let pending = &worker.pending;
             worker.long_running.retain(|task| pending.find(task.call, task.index).is_some());
-        }
-    }
-
-    fn retire_if_done(&mut self, id: WorkerId, effects: &mut Effects<W, C>) {
-        let Some(worker) = self.workers.get(&id) else { return };
-        let takes_none = worker.retiring.is_some() || worker.quota == Some(0);
-        if worker.pending_tasks == 0 && takes_none {
-            let superfluous = worker.retiring == Some(Retirement::Superfluous);
-            effects.retired.push((worker.handle.clone(), superfluous));
         }
     }
 }

@@ -15,27 +15,18 @@ use super::exchange::Exchange;
 use super::held::together;
 use super::run::{CallId, Run};
 use super::scheduler::{Completion, Report, Scheduler};
-use super::state::{Cancellation, Phase, PoolState};
+use super::state::{Cancellation, PoolState};
 use super::wire::PoolCommand;
-use super::worker_handle::Worker;
+use super::worker_handle::WorkerHandle;
 use fiber_runtime::runtime::ProcessCommand;
 
-pub(super) type PoolScheduler = Scheduler<Arc<Worker>, Arc<Exchange>>;
-pub(super) type Effects = super::scheduler::Effects<Arc<Worker>, Arc<Exchange>>;
+pub(super) type PoolScheduler = Scheduler<Arc<WorkerHandle>, Arc<Exchange>>;
+pub(super) type Effects = super::scheduler::Effects<Arc<WorkerHandle>, Arc<Exchange>>;
 
 /// An event with which a caller answers an effect.
 enum Answer {
     Tasks(Run),
     Report(CallId, Report),
-}
-
-impl Answer {
-    fn give(self, scheduler: &mut PoolScheduler, effects: &mut Effects) {
-        match self {
-            Answer::Tasks(run) => scheduler.submit(run, effects),
-            Answer::Report(call, report) => scheduler.report(call, report, effects),
-        }
-    }
 }
 
 impl PoolState {
@@ -70,15 +61,18 @@ impl PoolState {
             let all_done = scheduler.is_empty();
             drop(scheduler);
             let answers = self.perform(effects);
-            if all_done && matches!(*self.phase.lock(), Phase::Closed) {
-                self.control(ControllerRequest::Close);
+            if all_done {
+                self.end_if_closed();
             }
             if answers.is_empty() {
                 return;
             }
             (scheduler, effects) = (self.lock_scheduler(), Effects::default());
             for answer in answers {
-                answer.give(&mut scheduler, &mut effects);
+                match answer {
+                    Answer::Tasks(run) => scheduler.submit(run, &mut effects),
+                    Answer::Report(call, report) => scheduler.report(call, report, &mut effects),
+                }
             }
         }
     }
@@ -105,8 +99,8 @@ impl PoolState {
             }
         }
         // An abandoned task is the consequence of its worker's end.
-        for (worker, exit, loss) in effects.losses {
-            self.worker_ended(&worker, exit, loss);
+        for (worker, verdict, loss) in effects.losses {
+            self.worker_ended(&worker, verdict, loss);
         }
         for (exchange, tasks) in effects.run_sizes {
             exchange.set_run_size(tasks);
@@ -126,8 +120,8 @@ impl PoolState {
         let tasks = effects.wanted.into_iter().filter_map(|exchange| exchange.take_open());
         let mut answers: Vec<_> = tasks.map(Answer::Tasks).collect();
         for (exchange, known) in effects.throttled {
-            if exchange.throttle(known) {
-                answers.push(Answer::Report(exchange.id, exchange.report()));
+            if exchange.buffer.throttle(known) {
+                answers.push(Answer::Report(exchange.id, exchange.buffer.report()));
             }
         }
         answers
@@ -135,7 +129,7 @@ impl PoolState {
 
     /// Submits tasks of a call, with a report of its outcomes.
     pub(super) fn submit(&self, exchange: &Exchange, run: Run) {
-        let report = exchange.report();
+        let report = exchange.buffer.report();
         self.with_scheduler(|scheduler, effects| {
             scheduler.report(run.call, report, effects);
             scheduler.submit(run, effects);
@@ -144,7 +138,7 @@ impl PoolState {
 
     /// Reports what the caller of a call has done with outcomes.
     pub(super) fn report(&self, exchange: &Exchange) {
-        let report = exchange.report();
+        let report = exchange.buffer.report();
         self.with_scheduler(|scheduler, effects| scheduler.report(exchange.id, report, effects));
     }
 

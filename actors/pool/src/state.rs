@@ -1,7 +1,7 @@
 //! The state that a pool's handles, its controller and its workers' supervision share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,15 @@ use tokio::sync::watch;
 
 use super::controller::ControllerRequest;
 use super::inner_calls::InnerCalls;
+use super::phase::{Phase, Workers};
 use super::run::CallId;
-use super::scheduler::{MIN_PENDING, Retirement, Scheduler, Usage, WorkerId};
+use super::scheduler::{MIN_PENDING, Retirement, Scheduler, WorkerId};
 use super::scheduling::PoolScheduler;
 use super::stats::History;
+use super::verdict::{Verdict, judge};
 use super::wire::{FromWorker, PoolCommand, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
-use super::worker_handle::Worker;
+use super::worker_handle::WorkerHandle;
 use fiber_runtime::objects::let_outputs_travel;
 #[cfg(feature = "simulation")]
 use fiber_runtime::runtime::simulation::Trace;
@@ -74,7 +76,6 @@ pub(crate) struct PoolState {
     /// How many tasks a feeder may always be ahead.
     pub(super) min_ahead: AtomicU64,
     pub(super) phase: Mutex<Phase>,
-    pub(super) started: AtomicBool,
     pub(super) readiness: watch::Sender<Readiness>,
     pub(super) broadcasts: Mutex<HashMap<u64, Received>>,
     /// `None` in a worker, where this stands for the pool that runs its tasks.
@@ -89,14 +90,6 @@ pub(crate) struct PoolState {
     recording: AtomicU64,
     /// Outcomes that came from journals.
     pub(super) recorded: AtomicU64,
-}
-
-/// The phase of a pool's life.
-pub(super) enum Phase {
-    Open,
-    Closed,
-    /// No worker runs a task any more.
-    Ended(PoolEndReason),
 }
 
 /// The number of workers that are ready, and that a caller waits for.
@@ -129,8 +122,7 @@ impl PoolState {
             scheduler: Mutex::new(Scheduler::new()),
             idle: AtomicUsize::new(0),
             min_ahead: AtomicU64::new(MIN_PENDING),
-            phase: Mutex::new(Phase::Open),
-            started: AtomicBool::new(false),
+            phase: Mutex::new(Phase::Open(Workers::New)),
             readiness: watch::Sender::new(Readiness::default()),
             broadcasts: Mutex::default(),
             controller,
@@ -152,9 +144,9 @@ impl PoolState {
     /// Returns an error if the pool takes no calls in this phase.
     pub(super) fn check_open(&self, phase: &Phase) -> Result<()> {
         let reason = match phase {
-            Phase::Open => return Ok(()),
-            Phase::Closed => PoolEndReason::Closed,
-            Phase::Ended(reason) => reason.clone(),
+            Phase::Open(_) => return Ok(()),
+            Phase::Closed(_) => PoolEndReason::Closed,
+            Phase::Ended(reason, _) => reason.clone(),
         };
         Err(Error::PoolEnded { name: self.name.clone(), reason })
     }
@@ -166,11 +158,16 @@ impl PoolState {
 
     /// Returns an error if the pool has ended in this phase.
     pub(super) fn check_not_ended_in(&self, phase: &Phase) -> Result<()> {
-        if matches!(phase, Phase::Ended(_)) { self.check_open(phase) } else { Ok(()) }
+        if matches!(phase, Phase::Ended(..)) { self.check_open(phase) } else { Ok(()) }
     }
 
     pub(super) fn ensure_started(&self, meta: Meta) {
-        if !self.runtime.is_draining() && !self.started.swap(true, Ordering::AcqRel) {
+        if self.runtime.is_draining() {
+            return;
+        }
+        let mut phase = self.phase.lock();
+        if phase.start_workers() {
+            // Under the lock, so that the controller hears of the pool's end later.
             self.control(ControllerRequest::Start(meta));
         }
     }
@@ -197,8 +194,14 @@ impl PoolState {
 
     /// Ends a closed pool after its last entry, which the pool's end waits for.
     pub(super) fn recording_ended(&self) {
-        let last = self.recording.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last && matches!(*self.phase.lock(), Phase::Closed) {
+        if self.recording.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.end_if_closed();
+        }
+    }
+
+    /// Ends the pool if it is closed, and if its calls are done by then.
+    pub(super) fn end_if_closed(&self) {
+        if matches!(*self.phase.lock(), Phase::Closed(_)) {
             self.control(ControllerRequest::Close);
         }
     }
@@ -220,7 +223,7 @@ impl PoolState {
     }
 
     /// Adds a worker that is ready.
-    pub(super) fn join(&self, worker: Arc<Worker>, threads: u64, quota: Option<u64>) {
+    pub(super) fn join(&self, worker: Arc<WorkerHandle>, threads: u64, quota: Option<u64>) {
         let broadcasts = self.broadcasts.lock();
         for (id, value) in &*broadcasts {
             worker.broadcast(*id, value.clone());
@@ -239,35 +242,19 @@ impl PoolState {
     }
 
     /// Removes a worker whose process has ended.
-    pub(super) fn lost(self: &Arc<PoolState>, worker: &Worker, exit: &Exit) -> Usage {
+    pub(super) fn lost(self: &Arc<PoolState>, worker: &WorkerHandle, exit: Exit) -> Verdict {
         self.end_inner(worker.id);
-        let (count, usage, was_asked, died_unused) = self.with_scheduler(|scheduler, effects| {
-            let usage = scheduler.lost(worker.id, exit, effects);
-            let was_asked = effects.losses.iter().any(|(_, _, loss)| {
-                matches!(loss.retiring, Some(Retirement::Superfluous | Retirement::Terminating))
-            });
-            let died_unused = usage == Usage::Unused
-                && !was_asked
-                && worker.is_young()
-                && !scheduler.any_used_or(|other| !other.is_young());
-            (scheduler.workers(), usage, was_asked, died_unused)
+        let (count, verdict) = self.with_scheduler(|scheduler, effects| {
+            let verdict = judge(exit, scheduler.life(worker.id, |other| other.is_young()));
+            scheduler.lost(worker.id, &verdict, effects);
+            (scheduler.workers(), verdict)
         });
         self.readiness.send_modify(|readiness| readiness.ready = count);
-        let is_disruption = exit.reason.is_disruption();
-        if is_disruption {
-            self.control(ControllerRequest::Disrupted(exit.reason.clone()));
-        } else if died_unused {
-            self.control(ControllerRequest::DiedUnused(exit.to_string()));
-        }
-        let has_lived = !is_disruption && !died_unused && !was_asked;
-        if usage == Usage::Used || has_lived {
-            self.control(ControllerRequest::Worked);
-        }
-        usage
+        verdict
     }
 
     /// Handles a message from a worker.
-    pub(super) fn receive(self: &Arc<PoolState>, worker: &Arc<Worker>, message: Received) {
+    pub(super) fn receive(self: &Arc<PoolState>, worker: &Arc<WorkerHandle>, message: Received) {
         let id = worker.id;
         match FromWorker::read(message) {
             Ok(FromWorker::Results(results)) => {
@@ -297,7 +284,6 @@ impl PoolState {
                     scheduler.waits(id, (call, index), waits, effects)
                 }
                 WorkerEvent::Terminating => {
-                    worker.set_terminating();
                     scheduler.drain(id, Retirement::Terminating, effects);
                     let ready = scheduler.workers();
                     self.readiness.send_modify(|readiness| readiness.ready = ready);
@@ -366,12 +352,9 @@ impl PoolState {
 
     /// Fails all calls, and those that come.
     pub(super) fn end(&self, reason: PoolEndReason) {
-        let mut phase = self.phase.lock();
-        if matches!(*phase, Phase::Ended(_)) {
+        if !self.phase.lock().end(&reason) {
             return;
         }
-        *phase = Phase::Ended(reason.clone());
-        drop(phase);
         let callers = self.scheduler.lock().abandon();
         for exchange in callers {
             exchange.end(Error::PoolEnded { name: self.name.clone(), reason: reason.clone() });

@@ -7,15 +7,17 @@ use std::time::{Duration, Instant};
 
 use fiber_core::stacks::user_code;
 use fiber_core::stats::{Event, EventKind, PoolPhase, PoolStats, Report, TaskName, WorkerStats};
-use fiber_core::{Exit, ExitReason, ProcessId};
+use fiber_core::{Exit, ProcessId};
 use fiber_values::Parts;
 
 use super::Pool;
 use super::exchange::Exchange;
-use super::scheduler::{Loss, Retirement, WorkerStatistics, function_name};
-use super::state::{Phase, PoolState};
+use super::phase::Phase;
+use super::scheduler::{Loss, function_name};
+use super::state::PoolState;
+use super::verdict::Verdict;
 use super::wire::Results;
-use super::worker_handle::Worker;
+use super::worker_handle::WorkerHandle;
 use fiber_runtime::events::Events;
 use fiber_runtime::sources::{Registration, Source, Sources};
 use fiber_runtime::timeline::{Inputs, Makers, Ran, What};
@@ -145,21 +147,24 @@ impl PoolState {
 
     fn stats(&self, process: ProcessId) -> PoolStats {
         let phase = match *self.phase.lock() {
-            Phase::Open => PoolPhase::Open,
-            Phase::Closed => PoolPhase::Closed,
-            Phase::Ended(_) => PoolPhase::Ended,
+            Phase::Open(_) => PoolPhase::Open,
+            Phase::Closed(_) => PoolPhase::Closed,
+            Phase::Ended(..) => PoolPhase::Ended,
         };
         let mut stats = PoolStats::new(process, self.name.clone(), phase);
         let readiness = *self.readiness.borrow();
         (stats.wanted, stats.ready) = (readiness.wanted, readiness.ready);
         let now = Instant::now();
-        let counted = self.scheduler.lock().statistics(now);
+        let of = |worker: &Arc<WorkerHandle>, threads| {
+            WorkerStats::new(worker.process, worker.child.clone(), threads)
+        };
+        let counted = self.scheduler.lock().statistics(now, of);
         stats.idle = counted.idle;
         stats.tasks = counted.tasks;
         stats.tasks.recorded = self.recorded.load(std::sync::atomic::Ordering::Relaxed);
         (stats.bytes_out, stats.bytes_in) = (counted.bytes_out, counted.bytes_in);
         stats.functions = counted.functions;
-        stats.workers = counted.workers.into_iter().map(worker_stats).collect();
+        stats.workers = counted.workers;
         for (exchange, mut call) in counted.calls {
             call.total = exchange.total();
             call.done += exchange.recorded();
@@ -198,7 +203,7 @@ impl PoolState {
     }
 
     /// Records what a worker has run.
-    pub(super) fn record(&self, worker: &Worker, results: &Results) {
+    pub(super) fn record(&self, worker: &WorkerHandle, results: &Results) {
         let function = self.scheduler.lock().caller(results.call).map(|caller| caller.function);
         self.timeline.record(What::Ran(Ran {
             pool: self.name.clone(),
@@ -237,17 +242,13 @@ impl PoolState {
         self.timeline.record(What::Inputs(Inputs { call: exchange.id, index, makers }));
     }
 
-    pub(super) fn worker_started(&self, worker: &Worker) {
+    pub(super) fn worker_started(&self, worker: &WorkerHandle) {
         let (pool, child, place) = (self.name.clone(), worker.child.clone(), worker.place.clone());
         self.emit(EventKind::WorkerStarted { pool, worker: child, place });
     }
 
-    pub(super) fn worker_ended(&self, worker: &Worker, exit: Exit, loss: Loss) {
-        let is_requested = exit.reason.is_normal() || exit.reason == ExitReason::TaskCancelled;
-        let expected = is_requested
-            || exit.reason.is_disruption()
-            || loss.retiring == Some(Retirement::Superfluous);
-        if !expected {
+    pub(super) fn worker_ended(&self, worker: &WorkerHandle, verdict: Verdict, loss: Loss) {
+        if !verdict.is_expected {
             self.deaths.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
         for (task, since) in loss.running {
@@ -258,8 +259,8 @@ impl PoolState {
             pool: self.name.clone(),
             worker: worker.child.clone(),
             place: worker.place.clone(),
-            exit,
-            expected,
+            exit: verdict.exit,
+            expected: verdict.is_expected,
             blamed: loss.blamed,
             redelivered: loss.redelivered,
         });
@@ -269,18 +270,6 @@ impl PoolState {
         let (pool, exit) = (self.name.clone(), exit.clone());
         self.emit(EventKind::TaskAbandoned { pool, task, workers, exit });
     }
-}
-
-fn worker_stats(counted: WorkerStatistics<Arc<Worker>>) -> WorkerStats {
-    let worker = &counted.handle;
-    let mut stats = WorkerStats::new(worker.process, worker.child.clone(), counted.threads);
-    stats.pending = counted.pending;
-    stats.function = counted.function;
-    stats.running = counted.running;
-    (stats.done, stats.failed) = (counted.counts.done, counted.counts.failed);
-    stats.busy = Duration::from_nanos(counted.counts.busy);
-    stats.retiring = counted.retiring;
-    stats
 }
 
 #[cfg(test)]

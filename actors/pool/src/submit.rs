@@ -11,13 +11,11 @@ use super::batch::Order;
 use super::calls::Accepted;
 use super::durable::called;
 use super::exchange::Exchange;
-use super::feeder::{encode, feed, feed_one, feed_one_durable, parts, submit_while_blocked};
-use super::held::submit_when_ready;
+use super::feeder::{encode, feed, feed_one, prepare, submit_while_blocked};
 use super::state::Cancellation;
-use fiber_runtime::timeline::CallRecord;
 
 impl Pool {
-    /// Submits one task.
+    /// Submits one task, now or when the outputs among its arguments are there.
     pub(super) fn submit_one<A, P, M, T>(
         &self,
         function: TypedEntry<P, T>,
@@ -26,48 +24,19 @@ impl Pool {
     where
         A: Inputs<P, M>,
     {
-        if A::HAS_OUTPUTS {
-            return self.submit_one_with_outputs(function, &args);
-        }
-        if self.journal.is_some() {
-            return self.submit_one_durable(function, &args);
-        }
-        let mut encoded = Vec::with_capacity(64);
-        let (keep_alive, blobs) = encode(&args, &mut encoded, self.state().max_message)?;
+        let (pool, mut scratch) = (self.state(), Vec::with_capacity(64));
+        let (limit, is_durable) = (pool.max_message, self.journal.is_some());
+        let (keep_alive, encoded) = encode(&args, &mut scratch, limit, is_durable)?;
         let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
         exchange.keep_alive.add(0, keep_alive);
-        feed_one(self.state(), &exchange, encoded, blobs);
-        Ok((exchange, Arc::clone(self.state())))
-    }
-
-    /// Submits one task when the outputs among its arguments are there.
-    fn submit_one_with_outputs<A: Inputs<P, M>, P, M, T>(
-        &self,
-        function: TypedEntry<P, T>,
-        args: &A,
-    ) -> Result<Accepted> {
-        let (keep_alive, parts) = parts(args, self.journal.is_some())?;
-        let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
-        exchange.keep_alive.add(0, keep_alive);
-        exchange.set_total(1);
-        submit_when_ready(self.state(), &exchange, 0, Arc::new(parts));
-        self.state().finish_feeding(exchange.id, Some(1));
-        Ok((exchange, Arc::clone(self.state())))
-    }
-
-    fn submit_one_durable<A: Inputs<P, M>, P, M, T>(
-        &self,
-        function: TypedEntry<P, T>,
-        args: &A,
-    ) -> Result<Accepted> {
-        let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
-        if let Some(call) = &exchange.durable
-            && let Err(error) = feed_one_durable(self.state(), &exchange, call, args)
-        {
-            self.state().cancel(exchange.id, Cancellation::LetFinish);
-            return Err(error);
+        let prepared = prepare(&exchange, &args, &mut scratch, limit, encoded);
+        match prepared.and_then(|prepared| feed_one(pool, &exchange, prepared, scratch)) {
+            Ok(()) => Ok((exchange, Arc::clone(pool))),
+            Err(error) => {
+                pool.cancel(exchange.id, Cancellation::LetFinish);
+                Err(error)
+            }
         }
-        Ok((exchange, Arc::clone(self.state())))
     }
 
     /// Starts a thread that submits a task for each item. Returns also the number of items, if it
@@ -130,13 +99,10 @@ impl Pool {
         };
         let TypedEntry { entry, meta, .. } = function;
         let is_durable = durable.is_some();
-        let id = state.calls.next();
-        let (runtime, name) = (state.runtime, entry.display_name());
-        let record = CallRecord::begin(state.timeline, &state.name, id, name);
-        let exchange = Exchange::new(runtime, id, name, order, self.buffer, record, durable);
+        let exchange = Exchange::new(state, entry.display_name(), order, self.buffer, durable);
         if is_durable {
-            runtime.note_durable_call();
-            if runtime.is_draining() {
+            state.runtime.note_durable_call();
+            if state.runtime.is_draining() {
                 exchange.stop();
             }
         }

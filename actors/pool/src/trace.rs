@@ -21,9 +21,9 @@ impl Effects {
         for (worker, _) in &self.retired {
             note(format!("{} retires", worker.child));
         }
-        for (worker, exit, loss) in &self.losses {
-            let redelivered = loss.redelivered;
-            note(format!("{} {}, {redelivered} tasks run again", worker.child, exit.reason));
+        for (worker, verdict, loss) in &self.losses {
+            let (reason, redelivered) = (&verdict.exit.reason, loss.redelivered);
+            note(format!("{} {reason}, {redelivered} tasks run again", worker.child));
         }
         for (exchange, completion) in &self.completions {
             match completion {

@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fiber_core::{Exit, ExitReason, ProcessId};
+use fiber_core::ProcessId;
 use fiber_transport::{Link, Received};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -21,7 +20,7 @@ const YOUNG: Duration = Duration::from_secs(1);
 const LARGE: usize = 64 << 10;
 
 /// See the module's documentation.
-pub(crate) struct Worker {
+pub(crate) struct WorkerHandle {
     pub(super) id: WorkerId,
     pub(super) number: WorkerNumber,
     /// The name of the supervisor's child.
@@ -34,20 +33,18 @@ pub(crate) struct Worker {
     pub(super) link: Arc<dyn Link>,
     pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
     ready_since: Instant,
-    /// Whether the worker has reported that SIGTERM asked it to end.
-    terminating: AtomicBool,
     /// Changes of broadcast values that go ahead of the worker's next tasks. A message for each
     /// change would wake each of many workers one time more.
     unsent: Mutex<Vec<ToWorker>>,
 }
 
-impl fmt::Debug for Worker {
+impl fmt::Debug for WorkerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("WorkerHandle").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
-impl Worker {
+impl WorkerHandle {
     pub(super) fn new(
         id: WorkerId,
         number: WorkerNumber,
@@ -56,8 +53,8 @@ impl Worker {
         host: Option<HostNumber>,
         link: Arc<dyn Link>,
         commands: mpsc::UnboundedSender<ProcessCommand>,
-    ) -> Worker {
-        Worker {
+    ) -> WorkerHandle {
+        WorkerHandle {
             id,
             number,
             child: worker_name(number),
@@ -67,23 +64,12 @@ impl Worker {
             link,
             commands,
             ready_since: Instant::now(),
-            terminating: AtomicBool::new(false),
             unsent: Mutex::default(),
         }
     }
 
     pub(super) fn is_young(&self) -> bool {
         self.ready_since.elapsed() < YOUNG
-    }
-
-    pub(super) fn set_terminating(&self) {
-        self.terminating.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns the exit of the worker's process with the reason why the worker ended.
-    pub(super) fn explain(&self, mut exit: Exit) -> Exit {
-        exit.reason = displacement(exit.reason, self.terminating.load(Ordering::Relaxed));
-        exit
     }
 
     /// Sends tasks, behind what was held back.
@@ -111,7 +97,7 @@ impl Worker {
     }
 
     /// Lets the worker drop a broadcast value, at the latest with the next
-    /// [`send_unsent`](Worker::send_unsent).
+    /// [`send_unsent`](WorkerHandle::send_unsent).
     pub(super) fn drop_broadcast(&self, id: u64) {
         let is_it =
             |held: &ToWorker| matches!(held, ToWorker::Broadcast { id: held, .. } if *held == id);
@@ -147,30 +133,6 @@ impl Worker {
                 None => self.link.send_later(message),
             };
         }
-    }
-}
-
-const SIGTERM: i32 = 15;
-pub(super) const SIGKILL: i32 = 9;
-
-/// Returns [`ExitReason::Terminated`] for the end of a worker that SIGTERM asked to end, and the
-/// reason itself for any other. A worker that reports the signal (`terminating`) then ends in
-/// order, or is killed by those who sent it, or its machine is gone. It may also crash meanwhile.
-pub(super) fn displacement(reason: ExitReason, terminating: bool) -> ExitReason {
-    match reason {
-        ExitReason::Signal(SIGTERM) => ExitReason::Terminated,
-        ExitReason::Normal
-        | ExitReason::Signal(SIGKILL)
-        | ExitReason::LinkLost(_)
-        | ExitReason::HeartbeatLost(_)
-            if terminating =>
-        {
-            ExitReason::Terminated
-        }
-        ExitReason::HostEnded { host, reason } => {
-            ExitReason::HostEnded { host, reason: Box::new(displacement(*reason, terminating)) }
-        }
-        other => other,
     }
 }
 
@@ -216,7 +178,7 @@ mod tests {
     fn broadcast_values_are_sent_as_shared_messages_until_they_are_dropped() {
         let link = Arc::new(RecordingLink::default());
         let (commands, _inbox) = mpsc::unbounded_channel();
-        let worker = Worker::new(
+        let worker = WorkerHandle::new(
             WorkerId::default(),
             1,
             ProcessId::random(),

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use actix::Message;
-use fiber_core::{ExitReason, Meta};
+use fiber_core::Meta;
 use tokio::sync::oneshot;
 
 use crate::state::PoolState;
+use crate::verdict::Verdict;
 
 /// Identifies a worker of a pool, in all of its incarnations.
 pub(crate) type WorkerNumber = u64;
@@ -22,19 +23,13 @@ pub(crate) enum ControllerRequest {
     Start(Meta),
     /// Sets the number of workers. The controller answers when it has noted the number.
     Scale(usize, oneshot::Sender<()>),
-    /// A worker could not be started: its number and the problem.
-    StartFailed(WorkerNumber, String),
-    /// A worker, or one that was starting, was evicted, preempted or asked to end by SIGTERM.
-    Disrupted(ExitReason),
     /// A worker is ready.
     WorkerReady(WorkerNumber),
+    /// A worker has ended, perhaps before it was ready.
+    WorkerEnded(WorkerNumber, Verdict),
     /// A worker waits for room, with the cluster's reason, or does not wait any more: its number
     /// and the reason.
     SchedulingChanged(WorkerNumber, Option<String>),
-    /// A worker died young without having had a task, while no other worker worked: its exit.
-    DiedUnused(String),
-    /// A worker had a task or lived for a while.
-    Worked,
     /// Stops a drained worker.
     Retire(WorkerNumber),
     /// Ends the pool if it has no calls.

@@ -6,7 +6,7 @@ use actix::{ActorFutureExt, AsyncContext, Context, WrapFuture};
 use fiber_core::Result;
 
 use super::worker_start::WorkerStart;
-use super::{Controller, Phase, WorkerNumber, worker_name};
+use super::{Controller, WorkerNumber, worker_name};
 use fiber_supervisor::supervisor::{ChildSpec, Shutdown};
 
 /// How often a scaling pool looks at its tasks, and after how many looks in a row at which fewer
@@ -26,7 +26,7 @@ impl Controller {
 
     /// Adds or removes workers until there are as many as wanted.
     pub(super) fn adjust(&mut self, context: &mut Context<Controller>) {
-        let (Phase::Running(supervisor), Some(pool)) = (&self.phase, self.pool.upgrade()) else {
+        let (Some(supervisor), Some(pool)) = (self.supervisor(), self.pool.upgrade()) else {
             return;
         };
         let mut added = Vec::new();
@@ -72,15 +72,15 @@ impl Controller {
     }
 
     fn children_added(&mut self, added: Result<()>, context: &mut Context<Controller>) {
-        if let (Err(error), Phase::Running(_)) = (added, &self.phase) {
+        if let (Err(error), Some(_)) = (added, self.supervisor()) {
             self.fail(error.to_string(), context);
         }
     }
 
     /// Stops a worker, which may take as long as its tasks.
     pub(super) fn stop_worker(&self, number: WorkerNumber) {
-        if let Phase::Running(supervisor) = &self.phase {
-            let (supervisor, child) = (supervisor.clone(), worker_name(number));
+        if let Some(supervisor) = self.supervisor() {
+            let child = worker_name(number);
             // Not a future of this actor: there may be many, and an event polls each of those.
             fiber_core::spawn_local(async move { drop(supervisor.stop_child(&child).await) });
         }
@@ -88,7 +88,7 @@ impl Controller {
 
     /// Sets the number of workers that the open tasks need.
     pub(super) fn scale_with_tasks(&mut self, context: &mut Context<Controller>) {
-        let (Phase::Running(_), Some(pool)) = (&self.phase, self.pool.upgrade()) else {
+        let (Some(_), Some(pool)) = (self.supervisor(), self.pool.upgrade()) else {
             return;
         };
         let open = pool.scheduler.lock().open();

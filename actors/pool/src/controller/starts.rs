@@ -1,4 +1,4 @@
-//! Starts of workers that succeed, fail or wait for room.
+//! Starts of workers that succeed, fail or wait for room, and ends of workers.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,8 @@ use actix::{AsyncContext, Context};
 use fiber_core::PoolEndReason;
 
 use super::missing::{GiveUp, MissingCause, Warning};
-use super::{Controller, Phase, WorkerNumber};
+use super::{Controller, WorkerNumber};
+use crate::verdict::{Lesson, Verdict};
 
 /// How long after the first worker was found to be missing the controller logs a warning, if
 /// workers are still missing.
@@ -35,6 +36,28 @@ impl Controller {
         self.adjust(context);
     }
 
+    /// Notes what the end of a worker shows.
+    pub(super) fn worker_ended(
+        &mut self,
+        number: WorkerNumber,
+        verdict: &Verdict,
+        context: &mut Context<Controller>,
+    ) {
+        let reason = &verdict.exit.reason;
+        if reason.is_disruption() {
+            self.worker_displaced(reason);
+        }
+        match verdict.lesson {
+            Lesson::Nothing => {}
+            Lesson::HadTask | Lesson::Lives => self.missing.worked(),
+            Lesson::StartFailed => self.start_failed(number, reason.start_problem(), context),
+            Lesson::DiedUnused => {
+                self.missing.died_unused(Instant::now());
+                self.give_up_if_hopeless(&verdict.exit.to_string(), context);
+            }
+        }
+    }
+
     /// Notes that a worker waits for room, for `reason`, or has found it. Meanwhile the pool works
     /// with the others.
     pub(super) fn scheduling_changed(
@@ -55,13 +78,13 @@ impl Controller {
 
     /// Notes that a worker could not be started. The pool works with the others, and the supervisor
     /// tries again.
-    pub(super) fn start_failed(
+    fn start_failed(
         &mut self,
         number: WorkerNumber,
         problem: String,
         context: &mut Context<Controller>,
     ) {
-        if !matches!(self.phase, Phase::Running(_)) {
+        if self.supervisor().is_none() {
             return;
         }
         if !self.children.contains_key(&number) {
@@ -74,11 +97,6 @@ impl Controller {
         self.publish_wanted();
         self.schedule_warning(context);
         self.give_up_if_hopeless(&problem, context);
-    }
-
-    pub(super) fn died_unused(&mut self, exit: &str, context: &mut Context<Controller>) {
-        self.missing.died_unused(Instant::now());
-        self.give_up_if_hopeless(exit, context);
     }
 
     pub(super) fn schedule_warning(&mut self, context: &mut Context<Controller>) {
@@ -118,7 +136,7 @@ impl Controller {
     pub(super) fn give_up_if_hopeless(&mut self, last: &str, context: &mut Context<Controller>) {
         let grace = self.runtime.config().start_timeout;
         let give_up = self.missing.give_up(&self.children, grace, Instant::now());
-        let (Some(give_up), Phase::Running(_)) = (give_up, &self.phase) else { return };
+        let (Some(give_up), Some(_)) = (give_up, self.supervisor()) else { return };
         let problem = match give_up {
             GiveUp::NoneStarted => format!("its workers could not be started: {last}"),
             GiveUp::StartsFailed(count) => {

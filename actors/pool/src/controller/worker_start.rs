@@ -10,9 +10,9 @@ use futures_util::future::LocalBoxFuture;
 use tokio::sync::mpsc;
 
 use super::{ControllerRequest, PoolSpec, WorkerNumber, worker_name};
-use crate::scheduler::Usage;
 use crate::state::PoolState;
-use crate::worker_handle::{Worker, displacement};
+use crate::verdict::{Lesson, Life, judge};
+use crate::worker_handle::WorkerHandle;
 use fiber_runtime::runtime::{
     ChildProcess, Launch, Owner, Placement, ProcessCommand, ReadyChild, Runtime, SchedulingPolicy,
     StartRequest,
@@ -75,13 +75,13 @@ struct WorkerOwner {
     spec: PoolSpec,
     commands: mpsc::UnboundedSender<ProcessCommand>,
     /// Once it is ready.
-    worker: Option<Arc<Worker>>,
+    worker: Option<Arc<WorkerHandle>>,
 }
 
 impl Owner for WorkerOwner {
     fn ready(&mut self, ready: ReadyChild<'_>) {
         let pool = self.pool.upgrade();
-        let worker = Arc::new(Worker::new(
+        let worker = Arc::new(WorkerHandle::new(
             pool.as_ref().map_or(0, |pool| pool.last_worker.fetch_add(1, Ordering::Relaxed) + 1),
             self.number,
             ready.info.id,
@@ -103,27 +103,17 @@ impl Owner for WorkerOwner {
     }
 
     async fn ended(self, exit: Exit) -> ExitReason {
-        let pool = self.pool.upgrade();
-        if let Some(worker) = self.worker {
-            let exit = worker.explain(exit);
-            let usage = pool.map(|pool| pool.lost(&worker, &exit));
-            // Its task may have killed it, and such tasks are abandoned after some deaths.
-            if usage == Some(Usage::Used) {
-                self.context.note_work();
-            }
-            return exit.reason;
-        }
-        let reason = displacement(exit.reason.clone(), false);
-        let (reason, request) = if reason.is_disruption() {
-            (reason.clone(), ControllerRequest::Disrupted(reason))
-        } else {
-            let reason = exit.start_failure();
-            let problem = reason.start_problem();
-            (reason, ControllerRequest::StartFailed(self.number, problem))
+        let Some(pool) = self.pool.upgrade() else { return exit.reason };
+        let verdict = match self.worker {
+            Some(worker) => pool.lost(&worker, exit),
+            None => judge(exit, Life::default()),
         };
-        if let Some(pool) = pool {
-            pool.control(request);
+        // Its task may have killed it, and such tasks are abandoned after some deaths.
+        if verdict.lesson == Lesson::HadTask {
+            self.context.note_work();
         }
+        let reason = verdict.exit.reason.clone();
+        pool.control(ControllerRequest::WorkerEnded(self.number, verdict));
         reason
     }
 }

@@ -23,13 +23,13 @@ impl ReadyTask {
         let found = call.key_of_parts(&self.parts).and_then(|key| Ok((key, call.find(key)?)));
         match found {
             Ok((key, None)) => {
-                call.note_keys(self.index, vec![key]);
+                self.exchange.note_keys(self.index, vec![key]);
                 self.pool.ensure_started(call.meta);
                 self.submit();
             }
             Ok((_, Some(outcome))) => {
                 self.pool.skip(self.exchange.id);
-                self.exchange.add_recorded(call, self.index, outcome);
+                self.exchange.add_recorded(self.index, outcome);
                 self.exchange.deliver_waiting();
             }
             Err(error) => break_off(&self.pool, &self.exchange, error),

@@ -49,7 +49,8 @@ impl Recorded {
 
 impl Exchange {
     /// Delivers a recorded outcome, now or with others. Returns whether any was delivered now.
-    pub(crate) fn add_recorded(&self, call: &DurableCall, index: u64, outcome: Outcome) -> bool {
+    pub(crate) fn add_recorded(&self, index: u64, outcome: Outcome) -> bool {
+        let Some(call) = &self.durable else { return false };
         if outcome.kind == OutcomeKind::Abandoned {
             let error = decode_abandoned(&outcome.bytes, self.function, index);
             self.deliver_recorded(call, ResultBatch::Failed(index, error));
@@ -85,8 +86,7 @@ impl Exchange {
         if let Some(pool) = call.pool.upgrade() {
             pool.recorded.fetch_add(batch.len(), Ordering::Relaxed);
         }
-        self.store_recorded(&batch);
-        self.deliver(batch);
+        self.deliver_added(batch);
     }
 }
 

@@ -25,7 +25,7 @@ impl DurableCall {
     pub(crate) fn record(self: &Arc<DurableCall>, exchange: &Arc<Exchange>, outcomes: ResultBatch) {
         // A failure may be the consequence of this program's end, which kills other processes than
         // workers, too: nothing that comes now is recorded.
-        if self.runtime.is_exiting() {
+        if exchange.runtime.is_exiting() {
             return;
         }
         if let Some(pool) = self.pool.upgrade() {

@@ -1,7 +1,6 @@
 //! One call in the scheduler.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -26,32 +25,6 @@ const RUN_NANOS: f64 = 200e3;
 const PENDING_TASKS: u64 = 16 << 10;
 /// Bytes of pending arguments from which on a worker gets no more tasks.
 const PENDING_BYTES: usize = 2 << 20;
-
-/// Calls with tasks to hand out, and some calls that were cancelled. Those around which most tasks
-/// wait are first, so that what has begun ends before more begins, and then those that have
-/// received least time.
-#[derive(Default)]
-pub(super) struct Queue {
-    calls: BinaryHeap<Reverse<(Reverse<u32>, u64, CallId)>>,
-    /// Whether the memory of values is scarce: tasks that take outputs of others go before those
-    /// that make some.
-    pub(super) is_scarce: bool,
-}
-
-impl Queue {
-    /// Returns the first call, and the time that it has received.
-    pub(super) fn first(&self) -> Option<(u64, CallId)> {
-        self.calls.peek().map(|Reverse((_, served, id))| (*served, *id))
-    }
-
-    pub(super) fn pop(&mut self) {
-        self.calls.pop();
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.calls.clear();
-    }
-}
 
 /// The options of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,9 +106,9 @@ pub(super) struct Call<C> {
     pub(super) caller: C,
     pub(super) entry: EntryRef,
     pub(super) options: CallOptions,
-    depth: u32,
+    pub(super) depth: u32,
     /// Whether its tasks have outputs of others among their arguments.
-    takes_outputs: bool,
+    pub(super) takes_outputs: bool,
     context: Bytes,
     pub(super) durable: bool,
     values: Values,
@@ -162,7 +135,7 @@ pub(super) struct Call<C> {
     /// Counts of the tasks that did not complete at the first attempt.
     pub(super) failures: HashMap<u64, FailureCounts>,
     is_final: Option<IsFinal>,
-    /// Whether the call is in the scheduler's queue.
+    /// Whether the call is in the scheduler's queue, which sets it.
     pub(super) is_queued: bool,
     /// Whether workers were asked to return tasks, and none has been handed out since.
     pub(super) recalled: bool,
@@ -206,28 +179,6 @@ impl<C: Clone> Call<C> {
             is_queued: false,
             recalled: false,
         }
-    }
-
-    /// Adds the call to the scheduler's queue, if it is not there.
-    pub(super) fn enqueue(&mut self, id: CallId, queue: &mut Queue) {
-        if !std::mem::replace(&mut self.is_queued, true) {
-            let frees_memory = self.options.comes_first || (queue.is_scarce && self.takes_outputs);
-            let rank = 2 * self.depth + u32::from(frees_memory);
-            queue.calls.push(Reverse((Reverse(rank), self.served, id)));
-        }
-    }
-
-    /// Adds the call to the scheduler's queue, which has been cleared, if it was there.
-    pub(super) fn enqueue_again(&mut self, id: CallId, queue: &mut Queue) {
-        if std::mem::take(&mut self.is_queued) {
-            self.enqueue(id, queue);
-        }
-    }
-
-    /// Removes the call from the scheduler's queue, in which it is the first.
-    pub(super) fn dequeue(&mut self, queue: &mut Queue) {
-        queue.pop();
-        self.is_queued = false;
     }
 
     /// Returns whether the call has tasks to hand out.

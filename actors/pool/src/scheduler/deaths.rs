@@ -7,13 +7,13 @@ use fiber_core::stacks::ThreadStack;
 use fiber_core::stats::TaskName;
 use fiber_core::{Exit, ExitReason};
 
-use super::call::Call;
 use super::dispatch::Requeue;
+use super::retire::Duty;
 use super::statistics::LongRunning;
 use super::worker::{Blame, FailureCause, Overdue, Worker};
-use super::{Effects, Retirement, Scheduler, Usage, WorkerId, function_name};
+use super::{Effects, Retirement, Scheduler, WorkerId, function_name};
 use crate::run::{CallId, Run};
-use crate::worker_handle::SIGKILL;
+use crate::verdict::{Life, Lived, SIGKILL, Verdict};
 
 /// How many deaths of hosts abandon a task, for each death of a worker that may. A host dies with
 /// all its workers, and one of their tasks at most is the cause.
@@ -22,7 +22,6 @@ const HOST_DEATHS_PER_DEATH: u32 = 3;
 /// The end of a worker.
 #[derive(Debug)]
 pub(crate) struct Loss {
-    pub(crate) retiring: Option<Retirement>,
     /// The tasks against which it counts.
     pub(crate) blamed: Vec<TaskName>,
     /// How many tasks run again.
@@ -84,19 +83,32 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
     }
 
+    /// Returns the life of a worker until now.
+    pub(crate) fn life(&self, id: WorkerId, is_young: impl Fn(&W) -> bool) -> Life {
+        let Some(worker) = self.workers.get(&id) else { return Life::default() };
+        let has_lived = |one: &Worker<W>| one.had_task || !is_young(&one.handle);
+        let lived = match worker.had_task {
+            true => Lived::WithTask,
+            false if self.workers.values().any(has_lived) => Lived::Ready,
+            false => Lived::Unused,
+        };
+        let terminating = matches!(worker.duty, Duty::Retiring { terminating: true, .. });
+        Life { lived, retiring: worker.retirement(), terminating }
+    }
+
     /// Removes a worker that has ended. Queues its pending tasks again before all others, or
-    /// abandons them. Returns whether the worker was ever given a task.
-    pub(crate) fn lost(&mut self, id: WorkerId, exit: &Exit, effects: &mut Effects<W, C>) -> Usage {
-        let Some(worker) = self.workers.remove(&id) else { return Usage::Unused };
+    /// abandons them.
+    pub(crate) fn lost(&mut self, id: WorkerId, verdict: &Verdict, effects: &mut Effects<W, C>) {
+        let Some(worker) = self.workers.remove(&id) else { return };
+        let exit = &verdict.exit;
         self.note_end_of_host(&worker, exit, effects);
         let before = self.counts.redelivered;
-        let usage = worker.usage;
         self.threads -= worker.threads;
-        self.retiring -= usize::from(worker.retiring.is_some());
-        if worker.pending_tasks == 0 && worker.retiring.is_none() {
+        self.retiring -= usize::from(worker.retirement().is_some());
+        if worker.pending_tasks == 0 && worker.retirement().is_none() {
             self.idle -= 1;
         }
-        let blame = worker.blame(&exit.reason);
+        let blame = worker.blame(verdict.fault);
         let blamed = match &blame {
             Blame::Tasks(tasks) => {
                 self.task_names(&tasks.iter().map(|(_, task)| *task).collect::<Vec<_>>())
@@ -116,14 +128,13 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         calls.into_iter().for_each(|call| self.remove_if_done(call));
         self.dispatch(effects);
         let redelivered = self.counts.redelivered - before;
-        let loss = Loss { retiring: worker.retiring, blamed, redelivered, running };
-        effects.losses.push((worker.handle, exit.clone(), loss));
-        usage
+        let loss = Loss { blamed, redelivered, running };
+        effects.losses.push((worker.handle, verdict.clone(), loss));
     }
 
     /// Gives no more tasks to the other workers of a host that has ended. They are lost next.
     fn note_end_of_host(&mut self, lost: &Worker<W>, exit: &Exit, effects: &mut Effects<W, C>) {
-        let is_first = lost.retiring != Some(Retirement::HostEnded);
+        let is_first = lost.retirement() != Some(Retirement::HostEnded);
         let (ExitReason::HostEnded { .. }, Some(_), true) = (&exit.reason, lost.host, is_first)
         else {
             return;
@@ -159,8 +170,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         ended: &Ended<'_>,
         effects: &mut Effects<W, C>,
     ) {
-        if self.calls.get(&run.call).is_some_and(Call::is_final) {
-            return self.give_up(&run, ended, effects);
+        if let Some(call) = self.calls.get_mut(&run.call).filter(|call| call.is_final()) {
+            self.counts.abandoned += 1;
+            return call.abandon(run.start, 1, ended.exit.clone(), effects);
         }
         let blamed = match blame {
             Blame::NoTask | Blame::Unknown => return self.run_again(run, ended.place),
@@ -195,13 +207,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             self.counts.redelivered += run.len();
         }
         self.requeue(run, place);
-    }
-
-    /// Abandons the one task of a call that does not run again.
-    fn give_up(&mut self, run: &Run, ended: &Ended<'_>, effects: &mut Effects<W, C>) {
-        let Some(call) = self.calls.get_mut(&run.call) else { return };
-        self.counts.abandoned += 1;
-        call.abandon(run.start, 1, ended.exit.clone(), effects);
     }
 
     /// Counts the end of a worker against the one task of `run`. Abandons the task if that is one

@@ -89,29 +89,19 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         MIN_PENDING * self.threads
     }
 
-    /// Returns the first call in the queue, and the time that it has received.
-    pub(super) fn first_queued(&mut self) -> Option<(u64, CallId)> {
-        while let Some((served, id)) = self.queue.first() {
-            if self.calls.contains_key(&id) {
-                return Some((served, id));
-            }
-            self.queue.pop();
-        }
-        None
-    }
-
     pub(super) fn enqueue(&mut self, run: Run) {
-        let Some(call) = self.calls.get_mut(&run.call) else { return };
+        let id = run.call;
+        let Some(call) = self.calls.get_mut(&id) else { return };
         call.submitted += run.len();
         call.open += run.len();
         call.count_ready(&run);
-        call.enqueue(run.call, &mut self.queue);
         call.ready.push_back(run);
+        self.queue.add(id, call);
     }
 
     pub(super) fn requeue(&mut self, run: Run, place: Requeue) {
-        let Some(call) = self.calls.get_mut(&run.call) else { return };
-        call.enqueue(run.call, &mut self.queue);
+        let id = run.call;
+        let Some(call) = self.calls.get_mut(&id) else { return };
         match place {
             Requeue::Front => {
                 call.count_ready(&run);
@@ -119,6 +109,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             }
             Requeue::Suspect(max_part) => call.suspects.push_front(run, max_part),
         }
+        self.queue.add(id, call);
     }
 
     /// Hands out tasks to the workers that can take more, idle ones first.
@@ -127,7 +118,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             return;
         }
         for _ in 0..self.available.len() {
-            if self.first_queued().is_none() {
+            if self.queue.first(&self.calls).is_none() {
                 return;
             }
             let Some(id) = self.available.pop_front() else { return };
@@ -156,7 +147,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     fn enqueue_again(&mut self, passed: &mut Vec<CallId>) {
         for id in passed.drain(..) {
             if let Some(call) = self.calls.get_mut(&id) {
-                call.enqueue(id, &mut self.queue);
+                self.queue.add(id, call);
             }
         }
     }
@@ -186,19 +177,16 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let (worker_count, least) = (self.workers.len() as u64, self.min_pending());
         let nanos_left = self.nanos_left;
         loop {
-            let first = self.first_queued();
+            let first = self.queue.first(&self.calls);
             let Some(worker) = self.workers.get_mut(&id) else { return };
-            let blocked = worker.blocked && worker.pending_tasks >= worker.slots();
-            let used_up = worker.quota == Some(0) && worker.waiting.is_empty();
-            let takes_none = self.halted || worker.retiring.is_some() || used_up;
-            let call = first.and_then(|(_, call)| self.calls.get(&call));
+            let call = first.and_then(|call| self.calls.get(&call));
             let has_suspects = call.is_some_and(|call| !call.suspects.is_empty());
             let isolated = worker.is_isolated() && !has_suspects;
-            if takes_none || isolated || blocked {
+            if self.halted || isolated || !worker.takes_tasks() {
                 return;
             }
             let first = first.filter(|_| passed.len() < LOOK_AHEAD);
-            let Some((_, call_id)) = first else {
+            let Some(call_id) = first else {
                 // One that leaves tasks to others lets these look first.
                 let is_first = worker.pending_tasks == 0 && passed.is_empty();
                 return mark_available(&mut self.available, worker, id, is_first);
@@ -209,19 +197,19 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             // While a task waits, those that it waits for go before others of its function.
             let one_by_one = function.is_some_and(|function| function.waits);
             if nanos >= nanos_left {
-                call.dequeue(&mut self.queue);
+                self.queue.remove_first(call);
                 continue;
             }
             if call.near_runs > 0
                 && call.suspects.is_empty()
                 && !call.bring_to_front(worker.host, &mut travel, nanos)
             {
-                call.dequeue(&mut self.queue);
+                self.queue.remove_first(call);
                 passed.push(call_id);
                 continue;
             }
             let Some(room) = call.room(least, self.memory) else {
-                call.dequeue(&mut self.queue);
+                self.queue.remove_first(call);
                 if !std::mem::replace(&mut call.room.throttled, true) {
                     effects.throttled.push((call.caller.clone(), call.room.taken()));
                 }
@@ -235,16 +223,14 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
                 // The worker's next outcome fills it again.
                 return;
             }
-            call.dequeue(&mut self.queue);
+            self.queue.remove_first(call);
             call.recalled = false;
             let max_part = call.suspects.max_part();
             let run = call.take(count);
             let Some(assignment) = call.assignment(&run) else {
                 call.take_back(&run);
                 effects.held.push((call.caller.clone(), run));
-                if call.has_tasks() {
-                    call.enqueue(call_id, &mut self.queue);
-                }
+                self.queue.add(call_id, call);
                 continue;
             };
             if worker.pending_tasks == 0 {
@@ -252,9 +238,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             }
             call.served +=
                 (if nanos == 0.0 { ASSUMED_NANOS } else { nanos } * run.len() as f64) as u64;
-            if call.has_tasks() {
-                call.enqueue(call_id, &mut self.queue);
-            }
+            self.queue.add(call_id, call);
             worker.count_pending(&run, nanos, max_part);
             self.counts.bytes_out += run.size() as u64;
             effects.assignments.push((worker.handle.clone(), assignment));

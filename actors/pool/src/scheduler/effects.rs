@@ -4,6 +4,7 @@ use fiber_core::{Exit, ExitReason};
 
 use super::Loss;
 use crate::run::{CallId, Run};
+use crate::verdict::Verdict;
 use crate::wire::Assignment;
 
 /// Actions to perform after the scheduler was changed.
@@ -19,7 +20,7 @@ pub(crate) struct Effects<W, C> {
     /// superfluous worker, which is not replaced.
     pub(crate) retired: Vec<(W, bool)>,
     /// Workers that have ended.
-    pub(crate) losses: Vec<(W, Exit, Loss)>,
+    pub(crate) losses: Vec<(W, Verdict, Loss)>,
     /// Callers whose calls have no tasks queued. They [submit](super::Scheduler::submit) those that
     /// they have prepared.
     pub(crate) wanted: Vec<C>,

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use fiber_core::stats::{CallStats, Distribution, FunctionStats, RunningTask, TaskCounts};
+use fiber_core::stats::{
+    CallStats, Distribution, FunctionStats, RunningTask, TaskCounts, WorkerStats,
+};
 use fiber_values::entry::EntryRef;
 
 use super::Scheduler;
@@ -72,18 +74,6 @@ pub(crate) struct Straggler<W> {
     pub(crate) usual: Duration,
 }
 
-/// The statistics of one worker.
-pub(crate) struct WorkerStatistics<W> {
-    pub(crate) handle: W,
-    pub(crate) threads: u64,
-    pub(crate) pending: u64,
-    /// The function of the first pending task.
-    pub(crate) function: Option<String>,
-    pub(crate) running: Vec<RunningTask>,
-    pub(crate) counts: WorkerCounts,
-    pub(crate) retiring: bool,
-}
-
 /// The work of a worker so far.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct WorkerCounts {
@@ -94,14 +84,14 @@ pub(crate) struct WorkerCounts {
 }
 
 /// The statistics of a pool's tasks and workers.
-pub(crate) struct Statistics<W, C> {
+pub(crate) struct Statistics<C> {
     pub(crate) tasks: TaskCounts,
     pub(crate) bytes_out: u64,
     pub(crate) bytes_in: u64,
     pub(crate) idle: usize,
     pub(crate) calls: Vec<(C, CallStats)>,
     pub(crate) functions: Vec<FunctionStats>,
-    pub(crate) workers: Vec<WorkerStatistics<W>>,
+    pub(crate) workers: Vec<WorkerStats>,
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
@@ -133,8 +123,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         found
     }
 
-    /// Returns the statistics at the time `now`.
-    pub(crate) fn statistics(&self, now: Instant) -> Statistics<W, C> {
+    /// Returns the statistics at the time `now`. `of` makes those of a worker with its threads.
+    pub(crate) fn statistics(
+        &self,
+        now: Instant,
+        of: impl Fn(&W, u64) -> WorkerStats,
+    ) -> Statistics<C> {
         let names = Names::of(self);
         let waiting = |call: &Call<C>| call.ready_tasks + call.suspects.len();
         let calls: Vec<_> = self
@@ -166,7 +160,10 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             workers: self
                 .workers
                 .values()
-                .map(|worker| self.worker_statistics(worker, &names, now))
+                .map(|worker| {
+                    let stats = of(&worker.handle, worker.threads);
+                    self.worker_stats(worker, &names, now, stats)
+                })
                 .collect(),
         }
     }
@@ -183,12 +180,13 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         functions
     }
 
-    fn worker_statistics(
+    fn worker_stats(
         &self,
         worker: &Worker<W>,
         names: &Names,
         now: Instant,
-    ) -> WorkerStatistics<W> {
+        mut stats: WorkerStats,
+    ) -> WorkerStats {
         let function = |call: CallId| self.calls.get(&call).map(|call| names.function(call.entry));
         let running = |task: &LongRunning| {
             let ran = now.saturating_duration_since(task.since);
@@ -197,15 +195,13 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             running.straggler = task.straggler;
             Some(running)
         };
-        WorkerStatistics {
-            handle: worker.handle.clone(),
-            threads: worker.threads,
-            pending: worker.pending_tasks,
-            function: worker.pending.iter().next().and_then(|run| function(run.call)),
-            running: worker.long_running.iter().filter_map(running).collect(),
-            counts: worker.counts,
-            retiring: worker.retiring.is_some(),
-        }
+        stats.pending = worker.pending_tasks;
+        stats.function = worker.pending.iter().next().and_then(|run| function(run.call));
+        stats.running = worker.long_running.iter().filter_map(running).collect();
+        (stats.done, stats.failed) = (worker.counts.done, worker.counts.failed);
+        stats.busy = Duration::from_nanos(worker.counts.busy);
+        stats.retiring = worker.retirement().is_some();
+        stats
     }
 }
 

@@ -16,6 +16,7 @@ use fiber_values::blob::Blobs;
 use super::super::batch::{Order, Release};
 use super::super::buffer::Buffer;
 use super::super::run::push_item;
+use super::super::verdict::{Life, Lived, Verdict, judge};
 use super::super::wire::{Assignment, ResultRun};
 use super::*;
 
@@ -91,6 +92,15 @@ pub(super) fn options() -> CallOptions {
     }
 }
 
+/// Judges the end of a worker that had tasks.
+pub(super) fn ended(reason: ExitReason) -> Verdict {
+    judge(Exit::new(reason, Vec::new()), Life { lived: Lived::WithTask, ..Life::default() })
+}
+
+fn lost_host(reason: ExitReason) -> ExitReason {
+    ExitReason::HostEnded { host: "pool-1/host-1".to_string(), reason: Box::new(reason) }
+}
+
 const LIMIT: Duration = Duration::from_secs(7);
 
 /// Runs a task in workers that end for the reasons of `ends`, one after the other, until the task
@@ -108,7 +118,7 @@ fn workers_until_abandoned(options: CallOptions, ends: impl Fn(u64) -> ExitReaso
         if let ExitReason::TaskTimedOut(_) = reason {
             scheduler.overdue(worker, 1, 0, None, &mut effects);
         }
-        scheduler.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
+        scheduler.lost(worker, &ended(reason), &mut effects);
         if let Some((_, Completion::Abandoned { workers, .. })) = effects.completions.first() {
             return *workers;
         }
@@ -143,26 +153,18 @@ fn timeouts_and_deaths_have_separate_limits() {
 }
 
 #[test]
-fn evictions_preemptions_and_sigterm_never_count_against_a_task() {
+fn ends_from_outside_never_count_against_a_task() {
     let limited = CallOptions { max_deaths: 1, ..options() };
-    let disrupted = |worker| match worker % 3 {
-        _ if worker == 90 => ExitReason::Signal(11),
-        0 => ExitReason::Evicted(String::new()),
-        1 => ExitReason::Preempted(String::new()),
-        _ => ExitReason::Terminated,
-    };
+    let disrupted =
+        |worker: u64| if worker == 90 { ExitReason::Signal(11) } else { ExitReason::Terminated };
     assert_eq!(workers_until_abandoned(limited, disrupted), 1, "only the crash counts");
 }
 
 #[test]
 fn deaths_of_hosts_have_a_limit_of_their_own() {
     let limited = |max_deaths| CallOptions { max_deaths, ..options() };
-    let lost = |reason: ExitReason| ExitReason::HostEnded {
-        host: "pool-1/host-1".to_string(),
-        reason: Box::new(reason),
-    };
-    let killed = |_| lost(ExitReason::Signal(9));
-    let out_of_memory = |_| lost(ExitReason::OutOfMemory);
+    let killed = |_| lost_host(ExitReason::Signal(9));
+    let out_of_memory = |_| lost_host(ExitReason::OutOfMemory);
     let in_turn = |worker| if worker % 2 == 0 { killed(worker) } else { ExitReason::Signal(9) };
     assert_eq!(workers_until_abandoned(limited(3), killed), 9);
     assert_eq!(workers_until_abandoned(limited(1), killed), 3);
@@ -178,13 +180,8 @@ fn a_host_that_ends_with_all_its_workers_counts_once_against_a_task() {
     let mut effects = Effects::default();
     (0..8).for_each(|id| scheduler.join(id, id, 1, None, Some(5), &mut effects));
     assert_eq!(effects.assignments.len(), 1);
-    let exit = ExitReason::HostEnded {
-        host: "pool-1/host-5".to_string(),
-        reason: Box::new(ExitReason::Signal(9)),
-    };
-    for id in 0..8 {
-        scheduler.lost(id, &Exit::new(exit.clone(), Vec::new()), &mut effects);
-    }
+    let exit = ended(lost_host(ExitReason::Signal(9)));
+    (0..8).for_each(|id| scheduler.lost(id, &exit, &mut effects));
     assert_eq!((scheduler.workers(), scheduler.idle()), (0, 0));
     assert_eq!(effects.assignments.len(), 1, "its neighbours are lost, too");
     assert!(effects.completions.is_empty() && effects.retired.is_empty());
@@ -247,7 +244,7 @@ fn a_pool_that_shrinks_gives_up_whole_hosts() {
     assert!(rest[..2].iter().all(|worker| host(worker) == Some(1)), "it has lost a worker");
     let idle = [&first[..2], &first[2..], &rest[2..]].map(|some| some.iter().position(is_idle));
     assert!(idle.iter().all(|place| place.is_none_or(|place| place == 0)), "idle ones go first");
-    scheduler.lost(8, &Exit::new(ExitReason::Shutdown, Vec::new()), &mut effects);
+    scheduler.lost(8, &ended(ExitReason::Shutdown), &mut effects);
     assert_eq!(scheduler.workers(), 0, "it was not counted any more");
 }
 
@@ -260,7 +257,7 @@ fn all_tasks_of_a_worker_that_time_out_together_fail() {
     scheduler.submit(Run::new(1, 0, 2, arguments(2)), &mut effects);
     scheduler.overdue(1, 1, 0, None, &mut effects);
     scheduler.overdue(1, 1, 1, None, &mut effects);
-    scheduler.lost(1, &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()), &mut effects);
+    scheduler.lost(1, &ended(ExitReason::TaskTimedOut(LIMIT)), &mut effects);
     assert_eq!(effects.completions.len(), 2);
 }
 
@@ -430,7 +427,7 @@ fn the_task_that_the_caller_waits_for_ignores_a_full_buffer() {
     caller.buffer.add_outcomes(0, 10 * OUTCOME);
     let mut effects = Effects::default();
     scheduler.report(1, caller.buffer.report(), &mut effects);
-    scheduler.lost(1, &Exit::new(ExitReason::Shutdown, Vec::new()), &mut effects);
+    scheduler.lost(1, &ended(ExitReason::Shutdown), &mut effects);
     scheduler.join(2, 2, 1, None, None, &mut effects);
     assert_eq!(assigned(&effects), [1]);
 }

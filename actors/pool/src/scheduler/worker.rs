@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fiber_core::ExitReason;
 use fiber_core::stacks::ThreadStack;
 
 use super::WorkerId;
 use super::pending::Pending;
+use super::retire::Duty;
 use super::statistics::{LongRunning, WorkerCounts};
 use crate::run::{CallId, Run};
+use crate::verdict::Fault;
 use fiber_runtime::runtime::HostNumber;
 
 /// A worker and its pending tasks.
@@ -28,10 +29,7 @@ pub(super) struct Worker<W> {
     pub(super) pending_bytes: usize,
     /// The size of the largest part that its suspects may be in, if it was last given some.
     pub(super) part: Option<u64>,
-    /// The worker returned tasks, and has sent no outcome since.
-    pub(super) blocked: bool,
-    /// Why the worker gets no more tasks, and stops when it has completed those that are pending.
-    pub(super) retiring: Option<Retirement>,
+    pub(super) duty: Duty,
     /// How many more tasks the worker may be given.
     pub(super) quota: Option<u64>,
     /// Tasks that the worker has reported to be running for a while.
@@ -39,7 +37,8 @@ pub(super) struct Worker<W> {
     pub(super) overdue: Vec<Overdue>,
     /// Whether the worker is in the list of available workers.
     pub(super) available: bool,
-    pub(super) usage: Usage,
+    /// Whether it was ever given a task.
+    pub(super) had_task: bool,
     pub(super) counts: WorkerCounts,
 }
 
@@ -48,24 +47,6 @@ pub(super) struct Overdue {
     pub(super) task: (CallId, u64),
     /// The stack of its thread, if that is known.
     pub(super) stack: Option<Arc<ThreadStack>>,
-}
-
-/// Why a worker gets no more tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Retirement {
-    /// The pool needs fewer workers.
-    Superfluous,
-    /// SIGTERM asked the worker to end. Another one takes its place.
-    Terminating,
-    /// The worker's host has ended, and the worker with it.
-    HostEnded,
-}
-
-/// Whether a worker was ever given a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Usage {
-    Unused,
-    Used,
 }
 
 /// The tasks against which the end of a worker counts.
@@ -104,13 +85,12 @@ impl<W> Worker<W> {
             pending_nanos: 0.0,
             pending_bytes: 0,
             part: None,
-            blocked: false,
-            retiring: None,
+            duty: Duty::Open,
             quota,
             long_running: Vec::new(),
             overdue: Vec::new(),
             available: false,
-            usage: Usage::Unused,
+            had_task: false,
             counts: WorkerCounts::default(),
         }
     }
@@ -128,7 +108,7 @@ impl<W> Worker<W> {
     /// Returns in how many nanoseconds it will be free for one more task, if it will and that is
     /// known.
     pub(super) fn free_after(&self) -> Option<f64> {
-        if self.retiring.is_some() || self.is_isolated() || self.quota == Some(0) {
+        if self.retirement().is_some() || self.is_isolated() || self.quota == Some(0) {
             return None;
         }
         if self.pending_tasks < self.slots() {
@@ -140,7 +120,7 @@ impl<W> Worker<W> {
     /// Counts a run as pending. `nanos` is the mean time of its tasks, which are suspects if there
     /// is a `max_part`.
     pub(super) fn count_pending(&mut self, run: &Run, nanos: f64, max_part: Option<u64>) {
-        self.usage = Usage::Used;
+        self.had_task = true;
         self.part = max_part.map(|max_part| self.part_with(max_part));
         self.pending_tasks += run.len();
         self.pending_nanos += nanos * run.len() as f64;
@@ -151,24 +131,17 @@ impl<W> Worker<W> {
     }
 
     /// Returns the tasks against which the worker's end counts.
-    pub(super) fn blame(&self, reason: &ExitReason) -> Blame {
-        if matches!(reason, ExitReason::TaskCancelled | ExitReason::Shutdown) {
-            return Blame::NoTask;
-        }
-        if !self.overdue.is_empty() {
+    pub(super) fn blame(&self, fault: Fault) -> Blame {
+        if fault != Fault::Pool && !self.overdue.is_empty() {
             let overdue = self.overdue.iter().map(|overdue| (FailureCause::Timeout, overdue.task));
             // Tasks that wait for one that is overdue would run again for ever.
             let waiting = self.waiting.iter().map(|task| (FailureCause::Death, *task));
             return Blame::Tasks(overdue.chain(waiting).collect());
         }
-        if reason.is_disruption() {
-            return Blame::NoTask;
-        }
-        let cause = match reason {
-            ExitReason::HostEnded { reason, .. } if **reason != ExitReason::OutOfMemory => {
-                FailureCause::HostDeath
-            }
-            _ => FailureCause::Death,
+        let cause = match fault {
+            Fault::Pool | Fault::Outside => return Blame::NoTask,
+            Fault::Host => FailureCause::HostDeath,
+            Fault::Worker => FailureCause::Death,
         };
         let long_running = self.long_running.iter().map(|task| (task.call, task.index));
         let is_pending = |(call, index): &(CallId, u64)| self.pending.find(*call, *index).is_some();

@@ -6,7 +6,7 @@ mod step;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use fiber_core::{Exit, ExitReason};
+use fiber_core::ExitReason;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -228,7 +228,7 @@ impl Simulation {
                 }
                 let reason =
                     if planned { ExitReason::TaskCancelled } else { ExitReason::Signal(9) };
-                self.scheduler.lost(worker, &Exit::new(reason, Vec::new()), &mut effects);
+                self.scheduler.lost(worker, &ended(reason), &mut effects);
             }
             Step::Terminate { worker } => {
                 let Some(worker) = Simulation::select(&self.model.workers, worker) else { return };
@@ -256,11 +256,7 @@ impl Simulation {
                 self.model.unlimited.remove(&worker);
                 *self.model.timeouts.entry(task).or_default() += 1;
                 self.model.parts.insert(task, 1);
-                self.scheduler.lost(
-                    worker,
-                    &Exit::new(ExitReason::TaskTimedOut(LIMIT), Vec::new()),
-                    &mut effects,
-                );
+                self.scheduler.lost(worker, &ended(ExitReason::TaskTimedOut(LIMIT)), &mut effects);
             }
             Step::Take { call, tasks } => {
                 let Some(call) = Simulation::select(&self.model.calls, call) else { return };

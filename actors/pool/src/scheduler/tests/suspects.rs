@@ -49,8 +49,7 @@ fn play(
             let (call, first, count) = (tasks.call, tasks.first, u64::from(tasks.count));
             let dies = (first..first + count).any(|index| kills((call, index)));
             if dies {
-                let killed = Exit::new(ExitReason::Signal(9), Vec::new());
-                scheduler.lost(worker, &killed, &mut effects);
+                scheduler.lost(worker, &ended(ExitReason::Signal(9)), &mut effects);
             } else {
                 scheduler.complete(worker, results(call, first, count, false), &mut effects);
             }
@@ -83,7 +82,7 @@ fn suspects_run_alone() {
     scheduler.join(1, 1, 1, None, None, &mut effects);
     scheduler.submit(Run::new(1, 0, 10, arguments(10)), &mut effects);
     let mut effects = Effects::default();
-    scheduler.lost(1, &Exit::new(ExitReason::Signal(9), Vec::new()), &mut effects);
+    scheduler.lost(1, &ended(ExitReason::Signal(9)), &mut effects);
     assert!(effects.completions.is_empty());
     for index in 0..10 {
         let mut effects = Effects::default();
@@ -129,7 +128,7 @@ fn tasks_that_a_worker_returns_stay_suspects() {
     let mut effects = Effects::default();
     scheduler.join(1, 1, 1, None, None, &mut effects);
     scheduler.complete(1, results(1, 0, 1, false), &mut effects);
-    scheduler.lost(1, &Exit::new(ExitReason::Signal(9), Vec::new()), &mut effects);
+    scheduler.lost(1, &ended(ExitReason::Signal(9)), &mut effects);
     let mut effects = Effects::default();
     scheduler.join(2, 2, 1, None, None, &mut effects);
     assert_eq!(assigned(&effects), [1, 2, 3, 4]);
