@@ -1,6 +1,5 @@
 //! Workers that SIGTERM asks to end.
 
-use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, channel};
 
 use fiber::stats::EventKind;
@@ -112,17 +111,6 @@ fn all_threads_of_a_worker_end_their_tasks() {
 }
 
 #[test]
-fn an_idle_worker_ends_at_once() {
-    let pool = pool(1);
-    let (starts, ends) = events(&pool);
-    pool.wait_until_ready().wait().unwrap();
-    terminate(starts.recv().unwrap());
-    was_drained(&ends.recv().unwrap(), 0);
-    assert_eq!(pool.apply(square, 3).wait().unwrap(), 9);
-    assert_eq!(pool.stats().deaths, 0);
-}
-
-#[test]
 fn nothing_counts_if_a_worker_is_killed_before_its_task_has_ended() {
     let pool = pool(1).max_deaths(1);
     let (_, ends) = events(&pool);
@@ -217,45 +205,4 @@ fn sigterm_during_the_start_is_no_failed_start() {
     running.get().wait().unwrap();
     open.set().wait().unwrap();
     assert_eq!(call.wait().unwrap(), 9);
-}
-
-#[test]
-fn each_result_arrives_once_under_a_hundred_signals() {
-    for threads in [1, 3] {
-        let builder = Pool::builder().processes(4).threads_per_worker(threads);
-        let pool = builder.build().unwrap().max_deaths(1);
-        let (starts, _) = events(&pool);
-        let results = pool.imap_unordered(
-            |x: u64| {
-                // Some tasks are long enough to block what waits behind them.
-                if x.is_multiple_of(37) {
-                    sleep_ms(x % 12);
-                }
-                x
-            },
-            0..,
-        );
-        let mut counts = HashMap::new();
-        let mut results = results.wait();
-        let mut random = 7_u64;
-        let mut alive = Vec::new();
-        let mut signals = 0;
-        while signals < 50 {
-            *counts.entry(results.next().unwrap().unwrap()).or_insert(0) += 1;
-            alive.extend(starts.try_iter());
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            if !alive.is_empty() && (random >> 33).is_multiple_of(50) {
-                terminate(alive.swap_remove((random >> 40) as usize % alive.len()));
-                signals += 1;
-            }
-        }
-        // All before the last one, and a few after it.
-        let highest = counts.keys().max().copied().unwrap();
-        while !(0..=highest).all(|x| counts.contains_key(&x)) {
-            *counts.entry(results.next().unwrap().unwrap()).or_insert(0) += 1;
-        }
-        assert!(counts.values().all(|count| *count == 1));
-        let stats = pool.stats();
-        assert_eq!((stats.deaths, stats.tasks.redelivered), (0, 0));
-    }
 }

@@ -20,14 +20,6 @@ fn fail(what: String) -> Result<u64, String> {
     Err(what)
 }
 
-/// Dies in the first process that runs it.
-fn die_once(marker: String, x: u64) -> u64 {
-    if std::fs::File::create_new(marker).is_ok() {
-        std::process::abort();
-    }
-    x
-}
-
 #[test]
 fn outputs_stand_for_values_lists_and_literals_for_themselves() {
     let pool = pool(2);
@@ -62,16 +54,6 @@ async fn an_output_is_a_future() {
 }
 
 #[test]
-fn a_chain_runs_in_its_order() {
-    let pool = pool(2);
-    let mut last = pool.apply(add, (0, 0)).output();
-    for _ in 0..2_000 {
-        last = pool.apply(add, (last, 1)).output();
-    }
-    assert_eq!(last.get().wait().unwrap(), 2_000);
-}
-
-#[test]
 fn a_value_that_was_put_may_be_taken_often_with_its_handles() {
     let pool = pool(2);
     let queue = Queue::new().unwrap();
@@ -89,14 +71,6 @@ fn a_value_that_was_put_may_be_taken_often_with_its_handles() {
     numbers.sort_unstable();
     assert_eq!(numbers, (0..20).collect::<Vec<_>>());
     assert_eq!(put.get().wait().unwrap().0, "numbers");
-}
-
-#[test]
-fn outputs_of_one_pool_are_inputs_of_another() {
-    let (first, second) = (pool(1), pool(1));
-    let pids = first.map(|_: u32| std::process::id(), 0..2).outputs();
-    let seen = second.apply(|pids: Vec<u32>| (pids, std::process::id()), pids).wait().unwrap();
-    assert!(seen.0[0] == seen.0[1] && seen.0[0] != seen.1, "{seen:?}");
 }
 
 #[test]
@@ -193,19 +167,6 @@ fn a_failed_input_fails_all_that_depend_on_it_and_names_the_ancestor() {
 }
 
 #[test]
-fn a_death_runs_its_task_again_and_those_behind_it_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let marker = directory.path().join("died").display().to_string();
-    let pool = pool(2);
-    let first = pool.apply(add, (1, 1)).output();
-    let survivor = pool.apply(die_once, (marker, first)).output();
-    let last = pool.apply(square, survivor.clone());
-    assert_eq!(last.wait().unwrap(), 4);
-    let killer = pool.max_deaths(1).apply(|_: u64| -> u64 { std::process::abort() }, survivor);
-    assert!(matches!(killer.wait(), Err(Error::WorkerDied { .. })));
-}
-
-#[test]
 fn the_last_handle_cancels_what_nothing_else_needs() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
@@ -238,20 +199,6 @@ fn outputs_of_an_ended_pool_fail() {
     drop(pool);
     assert!(matches!(never.get().wait(), Err(Error::PoolEnded { .. })));
     assert!(behind.get().wait().is_err());
-}
-
-#[test]
-fn iterators_without_a_known_length_are_counted() {
-    let pool = pool(2);
-    let odd = pool.map(square, (0..100).filter(|x| x % 2 == 1)).outputs();
-    assert_eq!(odd.len(), 50);
-    assert_eq!(
-        pool.apply(sum, odd).wait().unwrap(),
-        (0..50).map(|x| (2 * x + 1_u64).pow(2)).sum::<u64>()
-    );
-    let panics = (0..3).filter(|x: &u64| if *x == 2 { panic!("no more") } else { true });
-    let failed = pool.map(square, panics).outputs();
-    assert!(failed[0].get().wait().unwrap_err().to_string().contains("no more"));
 }
 
 /// An iterator that says more than it gives.

@@ -1,6 +1,5 @@
 //! Values that are merged to one in a tree of tasks.
 
-use fiber::sync::Event;
 use fiber::{Error, Output};
 
 use super::{pool, sleep_ms, square};
@@ -46,15 +45,6 @@ async fn a_merge_may_be_async_and_its_value_an_input() {
 }
 
 #[test]
-fn many_values_take_one_merge_less() {
-    let pool = pool(2);
-    const COUNT: u64 = 20_000;
-    let sum = pool.map(|x: u64| x, 0..COUNT).reduce(|a, b| a + b).wait().unwrap();
-    assert_eq!(sum, Some(COUNT * (COUNT - 1) / 2));
-    assert_eq!(pool.stats().tasks.done, 2 * COUNT - 1);
-}
-
-#[test]
 fn the_first_failure_is_that_of_all() {
     let pool = pool(2);
     // The neighbours of the failed task do not end by themselves.
@@ -77,25 +67,6 @@ fn the_first_failure_is_that_of_all() {
     let panics = (0..3).filter(|x: &u64| if *x == 2 { panic!("no more") } else { true });
     let failed = pool.map(square, panics).reduce(u64::max).wait().unwrap_err();
     assert!(failed.to_string().contains("no more"), "{failed}");
-}
-
-#[test]
-fn dropping_the_handle_cancels_tasks_and_merges() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().display().to_string();
-    let pool = pool(1);
-    let gate = Event::new().unwrap();
-    let busy = pool.apply(|gate: Event| gate.wait_set().wait().unwrap(), gate.clone()).output();
-    let touch = |path: String, x: u64, (): ()| std::fs::write(format!("{path}/{x}"), "").is_ok();
-    let items = (0..100).map({
-        let busy = busy.clone();
-        move |x| (path.clone(), x, busy.clone())
-    });
-    drop(pool.map(touch, items.collect::<Vec<_>>()).reduce(|a, b| a && b));
-    gate.set().wait().unwrap();
-    busy.get().wait().unwrap();
-    pool.stop().wait().unwrap();
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -15,18 +15,6 @@ fn without_try_a_result_is_a_value() {
     assert_eq!(results, [Ok(1), Err("not positive".to_string())]);
 }
 
-#[test]
-fn large_arguments_and_results_travel() {
-    let reverse = |mut bytes: serde_bytes::ByteBuf| {
-        bytes.reverse();
-        bytes
-    };
-    let items: Vec<_> = (0..16u8)
-        .map(|n| serde_bytes::ByteBuf::from(vec![n; (1 << 20) + usize::from(n)]))
-        .collect();
-    assert_eq!(pool(2).map(reverse, items.clone()).wait().unwrap(), items);
-}
-
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Reading {
     #[serde(skip_serializing_if = "Option::is_none")]
