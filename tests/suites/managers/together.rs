@@ -394,39 +394,3 @@ fn what_does_not_fit_is_refused() {
     let entities = Entities::builder("together").manager(|_| within());
     assert!(invalid(entities.start(|_: String, ()| Counter::new(0), ()).wait().unwrap_err()));
 }
-
-#[test]
-fn many_actors_start_and_end_at_once() {
-    let first = steady().start(Counter::new, 0).wait().unwrap();
-    let started: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|thread| {
-                let first = &first;
-                scope.spawn(move || {
-                    let numbers = (0..50).map(|number| 50 * thread + number);
-                    let starting: Vec<_> =
-                        numbers.map(|number| first.spawn(Counter::new, number)).collect();
-                    starting.into_iter().map(|reply| reply.wait().unwrap()).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
-    let calls: Vec<_> = started.iter().map(|counter| counter.send(Add(1))).collect();
-    for (number, call) in calls.into_iter().enumerate() {
-        assert_eq!(call.wait().unwrap(), number as u64 + 1);
-    }
-    first.kill_process();
-    let calls: Vec<_> =
-        started.iter().map(|counter| counter.addr().resend().send(Add(0))).collect();
-    for (number, call) in calls.into_iter().enumerate() {
-        // The old process may have answered.
-        assert!([number as u64, number as u64 + 1].contains(&call.wait().unwrap()));
-    }
-    let ends: Vec<_> = started.iter().map(AsyncManager::join).collect();
-    drop(started);
-    for end in ends {
-        assert_eq!(end.wait().unwrap(), ExitReason::Dropped);
-    }
-    assert_eq!(add(&first, 1), 1);
-}

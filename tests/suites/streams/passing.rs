@@ -79,19 +79,6 @@ fn a_stream_ends_with_the_words_of_the_process_that_knows_why() {
 }
 
 #[test]
-fn a_stream_that_is_dropped_elsewhere_stops_its_producer() {
-    let (pool, ended) = (pool(1), Event::new().unwrap());
-    let some = |numbers: Stream<u64>| numbers.wait().take(5).count();
-    assert_eq!(Process::spawn(some, pool.stream(endless, ended.clone())).wait().unwrap(), 5);
-    ended.wait_set().wait().unwrap();
-    // Also if it comes back.
-    ended.clear().wait().unwrap();
-    let numbers = pool.stream(endless, ended.clone());
-    drop(Process::spawn(take, (numbers, 0, 100)).wait().unwrap());
-    ended.wait_set().wait().unwrap();
-}
-
-#[test]
 fn the_end_of_the_owner_is_the_last_item() {
     let stream = |out: Sender<Stream<u64>>| {
         let pool = pool(1);
