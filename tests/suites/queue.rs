@@ -181,21 +181,6 @@ fn a_bounded_queue_holds_no_more_than_its_capacity() {
 }
 
 #[test]
-fn a_dropped_get_loses_no_element() {
-    let queue = Queue::new().unwrap();
-    assert!(matches!(queue.get().timeout(MOMENT).wait(), Err(Error::TimedOut { .. })));
-    let give_up = |queue: Queue<u32>| {
-        let error = queue.get().timeout(MOMENT).wait().unwrap_err();
-        drop(queue.get_acknowledged());
-        error.to_string()
-    };
-    let message = Process::spawn(give_up, queue.clone()).wait().unwrap();
-    assert!(message.contains(concat!("the queue made at ", file!())), "{message}");
-    queue.put(1).wait().unwrap();
-    assert_eq!(queue.get().wait().unwrap(), 1);
-}
-
-#[test]
 fn unused_prefetched_elements_go_to_consumers_that_wait() {
     let (queue, used, stop) = (Queue::new().unwrap(), Queue::new().unwrap(), Event::new().unwrap());
     let greedy = |queue: Queue<u32>, used: Queue<u32>, stop: Event| {

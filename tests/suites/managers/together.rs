@@ -201,25 +201,6 @@ fn calls_without_an_answer_fail_with_the_death_of_the_process() {
 }
 
 #[test]
-fn names_stay_with_their_actors() {
-    let first = steady().start(Counter::new, 1).wait().unwrap();
-    let named = |name: &str| steady().within(&first).registered(name).start(Counter::new, 0);
-    let anna = named("together-anna").wait().unwrap();
-    let berta = named("together-berta").wait().unwrap();
-    let error = named("together-anna").wait().unwrap_err();
-    assert!(error.to_string().contains("`together-anna` is taken"), "{error}");
-    anna.send(Fail::Panic).wait().unwrap_err();
-    first.kill_process();
-    assert_eq!(add(&anna, 1), 1);
-    assert_eq!(find::<Counter>("together-anna").wait().unwrap(), anna.addr());
-    assert_eq!(find::<Counter>("together-berta").wait().unwrap(), berta.addr());
-    berta.stop().wait().unwrap();
-    let free = || matches!(find::<Counter>("together-berta").wait(), Err(Error::NoSuchName { .. }));
-    wait_until("the name to be free", free);
-    named("together-berta").wait().unwrap();
-}
-
-#[test]
 fn a_stopped_or_dropped_actor_ends_alone() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name);

@@ -92,25 +92,6 @@ fn a_worker_ends_its_task_and_returns_the_others() {
 }
 
 #[test]
-fn all_threads_of_a_worker_end_their_tasks() {
-    let pool = Pool::builder().processes(1).threads_per_worker(3).build().unwrap().max_deaths(1);
-    let (_, ends) = events(&pool);
-    let gate = gate();
-    let (running, open) = gate.clone();
-    let tasks = (0..40).map(move |x| (x, (x < 3).then(|| gate.clone())));
-    let results = pool.imap(pass, tasks);
-    let pids: Vec<_> = (0..3).map(|_| running.get().wait().unwrap()).collect();
-    terminate(pids[0]);
-    wait_until("the end of all workers", || pool.ready_workers() == 0);
-    open.set().wait().unwrap();
-    let results: Vec<_> = results.wait().map(Result::unwrap).collect();
-    was_drained(&ends.recv().unwrap(), 0);
-    assert!((0..).zip(&results).all(|(x, result)| x == result.0));
-    assert_eq!(results[..3].iter().map(|result| result.1).collect::<Vec<_>>(), pids);
-    assert!(running.try_get().wait().unwrap().is_none(), "each ran once");
-}
-
-#[test]
 fn nothing_counts_if_a_worker_is_killed_before_its_task_has_ended() {
     let pool = pool(1).max_deaths(1);
     let (_, ends) = events(&pool);

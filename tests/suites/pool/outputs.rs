@@ -1,9 +1,7 @@
 //! Outputs: tasks that take the values of others.
 
 use fiber::config::value_memory;
-use fiber::sync::Event;
 use fiber::{Array, Error, Output, Process, Queue, as_completed, first};
-use fiber_test_support::wait::wait_until;
 
 use super::{pid_after, pool, square};
 use crate::arrays::is_sharing;
@@ -126,23 +124,6 @@ fn tasks_that_wait_for_inputs_are_counted() {
 }
 
 #[test]
-fn merges_wait_for_values_and_for_merges() {
-    let pool = pool(1);
-    let queue = Queue::<u64>::new().unwrap();
-    let take = |queue: Queue<u64>, x: u64| queue.get().wait().unwrap() + x;
-    let items: Vec<_> = (0..4).map(|x| (queue.clone(), x)).collect();
-    let sum = pool.map(take, items).reduce(add).output().unwrap();
-    while pool.stats().tasks.held < 3 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
-    let calls = pool.stats().calls;
-    let [taken, merges] = &calls[..] else { panic!("{calls:?}") };
-    assert_eq!(merges.waits_for, [&*taken.function, &merges.function]);
-    (0..4).for_each(|x| queue.put(x).wait().unwrap());
-    assert_eq!(sum.get().wait().unwrap(), 12);
-}
-
-#[test]
 fn a_failed_input_fails_all_that_depend_on_it_and_names_the_ancestor() {
     let pool = pool(2);
     let failed = pool.try_map(fail, ["no rain".to_string()]).outputs();
@@ -164,31 +145,6 @@ fn a_failed_input_fails_all_that_depend_on_it_and_names_the_ancestor() {
     let results: Vec<_> = pool.imap(add, items).wait().collect();
     assert!(matches!(results[0], Err(Error::InputFailed { index: 0, .. })), "{results:?}");
     assert_eq!(*results[1].as_ref().unwrap(), 10);
-}
-
-#[test]
-fn the_last_handle_cancels_what_nothing_else_needs() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let touch = |path: String, _: u32| std::fs::write(path, "").is_ok();
-    let pool = pool(1);
-    let gate = Event::new().unwrap();
-    let wait = |gate: Event| {
-        gate.wait_set().wait().unwrap();
-        0_u32
-    };
-    let busy = pool.apply(wait, gate.clone()).output();
-    let needless = pool.apply(touch, (path("needless"), 0)).output();
-    let behind = pool.apply(touch, (path("behind"), busy.clone())).output();
-    let needed = pool.apply(touch, (path("needed"), 0)).output();
-    let last = pool.apply(|_: bool| (), needed);
-    drop((needless, behind));
-    gate.set().wait().unwrap();
-    last.wait().unwrap();
-    busy.get().wait().unwrap();
-    pool.stop().wait().unwrap();
-    let left = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert_eq!(left.collect::<Vec<_>>(), ["needed"]);
 }
 
 #[test]
@@ -224,29 +180,6 @@ fn an_output_without_an_item_fails() {
     assert_eq!(outputs[0].get().wait().unwrap(), 1);
     let text = outputs[2].get().wait().unwrap_err().to_string();
     assert!(text.contains("fewer items than its `size_hint` said"), "{text}");
-}
-
-#[test]
-fn values_are_freed_with_their_last_handle() {
-    fn drop_handles() {
-        let pool = pool(1);
-        // Below the length at which bytes travel apart.
-        let output = pool.apply(|size: usize| vec![("x".to_string(), size); 1000], 10_000).output();
-        output.get().wait().unwrap();
-        let kept = output.clone();
-        drop(output);
-        assert!(value_memory().stored > 4_000, "{}", value_memory());
-        // It is counted wherever values are shown.
-        let stats = fiber::stats().unwrap();
-        let usage = stats.report.processes[0].usage.as_ref().unwrap();
-        assert_eq!((fiber::tree().memory.outputs, usage.outputs), (1, 1));
-        drop(kept);
-        // The thread that has filled it may hold it for a moment longer.
-        let left = || (value_memory().stored, fiber::tree().memory.outputs);
-        wait_until("the end of the values", || left() == (0, 0));
-    }
-    // In a process of its own, in which no other test has values.
-    Process::spawn(drop_handles, ()).wait().unwrap();
 }
 
 #[test]
