@@ -117,3 +117,13 @@ fn large_values_have_one_identity_wherever_they_are() {
         assert_eq!(ran, ["make", "make", "make", "sum", "sum"], "{variable:?}");
     }
 }
+
+#[trial]
+fn handles_are_refused() {
+    let (out, _) = Sweep::new().run("graph of handles", &[]);
+    for kind in ["argument", "put"] {
+        let line = out.lines().find(|line| line.starts_with(&format!("{kind}: ")));
+        assert!(line.is_some_and(|line| line.contains("has a handle")), "{kind}:\n{out}");
+    }
+    assert!(out.ends_with("none: 5"), "{out}");
+}
