@@ -50,15 +50,6 @@ fn a_name_that_is_taken(engine: &'static dyn Engine) {
 }
 
 #[trial]
-fn more_resources_than_exist(engine: &'static dyn Engine) {
-    let impatient =
-        |options: [&str; 3]| run(engine, &options, "pi").env("FIBER_SCHEDULE_TIMEOUT", "1s");
-    fails(impatient(["-a", "--memory", "900TiB"]), 125, &["900.0 TiB", "ask for less"]);
-    fails(impatient(["-a", "--cpu", "5000"]), 125, &["5000 CPU cores", "ask for "]);
-    fails(impatient(["-a", "--gpu", "100"]), 125, &["GPUs", "ask for "]);
-}
-
-#[trial]
 fn a_program_that_the_image_does_not_have(engine: &'static dyn Engine) {
     let image = crate::images::own(engine);
     let ending = fiber(engine, &["run", "-a", "--image", &image, "/no/such/program"]).run();
