@@ -1,5 +1,6 @@
 //! Values that are merged to one in a tree of tasks.
 
+use fiber::sync::Event;
 use fiber::{Error, Output};
 
 use super::{pool, sleep_ms, square};
@@ -74,4 +75,23 @@ fn a_pool_that_was_dropped_merges_nothing() {
     let call = pool(1).map(square, 0..10);
     let error = call.reduce(u64::max).wait().unwrap_err();
     assert!(matches!(error, Error::PoolEnded { .. }), "{error}");
+}
+
+#[test]
+fn dropping_the_handle_cancels_tasks_and_merges() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().display().to_string();
+    let pool = pool(1);
+    let gate = Event::new().unwrap();
+    let busy = pool.apply(|gate: Event| gate.wait_set().wait().unwrap(), gate.clone()).output();
+    let touch = |path: String, x: u64, (): ()| std::fs::write(format!("{path}/{x}"), "").is_ok();
+    let items = (0..100).map({
+        let busy = busy.clone();
+        move |x| (path.clone(), x, busy.clone())
+    });
+    drop(pool.map(touch, items.collect::<Vec<_>>()).reduce(|a, b| a && b));
+    gate.set().wait().unwrap();
+    busy.get().wait().unwrap();
+    pool.stop().wait().unwrap();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
