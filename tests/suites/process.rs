@@ -62,14 +62,6 @@ async fn a_process_is_a_future_of_any_runtime() {
 }
 
 #[test]
-fn the_function_runs_in_another_process() {
-    let process = Process::spawn(std::process::id, ());
-    let pid = process.started().wait().unwrap();
-    assert_ne!(pid, std::process::id());
-    assert_eq!(process.wait().unwrap(), pid);
-}
-
-#[test]
 fn the_error_has_the_exit_code() {
     let exit = |code: i32| -> () { std::process::exit(code) };
     let process = Process::spawn(exit, 3);
@@ -300,20 +292,6 @@ fn the_harness_captures_what_processes_print_for_their_test() {
     for line in ["a line of a process", "an error of a process"] {
         assert!(captured.contains(line), "{stdout}");
     }
-}
-
-#[test]
-fn only_the_last_of_many_lines_are_kept() {
-    let chatter = || -> () {
-        (0..50_000).for_each(|line| println!("line {line}"));
-        print!("no end of line");
-        std::io::Write::flush(&mut std::io::stdout()).unwrap();
-        std::process::exit(1)
-    };
-    let process = Process::builder().output(OutputMode::Null).spawn(chatter, ());
-    let exit = process.join().wait().unwrap();
-    assert_eq!(exit.tail.len(), 20);
-    assert_eq!(&exit.tail[18..], ["line 49999", "no end of line"]);
 }
 
 #[test]

@@ -23,20 +23,6 @@ fn all<T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static>(
 }
 
 #[test]
-fn elements_come_out_in_the_order_in_which_they_went_in() {
-    let queue = Queue::new().unwrap();
-    for n in 0..1000 {
-        queue.put(n).wait().unwrap();
-    }
-    assert_eq!(queue.len().wait().unwrap(), 1000);
-    for n in 0..1000 {
-        assert_eq!(queue.get().wait().unwrap(), n);
-    }
-    assert_eq!(queue.try_get().wait().unwrap(), None);
-    assert!(queue.is_empty().wait().unwrap());
-}
-
-#[test]
 fn a_child_and_a_grandchild_put_and_get() {
     let (there, back) = (Queue::new().unwrap(), Queue::new().unwrap());
     let child = |there: Queue<u32>, back: Queue<u32>| {
