@@ -114,28 +114,6 @@ fn the_tree_and_the_event_of_a_restart_show_the_names_of_an_actor() {
 }
 
 #[test]
-fn the_death_of_a_process_frees_the_names_of_its_actors() {
-    let hold = || {
-        System::new().block_on(async {
-            let addr = RemoteAddr::export(Counter::new(7).start())?;
-            addr.register("held-by-the-dead").await?;
-            std::future::pending::<fiber::Result<()>>().await
-        })
-    };
-    let process = Process::builder().try_spawn(hold, ());
-    let addr = fiber::wait_for::<Counter>("held-by-the-dead").wait().unwrap();
-    assert_eq!(addr.send(Add(1)).wait().unwrap(), 8);
-    let knows = |()| find::<Counter>("held-by-the-dead").wait().is_ok();
-    let pool = Pool::new(1).unwrap();
-    assert!(pool.apply(knows, ()).wait().unwrap());
-    process.kill();
-    wait_until_free("held-by-the-dead");
-    // The other process hears of it, too.
-    while pool.apply(knows, ()).wait().unwrap() {}
-    counter(0).register("held-by-the-dead").wait().unwrap();
-}
-
-#[test]
 fn an_actor_that_ends_loses_its_name() {
     System::new().block_on(async {
         let addr = RemoteAddr::export(Counter::new(0).start()).unwrap();

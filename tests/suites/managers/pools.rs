@@ -86,20 +86,6 @@ fn the_address_of_a_pool_routes_in_other_processes_and_skips_actors_that_have_en
 }
 
 #[test]
-fn messages_without_an_answer_take_turns_and_a_key_stays_with_its_actor_everywhere() {
-    let pool = ActorPool::builder().start(Counter::new, [0, 0]).wait().unwrap();
-    for _ in 0..4 {
-        pool.do_send(Add(1));
-    }
-    pool.try_send(Add(1)).unwrap();
-    pool.try_send(Add(1)).unwrap();
-    assert_eq!(pool.broadcast(Add(0)).all().wait().unwrap(), [3, 3]);
-    let here = pool.send_to("left", WhichProcess).wait().unwrap();
-    let there = |addr: ActorPoolAddr<Counter>| addr.send_to("left", WhichProcess).wait();
-    assert_eq!(Process::builder().try_spawn(there, pool.addr()).wait().unwrap(), here);
-}
-
-#[test]
 fn a_pool_grows_and_shrinks_and_moves_few_keys() {
     let mut pool = ActorPool::builder().start(Counter::new, [0, 0, 0]).wait().unwrap();
     let addr = pool.addr();
