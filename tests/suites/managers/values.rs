@@ -1,4 +1,4 @@
-//! Values in messages, answers, arguments and snapshots.
+//! Values in snapshots.
 
 use actix::prelude::*;
 use fiber::{

@@ -1,4 +1,4 @@
-//! Calls that are cancelled or dropped.
+//! Calls that are cancelled.
 
 use fiber::Error;
 
