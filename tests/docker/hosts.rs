@@ -52,27 +52,6 @@ fn the_limits_of_processes_add_up() {
 }
 
 #[trial]
-fn processes_that_share_containers_reach_each_other() {
-    let output = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
-    leaves_nothing(shared("together", 2).start()).code(0).says(&output);
-}
-
-#[trial]
-fn a_stopped_container_lets_the_tasks_of_all_its_workers_end() {
-    let mut program = shared("drained", 2).start();
-    let container = program.line("runs in: ");
-    std::thread::scope(|scope| {
-        // It returns when the container has ended.
-        let stopping = scope.spawn(|| docker(&["stop", &container]));
-        assert_eq!(program.line("others: "), "59");
-        program.say("go on");
-        assert_eq!(program.line("ended in: "), container);
-        stopping.join().expect("the stop succeeds");
-    });
-    leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 0"]);
-}
-
-#[trial]
 fn more_processes_than_fit_into_a_container_are_refused() {
     leaves_nothing(shared("hosted too much", 8).start()).code(0).says(&[
         "it asks for 800 CPU cores, but the Docker host has",

@@ -61,14 +61,6 @@ fn a_mount_that_does_not_exist() {
 }
 
 #[trial]
-fn an_invalid_mount() {
-    fails(
-        program("one task").env("FIBER_MOUNTS", "data"),
-        &["`mounts` has `data`", "SOURCE:TARGET"],
-    );
-}
-
-#[trial]
 fn a_user_that_does_not_exist() {
     fails(program("one task").env("FIBER_USER", "nobody-knows"), &["nobody-knows", "`user`"]);
 }

@@ -8,11 +8,6 @@ use rustix::process::Signal;
 use crate::engine::{containers, inspect, leaves_nothing, program};
 
 #[trial]
-fn pi_is_estimated_in_containers_and_nothing_is_left() {
-    leaves_nothing(program("pi").start()).code(0).says(&["pi: 3.14"]);
-}
-
-#[trial]
 fn labels_name_the_owner_of_containers() {
     let mut program = program("ready").start();
     program.line("ready: 2");

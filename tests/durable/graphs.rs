@@ -16,22 +16,6 @@ fn recorded(sweep: &Sweep) -> u64 {
 }
 
 #[trial]
-fn a_killed_graph_goes_on_where_it_was() {
-    let sweep = Sweep::new();
-    let program = sweep.start("graph", &[EIGHT, ("HOLD", "2")]);
-    program.line("half");
-    program.signal(Signal::KILL);
-    program.end();
-    assert_eq!(sweep.take_ran().len(), 8 + 4);
-    assert_eq!(recorded(&sweep), 8 + 4);
-    let (out, ran) = sweep.run("graph", &[EIGHT]);
-    assert_eq!(out, "total 72\nrecorded 12");
-    assert_eq!(ran, ["finish", "join 10 26", "join 11 15", "join 3 7"]);
-    let (out, ran) = sweep.run("graph", &[EIGHT]);
-    assert_eq!((out.as_str(), ran.len()), ("total 72\nrecorded 16", 0));
-}
-
-#[trial]
 fn a_graph_that_is_killed_at_any_moment_runs_what_is_not_recorded() {
     let sweep = Sweep::new();
     let items: Vec<_> = (0..256).map(|item| (item * 10).to_string()).collect();

@@ -5,11 +5,6 @@ use fiber_test_support::trial;
 use crate::job::{Job, TWO_HOSTS, line};
 
 #[trial]
-fn pi_in_a_job() {
-    assert_eq!(Job::run("pi").succeeds(), "pi: 3.14\n");
-}
-
-#[trial]
 fn a_pool_has_a_worker_for_each_slot_on_all_hosts() {
     let lines = format!("GREETING=\"it's \\$HOME\"\nexport GREETING\n{}", line("places", ""));
     let out = Job::submit(TWO_HOSTS, &lines).succeeds();

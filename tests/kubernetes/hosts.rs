@@ -7,9 +7,7 @@ use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
 
 use crate::chaos::evict;
-use crate::cluster::{
-    delete_running, leaves_nothing, names, pods, program, text, wait_until_running,
-};
+use crate::cluster::{leaves_nothing, names, pods, program, text, wait_until_running};
 
 pub(crate) fn shared(scenario: &str, processes_per_job: usize) -> Setup {
     program(scenario).env("FIBER_PROCESSES_PER_JOB", processes_per_job.to_string())
@@ -70,18 +68,6 @@ fn an_evicted_pod_lets_the_tasks_of_all_its_workers_end() {
     program.say("go on");
     assert_eq!(program.line("ended in: "), pod);
     leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 0"]);
-}
-
-#[trial]
-fn a_pod_that_has_to_end_before_its_tasks_counts_against_none() {
-    let mut program = shared("drained", 2).env("FIBER_GRACE", "1s").start();
-    let first = program.line("runs in: ");
-    delete_running(&first);
-    let second = program.line("runs in: ");
-    assert_ne!(first, second);
-    program.say("go on");
-    assert_eq!(program.line("ended in: "), second);
-    leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 1"]);
 }
 
 #[trial]

@@ -173,14 +173,6 @@ fn no_docker_engine_to_make_an_image() {
 }
 
 #[trial]
-fn a_user_that_is_no_number() {
-    fails(
-        program("one task").env("FIBER_USER", "anna"),
-        &["`user` is `anna`", "it must be a number"],
-    );
-}
-
-#[trial]
 fn an_address_that_pods_cannot_reach() {
     let setup = program("one task").env("FIBER_BIND_HOST", "0.0.0.0");
     fails(setup, &["bind_host is 0.0.0.0", "`advertised_host`"]);

@@ -12,11 +12,6 @@ use rustix::process::Signal;
 use crate::cluster::{delete_running, leaves_nothing, made, name, names, pods, program, text};
 
 #[trial]
-fn pi_is_estimated_in_pods_and_nothing_is_left() {
-    leaves_nothing(program("pi").start()).code(0).says(&["pi: 3.14"]);
-}
-
-#[trial]
 fn labels_and_annotations_describe_pods() {
     let mut program = program("ready").start();
     program.line("ready: 2");

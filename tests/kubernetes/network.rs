@@ -203,45 +203,6 @@ fn first_starts_with_reset_or_lost_connections_are_repeated() {
 }
 
 #[trial]
-fn a_start_with_a_reset_connection_is_repeated() {
-    let mut pair = Pair::start("pair");
-    // Once at each step of a start: connecting, the handshake, the first message, readiness.
-    for packet in [0, 1, 2, 3, 4, 5, 6, 8] {
-        let once = format!("-m statistic --mode nth --every 1000000 --packet {packet} {RESET}");
-        let rules = FirewallRules::on_new_connections(&pair.port, &once);
-        let victim = pair.lose_a_worker();
-        rules.wait_for_match();
-        let whole = pair.is_whole();
-        assert!(!whole.contains(&victim), "packet {packet}: {whole}");
-        drop(rules);
-    }
-    // Every time, for a while: no pod can connect.
-    let rules = FirewallRules::on_new_connections(&pair.port, RESET);
-    pair.lose_a_worker();
-    rules.last(OUTAGE);
-    pair.is_whole();
-    pair.ends();
-}
-
-#[trial]
-fn a_start_with_lost_packets_is_repeated() {
-    let mut pair = Pair::start("pair");
-    for packet in [1, 2, 4, 6] {
-        // All packets from that one on.
-        let rest = format!(
-            "-m connbytes --connbytes {packet}: --connbytes-dir original --connbytes-mode packets \
-             -j DROP"
-        );
-        let rules = FirewallRules::on_new_connections(&pair.port, &rest);
-        let victim = pair.lose_a_worker();
-        rules.last(OUTAGE);
-        let whole = pair.is_whole();
-        assert!(!whole.contains(&victim), "packet {packet}: {whole}");
-    }
-    pair.ends();
-}
-
-#[trial]
 fn a_worker_with_a_reset_or_lost_connection_is_replaced() {
     let mut pair = Pair::start("pair");
     for fate in [RESET, "-j DROP"] {

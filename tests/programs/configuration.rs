@@ -84,21 +84,6 @@ fn unknown_and_malformed_variables_are_errors() {
 }
 
 #[trial]
-fn unknown_and_malformed_files_are_errors() {
-    for (text, texts) in [
-        ("heart_beat = '1s'", ["`heart_beat`, which does not exist", "heartbeat_timeout"]),
-        ("output = 'loud'", ["`output` to `loud`", "inherit, prefix, merge, file, null"]),
-        ("heartbeat = 'soon'", ["`heartbeat`", "`500ms`"]),
-        ("processes = 'many'", ["`processes`", "many"]),
-        ("processes =", ["can't be read", "line 1"]),
-        ("[pool]\nprocesses = 3", ["`pool`, which does not exist", "processes"]),
-    ] {
-        let ending = error(Setup::new("first error").file("fiber.toml", text), &texts);
-        assert!(ending.out.contains("fiber.toml"), "{}", ending.out);
-    }
-}
-
-#[trial]
 fn contradicting_options_are_errors() {
     let heartbeat = Setup::new("first error").env("FIBER_HEARTBEAT", "9s");
     error(heartbeat, &["`heartbeat_timeout` is `10s`: it must be at least twice `heartbeat` (9s)"]);

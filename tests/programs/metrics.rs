@@ -97,31 +97,6 @@ fn the_head_serves_what_its_pools_did() {
 }
 
 #[trial]
-fn queues_and_closures_have_series_of_their_own() {
-    let (mut program, port) = start();
-    does(&mut program, "queue");
-    does(&mut program, "closure");
-    let mut text = String::new();
-    program.wait_until("the queue in the metrics", || {
-        text = metrics(port);
-        value(&text, "fiber_queue_elements_taken_total{queue=\"jobs\"}") == Some(1.0)
-            && sum(&text, "fiber_tasks_done_total", "{closure@") == 100.0
-    });
-    assert_eq!(value(&text, "fiber_queue_elements{queue=\"jobs\"}"), Some(6.0), "{text}");
-    assert_eq!(value(&text, "fiber_queue_elements_put_total{queue=\"jobs\"}"), Some(7.0), "{text}");
-    assert!(value(&text, "fiber_queue_bytes{queue=\"jobs\"}") >= Some(6.0), "{text}");
-    // A queue without a name has that of the place that made it.
-    let place = "queue=\"tests/programs/scenarios/metrics.rs:";
-    assert_eq!(sum(&text, "fiber_queue_elements_put_total", place), 0.0, "{text}");
-    assert!(text.contains(&format!("fiber_queue_elements{{{place}")), "{text}");
-    let place = "{closure@tests/programs/scenarios/metrics.rs:";
-    assert_eq!(sum(&text, "fiber_tasks_done_total", place), 100.0, "{text}");
-    assert!(value(&text, "fiber_values_spilled_bytes{role=\"head\"}") == Some(0.0), "{text}");
-    assert!(value(&text, "fiber_values_limit_bytes{role=\"head\"}") > Some(0.0), "{text}");
-    program.end().code(0);
-}
-
-#[trial]
 fn other_paths_and_methods_get_a_hint() {
     let (program, port) = start();
     for (line, status) in [("GET / HTTP/1.1", "200"), ("GET /metric HTTP/1.1", "404")] {
@@ -130,23 +105,6 @@ fn other_paths_and_methods_get_a_hint() {
         assert!(answer.contains("are at /metrics"), "{answer}");
     }
     assert!(request(port, "DELETE /metrics HTTP/1.1").starts_with("HTTP/1.1 405"));
-    program.end().code(0);
-}
-
-#[trial]
-fn counters_stay_when_a_pool_ends() {
-    let (mut program, port) = start();
-    let tasks =
-        |done: f64| move |text: &str| sum(text, "fiber_tasks_done_total", "square\"") == done;
-    for (word, done) in [("map", 1_000.0), ("end", 1_000.0), ("map", 2_000.0)] {
-        does(&mut program, word);
-        program.wait_until("the tasks in the metrics", || tasks(done)(&metrics(port)));
-    }
-    // A pool ends that no scrape has seen.
-    for word in ["end", "map", "end"] {
-        does(&mut program, word);
-    }
-    program.wait_until("the tasks in the metrics", || tasks(3_000.0)(&metrics(port)));
     program.end().code(0);
 }
 

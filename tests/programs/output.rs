@@ -66,17 +66,6 @@ fn output_can_go_to_a_file_for_each_process() {
 }
 
 #[trial]
-fn output_can_go_nowhere() {
-    let ending = Setup::new("output").env("FIBER_OUTPUT", "null").run().code(0);
-    assert!(
-        !ending.out.contains("from") && !ending.errors.contains("from"),
-        "{}{}",
-        ending.out,
-        ending.errors
-    );
-}
-
-#[trial]
 fn a_log_directory_that_can_not_be_written_is_reported() {
     let setup =
         Setup::new("too large").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "/proc/no/such");

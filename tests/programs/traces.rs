@@ -142,20 +142,3 @@ fn a_collector_that_hangs_disturbs_nothing() {
     let ending = setup.env("OTEL_EXPORTER_OTLP_TIMEOUT", "100").run().code(0);
     assert!(ending.errors.contains("spans are lost: "), "{}", ending.errors);
 }
-
-#[trial]
-fn a_wrong_variable_is_an_error() {
-    setup("traced tasks")
-        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-        .run()
-        .code(3)
-        .says(&["OTEL_EXPORTER_OTLP_PROTOCOL is `grpc`"]);
-}
-
-#[trial]
-fn the_export_can_be_turned_off() {
-    let collector = Collector::start(&[]);
-    let setup = setup("traced tasks").env(ENDPOINT, &collector.url);
-    setup.env("OTEL_TRACES_EXPORTER", "none").run().code(0);
-    assert!(collector.heads().is_empty());
-}

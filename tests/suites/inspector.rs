@@ -350,35 +350,6 @@ fn worker_of(pool: &str) -> fiber::stats::ProcessStats {
     })
 }
 
-#[test]
-fn the_stack_of_a_worker_that_hangs_names_the_function() {
-    let pool = pool_called("hangs", 1);
-    let call = pool.apply(spins_in_here, 0);
-    let worker = worker_of("hangs");
-    let mut connection = connect(&fiber::stats().unwrap().session);
-    let request = format!("{{\"stack\":{{\"process\":{}}}}}", worker.id.0);
-    let answer = ask(&mut connection, &request);
-    let stack = answer["ok"].as_str().unwrap_or_else(|| panic!("{answer}"));
-    assert!(stack.contains("spins_in_here") && stack.contains("fiber-runtime"), "{stack}");
-    let request = format!(
-        "{{\"profile\":{{\"process\":{},\"seconds\":0.3,\"hertz\":50,\"idle\":false}}}}",
-        worker.id.0
-    );
-    let answer = ask(&mut connection, &request);
-    let profile = answer["ok"]["folded"].as_str().unwrap_or_else(|| panic!("{answer}"));
-    let samples = |line: &str| line.rsplit_once(' ')?.1.parse::<u64>().ok();
-    let (here, all) = profile.lines().fold((0, 0), |(here, all), line| {
-        let count = samples(line).unwrap();
-        (here + if line.contains("spins_in_here") { count } else { 0 }, all + count)
-    });
-    assert!(here > 0 && 2 * here > all, "{here} of {all}: {profile}");
-    // The head itself answers, too.
-    let head = fiber::stats().unwrap().report.processes[0].id;
-    let answer = ask(&mut connection, &format!("{{\"stack\":{{\"process\":{}}}}}", head.0));
-    assert!(answer["ok"].to_string().contains("fiber-runtime"), "{answer}");
-    drop(call);
-}
-
 /// Returns the most memory that a process had so far.
 fn peak(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

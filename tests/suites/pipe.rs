@@ -5,7 +5,6 @@ use fiber::{
     Error, Pipe, Process,
     pipe::{PipeReceiver, PipeSender},
 };
-use fiber_test_support::tricky::{Tricky, tricky};
 
 fn closed<T: std::fmt::Debug>(outcome: fiber::Result<T>) -> bool {
     match outcome.unwrap_err() {
@@ -36,21 +35,6 @@ fn both_ends_of_a_duplex_pipe_send_and_receive() {
 }
 
 #[test]
-fn nested_options_and_units_are_kept_apart() {
-    let (here, there) = Pipe::<Option<Option<Tricky>>>::new().unwrap();
-    let echo = |pipe: Pipe<Option<Option<Tricky>>>| {
-        pipe.stream().wait().for_each(|value| pipe.send(value.unwrap()).wait().unwrap())
-    };
-    let process = Process::spawn(echo, there);
-    for option in [None, Some(None), Some(Some(tricky()))] {
-        here.send(option.clone()).wait().unwrap();
-        assert_eq!(here.recv().wait().unwrap(), option);
-    }
-    drop(here);
-    process.wait().unwrap();
-}
-
-#[test]
 fn a_child_and_a_grandchild_exchange_elements() {
     let (one, other) = Pipe::<u32>::new().unwrap();
     let child = |one: Pipe<u32>, other: Pipe<u32>| {
@@ -61,18 +45,6 @@ fn a_child_and_a_grandchild_exchange_elements() {
         process.wait().unwrap()
     };
     assert_eq!(Process::spawn(child, (one, other)).wait().unwrap(), 4950);
-}
-
-#[test]
-fn two_children_exchange_elements_and_each_learns_of_the_others_end() {
-    let (sender, receiver) = Pipe::<u32>::one_way().unwrap();
-    let send = |sender: PipeSender<u32>| (0..5000).for_each(|n| sender.send(n).wait().unwrap());
-    let receive = |receiver: PipeReceiver<u32>| {
-        receiver.stream().wait().map(|n| u64::from(n.unwrap())).sum::<u64>()
-    };
-    let receives = Process::spawn(receive, receiver);
-    Process::spawn(send, sender).wait().unwrap();
-    assert_eq!(receives.wait().unwrap(), 4999 * 2500);
 }
 
 /// Returns the number of page faults of this process.
@@ -118,27 +90,6 @@ fn recv_fails_after_the_last_element_when_the_other_end_was_dropped() {
     let (sender, receiver) = Pipe::<u32>::one_way().unwrap();
     drop(receiver);
     assert!(closed(sender.send(1).wait()));
-}
-
-#[test]
-fn a_pipe_closes_when_the_process_of_the_other_end_is_killed() {
-    let (here, there) = Pipe::<u32>::new().unwrap();
-    let (arrived, never) = (Event::new().unwrap(), Event::new().unwrap());
-    let hold = |pipe: Pipe<u32>, arrived: Event, never: Event| {
-        pipe.send(1).wait().unwrap();
-        arrived.set().wait().unwrap();
-        never.wait_set().wait().unwrap();
-    };
-    let child = Process::spawn(hold, (there, arrived.clone(), never));
-    arrived.wait_set().wait().unwrap();
-    assert_eq!(here.recv().wait().unwrap(), 1);
-    let waits = std::thread::spawn({
-        let here = here.clone();
-        move || here.recv().wait()
-    });
-    child.kill();
-    assert!(closed(waits.join().unwrap()));
-    assert!(closed(here.send(1).wait()));
 }
 
 #[test]

@@ -62,22 +62,6 @@ async fn a_process_is_a_future_of_any_runtime() {
 }
 
 #[test]
-fn the_function_runs_in_another_process() {
-    let process = Process::spawn(std::process::id, ());
-    let pid = process.started().wait().unwrap();
-    assert_ne!(pid, std::process::id());
-    assert_eq!(process.wait().unwrap(), pid);
-}
-
-#[test]
-fn a_process_that_has_ended_has_started() {
-    let process = Process::spawn(std::process::id, ());
-    assert_eq!(process.join().wait().unwrap().code(), Some(0));
-    let started = process.started().wait();
-    assert_eq!(started.unwrap(), process.wait().unwrap());
-}
-
-#[test]
 fn the_error_has_the_exit_code() {
     let exit = |code: i32| -> () { std::process::exit(code) };
     let process = Process::spawn(exit, 3);
@@ -245,17 +229,6 @@ fn active_children_are_those_that_live() {
 }
 
 #[test]
-fn children_without_a_handle_are_active_too() {
-    drop(Process::builder().name("left alone").spawn(hang, ()));
-    let child = active_children()
-        .into_iter()
-        .find(|child| child.name() == "left alone")
-        .expect("it is running");
-    child.kill();
-    child.join().wait().unwrap();
-}
-
-#[test]
 fn errors_that_only_implement_display_travel_as_text() {
     fn open(path: String) -> anyhow::Result<u64> {
         use anyhow::Context;
@@ -322,20 +295,6 @@ fn the_harness_captures_what_processes_print_for_their_test() {
 }
 
 #[test]
-fn only_the_last_of_many_lines_are_kept() {
-    let chatter = || -> () {
-        (0..50_000).for_each(|line| println!("line {line}"));
-        print!("no end of line");
-        std::io::Write::flush(&mut std::io::stdout()).unwrap();
-        std::process::exit(1)
-    };
-    let process = Process::builder().output(OutputMode::Null).spawn(chatter, ());
-    let exit = process.join().wait().unwrap();
-    assert_eq!(exit.tail.len(), 20);
-    assert_eq!(&exit.tail[18..], ["line 49999", "no end of line"]);
-}
-
-#[test]
 fn processes_start_their_own_and_wait_for_them() {
     fn count_down(levels: u32) -> Vec<u32> {
         let mut pids = match levels {
@@ -350,14 +309,6 @@ fn processes_start_their_own_and_wait_for_them() {
     pids.sort_unstable();
     pids.dedup();
     assert_eq!(pids.len(), 4);
-}
-
-#[test]
-fn async_functions_await_processes_of_their_own() {
-    async fn outer(x: i32) -> i32 {
-        Process::spawn(add, (x, 1)).await.unwrap()
-    }
-    assert_eq!(Process::spawn(outer, 1).wait().unwrap(), 2);
 }
 
 #[test]
@@ -401,34 +352,6 @@ fn more_files_than_1024_may_be_open() {
     drop(files);
     let in_child = move || open().map(|files| files.len()).map_err(|error| error.to_string());
     assert_eq!(Process::spawn(in_child, ()).wait().unwrap(), Ok(1200));
-}
-
-#[test]
-fn twenty_processes_work_at_once() {
-    // None returns before all have started.
-    let directory = tempfile::tempdir().unwrap();
-    let meet = |n: u32, path: String| {
-        File::create(format!("{path}/{n}")).unwrap();
-        wait_until("a file of each", || std::fs::read_dir(&path).unwrap().count() >= 20);
-        n
-    };
-    let path = directory.path().to_string_lossy().into_owned();
-    let processes: Vec<_> = (0..20).map(|n| Process::spawn(meet, (n, path.clone()))).collect();
-    let results: Result<Vec<_>, _> = processes.into_iter().map(Process::wait).collect();
-    assert_eq!(results.unwrap(), (0..20).collect::<Vec<_>>());
-}
-
-#[test]
-fn large_arguments_and_results_travel() {
-    let reverse = |mut bytes: serde_bytes::ByteBuf| {
-        bytes.reverse();
-        bytes
-    };
-    let bytes: Vec<u8> = (0..8 << 20).map(|n: u32| n as u8).collect();
-    let mut result =
-        Process::spawn(reverse, serde_bytes::ByteBuf::from(bytes.clone())).wait().unwrap();
-    result.reverse();
-    assert!(*result == bytes);
 }
 
 /// A value that does not deserialize: it writes something else than it reads.

@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use fiber::sync::{Barrier, Event, List, Value};
+use fiber::sync::{Barrier, Event, Value};
 use fiber::{Error, Pool, Process, Queue};
-use fiber_test_support::tricky::{Tricky, tricky};
 use fiber_test_support::wait::wait_until;
 use futures_util::StreamExt;
 
@@ -21,42 +20,6 @@ fn all<T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static>(
     queue: &Queue<T>,
 ) -> Vec<T> {
     queue.stream().wait().map(Result::unwrap).collect()
-}
-
-#[test]
-fn elements_come_out_in_the_order_in_which_they_went_in() {
-    let queue = Queue::new().unwrap();
-    for n in 0..1000 {
-        queue.put(n).wait().unwrap();
-    }
-    assert_eq!(queue.len().wait().unwrap(), 1000);
-    for n in 0..1000 {
-        assert_eq!(queue.get().wait().unwrap(), n);
-    }
-    assert_eq!(queue.try_get().wait().unwrap(), None);
-    assert!(queue.is_empty().wait().unwrap());
-}
-
-#[test]
-fn nested_options_and_units_are_kept_apart() {
-    let (there, back) = (Queue::new().unwrap(), Queue::new().unwrap());
-    let options = [None, Some(None), Some(Some(tricky()))];
-    for option in &options {
-        there.put(option.clone()).wait().unwrap();
-    }
-    let child = |there: Queue<Option<Option<Tricky>>>, back: Queue<Option<Option<Tricky>>>| {
-        for _ in 0..2 {
-            back.put(there.get().wait().unwrap()).wait().unwrap();
-        }
-        back.put(there.get_acknowledged().wait().unwrap().acknowledge().wait().unwrap())
-            .wait()
-            .unwrap();
-    };
-    Process::spawn(child, (there, back.clone())).wait().unwrap();
-    for option in options {
-        assert_eq!(back.try_get().wait().unwrap(), Some(option));
-    }
-    assert_eq!(back.try_get().wait().unwrap(), None);
 }
 
 #[test]
@@ -79,55 +42,6 @@ fn a_child_and_a_grandchild_put_and_get() {
     process.wait().unwrap();
     back.close().wait().unwrap();
     assert!(all(&back).into_iter().eq(0..=10_000));
-}
-
-#[test]
-fn many_small_elements_come_from_another_process_in_order() {
-    let queue = Queue::<u32>::new().unwrap();
-    let put = |queue: Queue<u32>| (0..100_000).for_each(|n| queue.put(n).wait().unwrap());
-    let process = Process::spawn(put, queue.clone());
-    for n in 0..100_000 {
-        assert_eq!(queue.get().wait().unwrap(), n);
-    }
-    process.wait().unwrap();
-}
-
-#[test]
-fn elements_of_three_writers_all_arrive_each_writers_in_order() {
-    let queue = Queue::new().unwrap();
-    let write = |writer: u32, queue: Queue<(u32, u32)>| {
-        (0..5000).for_each(|n| queue.put((writer, n)).wait().unwrap())
-    };
-    let writers: Vec<_> =
-        (0..3).map(|writer| Process::spawn(write, (writer, queue.clone()))).collect();
-    let mut next = [0; 3];
-    for _ in 0..15_000 {
-        let (writer, n) = queue.get().wait().unwrap();
-        assert_eq!(n, next[writer as usize]);
-        next[writer as usize] += 1;
-    }
-    writers.into_iter().for_each(|writer| writer.wait().unwrap());
-    assert!(queue.is_empty().wait().unwrap());
-}
-
-#[test]
-fn two_processes_relay() {
-    let (first, second, third) =
-        (Queue::new().unwrap(), Queue::new().unwrap(), Queue::new().unwrap());
-    let relay = |from: Queue<u32>, to: Queue<u32>| {
-        for n in from.stream().wait() {
-            to.put(n.unwrap() * 2).wait().unwrap();
-        }
-        to.close().wait().unwrap();
-    };
-    let relays = [
-        Process::spawn(relay, (first.clone(), second.clone())),
-        Process::spawn(relay, (second, third.clone())),
-    ];
-    (0..2000).for_each(|n| first.put(n).wait().unwrap());
-    first.close().wait().unwrap();
-    assert!(all(&third).into_iter().eq((0..2000).map(|n| n * 4)));
-    relays.into_iter().for_each(|relay| relay.wait().unwrap());
 }
 
 #[test]
@@ -176,33 +90,6 @@ fn waiting_consumers_are_served_in_turn() {
         round.wait_all().wait().unwrap();
     }
     consumers.into_iter().for_each(|consumer| consumer.wait().unwrap());
-}
-
-#[test]
-fn four_workers_share_the_elements() {
-    let (queue, counts) = (Queue::new().unwrap(), List::new().unwrap());
-    let all = Barrier::new(5).unwrap();
-    let work = |queue: Queue<Option<u32>>, counts: List<u32>, all: Barrier| {
-        all.wait_all().wait().unwrap();
-        let mut count = 0;
-        while queue.get().wait().unwrap().is_some() {
-            count += 1;
-            if count == 1 {
-                all.wait_all().wait().unwrap();
-            }
-        }
-        counts.push(count).wait().unwrap();
-    };
-    let workers: Vec<_> = (0..4)
-        .map(|_| Process::spawn(work, (queue.clone(), counts.clone(), all.clone())))
-        .collect();
-    all.wait_all().wait().unwrap();
-    (0..2400).for_each(|n| queue.put(Some(n)).wait().unwrap());
-    // Each of them gets one before any gets a second one.
-    all.wait_all().wait().unwrap();
-    (0..4).for_each(|_| queue.put(None).wait().unwrap());
-    workers.into_iter().for_each(|worker| worker.wait().unwrap());
-    assert_eq!(counts.to_vec().wait().unwrap().iter().sum::<u32>(), 2400);
 }
 
 #[test]
@@ -280,21 +167,6 @@ fn a_bounded_queue_holds_no_more_than_its_capacity() {
 }
 
 #[test]
-fn a_dropped_get_loses_no_element() {
-    let queue = Queue::new().unwrap();
-    assert!(matches!(queue.get().timeout(MOMENT).wait(), Err(Error::TimedOut { .. })));
-    let give_up = |queue: Queue<u32>| {
-        let error = queue.get().timeout(MOMENT).wait().unwrap_err();
-        drop(queue.get_acknowledged());
-        error.to_string()
-    };
-    let message = Process::spawn(give_up, queue.clone()).wait().unwrap();
-    assert!(message.contains(concat!("the queue made at ", file!())), "{message}");
-    queue.put(1).wait().unwrap();
-    assert_eq!(queue.get().wait().unwrap(), 1);
-}
-
-#[test]
 fn unused_prefetched_elements_go_to_consumers_that_wait() {
     let (queue, used, stop) = (Queue::new().unwrap(), Queue::new().unwrap(), Event::new().unwrap());
     let greedy = |queue: Queue<u32>, used: Queue<u32>, stop: Event| {
@@ -313,30 +185,6 @@ fn unused_prefetched_elements_go_to_consumers_that_wait() {
     assert!(seen.into_iter().eq(0..10_000));
     stop.set().wait().unwrap();
     child.wait().unwrap();
-}
-
-#[test]
-fn an_unacknowledged_element_is_delivered_again_when_its_consumer_dies() {
-    let queue = Queue::new().unwrap();
-    (0..3).for_each(|n| queue.put(n).wait().unwrap());
-    let ready = Event::new().unwrap();
-    let take = |queue: Queue<u32>, ready: Event| {
-        let first = queue.get_acknowledged().wait().unwrap();
-        let second = queue.get_acknowledged().wait().unwrap();
-        assert_eq!(first.acknowledge().wait().unwrap(), 0);
-        hang(second, &ready);
-    };
-    let child = Process::spawn(take, (queue.clone(), ready.clone()));
-    ready.wait_set().wait().unwrap();
-    let third = queue.get_acknowledged().wait().unwrap();
-    assert_eq!(*third, 2);
-    let waits = queue.get_acknowledged();
-    child.kill();
-    assert_eq!(*waits.wait().unwrap(), 1);
-    drop(third);
-    let mut rest = [queue.get().wait().unwrap(), queue.get().wait().unwrap()];
-    rest.sort_unstable();
-    assert_eq!(rest, [1, 2], "dropped deliveries go back");
 }
 
 #[test]
@@ -376,25 +224,6 @@ fn a_closed_queue_can_be_emptied_and_then_fails() {
         (put.is_err(), queue.get().wait().is_err())
     };
     assert_eq!(Process::spawn(late, queue).wait().unwrap(), (true, true));
-}
-
-#[test]
-fn nested_and_large_values_arrive_unchanged() {
-    type Nested = Vec<std::collections::BTreeMap<String, (Option<f64>, Vec<u8>)>>;
-    let (queue, back) = (Queue::new().unwrap(), Queue::new().unwrap());
-    let echo = |queue: Queue<Nested>, back: Queue<Nested>| {
-        for element in queue.stream().wait() {
-            back.put(element.unwrap()).wait().unwrap();
-        }
-    };
-    let child = Process::spawn(echo, (queue.clone(), back.clone()));
-    for size in [0, 10, 20_000, 40_000, 1_000_000] {
-        let element: Nested = vec![[("key".to_string(), (Some(0.5), vec![7; size]))].into()];
-        queue.put(element.clone()).wait().unwrap();
-        assert_eq!(back.get().wait().unwrap(), element);
-    }
-    queue.close().wait().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]

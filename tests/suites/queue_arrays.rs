@@ -128,33 +128,6 @@ fn single_arrays_are_put_and_got_if_there_is_room() {
 }
 
 #[test]
-fn arrays_that_a_consumer_has_not_used_go_to_others() {
-    const COUNT: u64 = 100;
-    let (queue, used, stop) = (Queue::new().unwrap(), Queue::new().unwrap(), Event::new().unwrap());
-    let producer = Process::spawn(produce, (queue.clone(), SHORT, COUNT));
-    let greedy = |queue: Queue<Array<u64>>, used: Queue<u64>, stop: Event| {
-        for _ in 0..COUNT / 2 {
-            let got = queue.get().wait().unwrap();
-            check(&got, SHORT, got[0]);
-            used.put(got[0]).wait().unwrap();
-        }
-        stop.wait_set().wait().unwrap();
-    };
-    let child = Process::spawn(greedy, (queue.clone(), used.clone(), stop.clone()));
-    let mut seen: Vec<u64> = (0..COUNT / 2).map(|_| used.get().wait().unwrap()).collect();
-    seen.extend((0..COUNT / 2).map(|_| {
-        let got = queue.get().wait().unwrap();
-        check(&got, SHORT, got[0]);
-        got[0]
-    }));
-    seen.sort_unstable();
-    assert!(seen.into_iter().eq(0..COUNT));
-    producer.wait().unwrap();
-    stop.set().wait().unwrap();
-    child.wait().unwrap();
-}
-
-#[test]
 fn an_array_that_arrived_for_a_dropped_get_comes_again() {
     let give_up = |queue: Queue<Array<u64>>| {
         let mut get = queue.get();

@@ -1,9 +1,6 @@
 //! The `ring_sgd` example: a ring trains the same weights as one process.
 
-use std::path::PathBuf;
-
 use fiber::{Ring, RingNode};
-use rustix::process::{Signal, getpid, kill_process};
 
 #[path = "../../examples/ring_sgd/digits.rs"]
 mod digits;
@@ -20,28 +17,16 @@ fn plan() -> Plan {
     Plan { epochs: EPOCHS, ..Plan::default() }
 }
 
-/// Trains. If there is a file, rank 1 dies once, after half of the epochs; the file marks it.
-fn work(mut node: RingNode, death: Option<PathBuf>) -> anyhow::Result<Trained> {
+fn work(mut node: RingNode) -> anyhow::Result<Trained> {
     let data = digits::uci()?;
-    let mortal = node.rank() == 1;
-    let report = |epochs| {
-        if let Some(file) = &death
-            && mortal
-            && epochs == EPOCHS / 2
-            && std::fs::OpenOptions::new().write(true).create_new(true).open(file).is_ok()
-        {
-            let _ = kill_process(getpid(), Signal::KILL);
-        }
-        Ok(())
-    };
-    Ok(train(&mut node, &data, &plan(), report)?)
+    Ok(train(&mut node, &data, &plan(), |_| Ok(()))?)
 }
 
 #[test]
 fn a_ring_trains_the_same_weights_as_one_process_with_the_same_batches() {
     let data = digits::uci().unwrap();
     for size in [1, 2, 3] {
-        let trained = Ring::builder().size(size).try_run(work, None).wait().unwrap();
+        let trained = Ring::builder().size(size).try_run(work, ()).wait().unwrap();
         let alone = train_alone(&data, &plan(), size);
         for (rank, one) in trained.iter().enumerate() {
             assert!(one.weights == alone, "rank {rank} of {size} has different weights");
@@ -57,16 +42,6 @@ fn a_ring_trains_the_same_weights_as_one_process_with_the_same_batches() {
             );
         }
     }
-}
-
-#[test]
-fn the_death_of_a_node_does_not_change_the_result() {
-    let place = tempfile::tempdir().unwrap();
-    let disturbed =
-        Ring::builder().size(2).try_run(work, Some(place.path().join("died"))).wait().unwrap();
-    assert!(place.path().join("died").exists());
-    let undisturbed = Ring::builder().size(2).try_run(work, None).wait().unwrap();
-    assert_eq!(disturbed, undisturbed);
 }
 
 #[test]

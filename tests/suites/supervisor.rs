@@ -182,19 +182,6 @@ fn a_transient_process_is_restarted_after_an_error_and_a_panic_but_not_when_it_r
 }
 
 #[test]
-fn a_permanent_process_is_restarted_when_it_returns_and_a_temporary_one_never() {
-    let app = eager("kinds").intensity(u32::MAX, LONG).start().wait().unwrap();
-    app.add_child(ChildSpec::process("permanent", || (), ()).unwrap()).wait().unwrap();
-    let temporary = ChildSpec::process("temporary", || -> () { panic!("once") }, ()).unwrap();
-    app.add_child(temporary.restart(Restart::Temporary)).wait().unwrap();
-    wait_until("a restart", || {
-        fiber::tree().find("kinds/permanent").is_some_and(|branch| branch.restarts > 1)
-    });
-    wait_until("an end for good", || fiber::tree().find("kinds/temporary").is_none());
-    end(&app);
-}
-
-#[test]
 fn reasons_have_the_words_of_errors_panics_and_deaths() {
     let cases = [
         (ChildSpec::process("child", || Err::<(), _>("no disk"), ()), "failed: no disk"),
@@ -242,24 +229,6 @@ impl Handler<Add> for Counter {
     }
 }
 
-#[test]
-fn a_panicking_actor_is_replaced_and_its_call_fails_with_the_panic() {
-    let app =
-        eager("actors").child(ChildSpec::actor("counter", || Counter(10))).start().wait().unwrap();
-    let counter = app.child::<Counter>("counter").unwrap();
-    assert_eq!(counter.send(Add(5)).wait().unwrap(), 15);
-    match counter.send(Add(100)).wait().unwrap_err() {
-        Error::ActorStopped { name, reason: ExitReason::Panicked(message) } => {
-            assert_eq!(name, "actors/counter");
-            assert!(message.starts_with("100 is too much"), "{message}");
-        }
-        other => panic!("{other}"),
-    }
-    assert_eq!(counter.send(Add(1)).wait().unwrap(), 11);
-    assert_eq!(fiber::tree().find("actors/counter").unwrap().restarts, 1);
-    end(&app);
-}
-
 #[tokio::test]
 async fn a_supervisor_is_used_from_any_runtime() {
     let app = eager("any runtime").start().await.unwrap();
@@ -294,27 +263,6 @@ fn a_supervisor_that_gives_up_ends_with_its_reason_and_its_parent_restarts_it() 
     end(&app);
 }
 
-#[test]
-fn a_parent_goes_on_without_a_temporary_supervisor_that_gave_up_or_gives_up_itself() {
-    let below = || ChildSpec::supervisor("below", gives_up_at_once());
-    let without =
-        eager("without").child(below().restart(Restart::Temporary)).start().wait().unwrap();
-    kill(running_pid("without/below/server"));
-    wait_until("the end", || fiber::tree().find("without/below").is_none());
-    assert!(fiber::tree().find("without").is_some());
-    end(&without);
-
-    let top = eager("top").intensity(0, LONG).child(below()).start().wait().unwrap();
-    kill(running_pid("top/below/server"));
-    let reason = top.join().wait().unwrap().to_string();
-    assert!(reason.contains("the last child to fail was `below`, which gave up"), "{reason}");
-    assert!(
-        reason.contains("the last child to fail was `server`, which was killed by signal 9"),
-        "{reason}"
-    );
-    assert!(fiber::tree().find("top").is_none());
-}
-
 fn three(name: &str, strategy: Strategy) -> (SupervisorRef, [u32; 3]) {
     let builder = ["a", "b", "c"]
         .map(process)
@@ -332,26 +280,6 @@ fn after_the_loss_of_the_second(name: &str, before: [u32; 3], last: &str) -> [u3
         pid(&format!("{name}/{last}")).is_some_and(|pid| !before.contains(&pid))
     });
     ["a", "b", "c"].map(|child| running_pid(&format!("{name}/{child}")))
-}
-
-#[test]
-fn one_for_one_replaces_one_process() {
-    let (app, before) = three("one for one", Strategy::OneForOne);
-    let after = after_the_loss_of_the_second("one for one", before, "b");
-    assert!(
-        after[0] == before[0] && after[1] != before[1] && after[2] == before[2],
-        "{before:?} {after:?}"
-    );
-    end(&app);
-}
-
-#[test]
-fn one_for_all_replaces_all_processes() {
-    let (app, before) = three("one for all", Strategy::OneForAll);
-    let after = after_the_loss_of_the_second("one for all", before, "c");
-    assert!(after.iter().all(|pid| !before.contains(pid)), "{before:?} {after:?}");
-    assert!(!before.into_iter().any(exists));
-    end(&app);
 }
 
 #[test]
@@ -410,17 +338,6 @@ fn stopping_terminates_processes_kills_those_that_go_on_and_leaves_nothing() {
     assert!(fiber::tree().find("shutdown").is_none());
     assert!(active_children().iter().all(|child| !child.name().starts_with("shutdown/")));
     assert_eq!(app.join().wait().unwrap(), ExitReason::Shutdown);
-}
-
-#[test]
-fn stopping_a_child_ends_its_process_for_good() {
-    let app = eager("terminate").child(process("server")).start().wait().unwrap();
-    let first = running_pid("terminate/server");
-    app.stop_child("server").wait().unwrap();
-    assert!(!exists(first) && fiber::tree().find("terminate/server").is_none());
-    app.add_child(process("server")).wait().unwrap();
-    assert_ne!(running_pid("terminate/server"), first);
-    end(&app);
 }
 
 #[test]

@@ -9,7 +9,6 @@ use fiber::sync::{
     Barrier, Condition, Event, List, Lock, Map, Namespace, RwLock, Semaphore, Value,
 };
 use fiber::{Error, Pool, Process, Reply};
-use fiber_test_support::tricky::{Tricky, tricky};
 use fiber_test_support::wait::wait_until;
 
 const MOMENT: Duration = Duration::from_millis(20);
@@ -46,24 +45,6 @@ fn timed_out<T: std::fmt::Debug>(outcome: fiber::Result<T>) -> String {
 }
 
 #[test]
-fn a_lock_has_one_holder_in_all_processes() {
-    let (lock, count) = (Lock::new().unwrap(), Value::new(0_u32).unwrap());
-    let add = |lock: Lock, count: Value<u32>| {
-        for _ in 0..50 {
-            let held = lock.lock().wait().unwrap();
-            assert!(!held.was_abandoned());
-            let current = count.get().wait().unwrap();
-            count.set(current + 1).wait().unwrap();
-        }
-    };
-    let children: Vec<_> =
-        (0..3).map(|_| Process::spawn(add, (lock.clone(), count.clone()))).collect();
-    add(lock.clone(), count.clone());
-    children.into_iter().for_each(|child| child.wait().unwrap());
-    assert_eq!(count.get().wait().unwrap(), 200);
-}
-
-#[test]
 fn a_withdrawn_request_does_not_get_the_lock() {
     let lock = Lock::new().unwrap();
     let held = lock.lock().wait().unwrap();
@@ -92,19 +73,6 @@ fn a_lock_is_granted_in_the_order_of_the_requests() {
         assert!(lock.try_lock().wait().unwrap().is_none());
         drop(next);
     }
-}
-
-#[test]
-fn the_lock_of_a_dead_process_goes_to_the_next_request_as_abandoned() {
-    let lock = Lock::new().unwrap();
-    let hold = |lock: Lock, ready: Event| hang(lock.lock().wait().unwrap(), &ready);
-    let child = holder!(lock.clone(), hold);
-    let waits = lock.lock();
-    child.kill();
-    let held = waits.wait().unwrap();
-    assert!(held.was_abandoned());
-    drop(held);
-    assert!(!lock.lock().wait().unwrap().was_abandoned(), "it was abandoned once");
 }
 
 #[test]
@@ -242,28 +210,6 @@ fn notify_wakes_requests_that_sleep_on_a_condition() {
 }
 
 #[test]
-fn updates_of_a_value_are_atomic() {
-    let value = Value::new((0_u32, String::new())).unwrap();
-    let add = |value: Value<(u32, String)>| {
-        for _ in 0..100 {
-            value
-                .update(|(count, text)| {
-                    *count += 1;
-                    *text = count.to_string();
-                })
-                .wait()
-                .unwrap();
-        }
-    };
-    let children: Vec<_> = (0..3).map(|_| Process::spawn(add, value.clone())).collect();
-    children.into_iter().for_each(|child| child.wait().unwrap());
-    let (count, text) = value.get().wait().unwrap();
-    assert_eq!((count, text.as_str()), (300, "300"));
-    assert_eq!(value.replace((1, "one".into())).wait().unwrap().0, count);
-    assert_eq!(value.get().wait().unwrap(), (1, "one".into()));
-}
-
-#[test]
 fn maps_lists_and_namespaces_are_shared_with_workers_and_their_children() {
     let pool = Pool::new(3).unwrap();
     let map = Map::<String, Vec<u32>>::new().unwrap();
@@ -385,35 +331,4 @@ fn answers_that_are_there_are_ready_at_once_however_many() {
         });
         assert_eq!(ready.await, 299);
     });
-}
-
-#[test]
-fn nested_options_and_units_are_kept_apart() {
-    type Deep = Option<Option<Tricky>>;
-    let options = [None, Some(None), Some(Some(tricky()))];
-    let (value, map, list) = (Value::new(None).unwrap(), Map::new().unwrap(), List::new().unwrap());
-    let child = |value: Value<Deep>,
-                 map: Map<Option<Option<u8>>, Deep>,
-                 list: List<Deep>,
-                 options: Vec<Deep>| {
-        value.set(Some(None)).wait().unwrap();
-        assert_eq!(
-            value.update(|value| assert_eq!(*value, Some(None))).wait().unwrap(),
-            Some(None)
-        );
-        map.insert(None, Some(None)).wait().unwrap();
-        map.insert(Some(None), None).wait().unwrap();
-        list.extend(options.clone()).wait().unwrap();
-    };
-    let handles = (value.clone(), map.clone(), list.clone(), options.to_vec());
-    Process::spawn(child, handles).wait().unwrap();
-    assert_eq!(value.get().wait().unwrap(), Some(None));
-    assert_eq!(value.replace(Some(Some(tricky()))).wait().unwrap(), Some(None));
-    assert_eq!(value.get().wait().unwrap(), Some(Some(tricky())));
-    assert_eq!(map.entries().wait().unwrap(), [(None, Some(None)), (Some(None), None)]);
-    assert_eq!(map.get(&Some(None)).wait().unwrap(), Some(None));
-    assert_eq!(map.get(&Some(Some(1))).wait().unwrap(), None);
-    assert_eq!(list.to_vec().wait().unwrap(), options);
-    assert_eq!(list.get(0).wait().unwrap(), Some(None));
-    assert_eq!(list.get(3).wait().unwrap(), None);
 }

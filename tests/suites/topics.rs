@@ -107,17 +107,6 @@ fn publishers_wait_for_a_slow_subscription() {
 }
 
 #[test]
-fn a_subscription_that_is_dropped_holds_up_nobody() {
-    let topic = Topic::new().unwrap();
-    let slow = topic.buffer(1).subscribe(Slow::Wait).wait().unwrap();
-    topic.publish(1).wait().unwrap();
-    let waiting = topic.publish(2);
-    drop(slow);
-    waiting.wait().unwrap();
-    topic.publish(3).wait().unwrap();
-}
-
-#[test]
 fn a_subscription_that_keeps_the_newest_counts_what_it_misses() {
     let (topic, ready, go) = (Topic::new().unwrap(), Queue::new().unwrap(), Queue::new().unwrap());
     let child = |topic: Topic<u32>, ready: Queue<()>, go: Queue<()>| {
@@ -222,22 +211,6 @@ fn a_topic_has_one_type_of_message_until_it_is_forgotten() {
     numbers.clear_retained().wait().unwrap();
     drop(numbers);
     succeed(|| text().publish("seven".into()).wait());
-}
-
-#[test]
-fn publishers_do_not_wait_for_a_process_that_has_died() {
-    let (topic, ready) = (Topic::new().unwrap(), Queue::new().unwrap());
-    let child = |topic: Topic<u32>, ready: Queue<()>| {
-        let _slow = topic.buffer(1).subscribe(Slow::Wait).wait().unwrap();
-        ready.put(()).wait().unwrap();
-        hang();
-    };
-    let child = Process::spawn(child, (topic.clone(), ready.clone()));
-    ready.get().wait().unwrap();
-    topic.publish(1).wait().unwrap();
-    let waiting: Vec<_> = (2..10).map(|number| topic.publish(number)).collect();
-    child.kill();
-    waiting.into_iter().for_each(|reply| reply.wait().unwrap());
 }
 
 #[test]

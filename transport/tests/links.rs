@@ -23,7 +23,6 @@ promises! {
         messages_arrive_whole_and_in_order,
         messages_for_later_arrive_in_order_with_the_next_one_or_a_flush,
         messages_sent_by_several_threads_all_arrive,
-        an_echo_returns_what_was_sent,
         closing_a_link_ends_both_halves_at_both_ends,
         dropping_the_receiving_half_closes_the_link,
         connections_outlive_their_listener,
@@ -143,20 +142,6 @@ async fn messages_sent_by_several_threads_all_arrive(kind: LinkKind) {
         let count = &mut seen[usize::from(received[0])];
         assert_eq!(received[1..], count.to_le_bytes());
         *count += 1;
-    }
-}
-
-async fn an_echo_returns_what_was_sent(kind: LinkKind) {
-    let Ends { mut acceptor, mut connector, listener: _listener } = ends(kind).await;
-    tokio::task::spawn_local(async move {
-        while let Some(received) = acceptor.next().await {
-            let _ = acceptor.link.send(message(received.unwrap()));
-        }
-    });
-    for index in 0..2_000 {
-        let sent = filler(index, index * index % 300_000);
-        connector.link.send(message(sent.clone())).unwrap();
-        assert!(next(&mut connector).await == sent);
     }
 }
 

@@ -223,14 +223,4 @@ mod tests {
         }
         assert!(!text.contains("till-1"), "{text}");
     }
-
-    #[test]
-    fn a_look_says_what_tasks_wait_for() {
-        let mut stats = stats("simulate", 3);
-        assert!(!session("pid 4001", &stats).contains(" wait for "));
-        let call = &mut stats.report.pools[0].calls[0];
-        (call.held, call.waits_for) = (12, vec!["simulate::load".into()]);
-        let text = session("pid 4001", &stats);
-        assert!(text.contains("\nsimulate::step: 12 wait for simulate::load\n"), "{text}");
-    }
 }

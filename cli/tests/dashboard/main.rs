@@ -112,27 +112,6 @@ fn a_page_without_the_token_shows_nothing() {
 }
 
 #[trial]
-fn a_program_whose_queue_spills_is_visible() {
-    let head = FakeSession::start(5);
-    let dashboard = Dashboard::start(&head.pid());
-    let mut page = Browser::open(&dashboard.link);
-    let summary = "document.getElementById('summary').innerText";
-    page.wait_for(&format!("{summary}.includes('values of simulate: ')"));
-    let shown = page.text(summary);
-    assert!(shown.ends_with(" in a file"), "{shown}");
-    assert!(shown.contains(" PSS · "), "{shown}");
-    let row = "[...document.querySelectorAll('[aria-label=\"Queues and pipes\"] tbody tr')]\
-               .find((row) => row.innerText.includes('queue jobs'))?.innerText ?? ''";
-    let row = page.text(row);
-    assert!(row.split_whitespace().last() == Some("99"), "{row}");
-    assert!(
-        shown.contains(", 340 outputs, 5.00 MiB on other machines, 300 MiB in a file"),
-        "{shown}"
-    );
-    assert_eq!(page.problems(), Vec::<String>::new());
-}
-
-#[trial]
 fn actors_are_sorted_by_a_column() {
     let head = FakeSession::start(4);
     let dashboard = Dashboard::start(&head.pid());
@@ -151,20 +130,6 @@ fn actors_are_sorted_by_a_column() {
     sort("messages/s", "123");
     sort("restarts", "213");
     sort("actor", "123");
-    assert_eq!(page.problems(), Vec::<String>::new());
-}
-
-#[trial]
-fn what_tasks_wait_for_is_visible() {
-    let head = FakeSession::start(6);
-    let dashboard = Dashboard::start(&head.pid());
-    let mut page = Browser::open(&dashboard.link);
-    let calls = "document.querySelector('[aria-label=Calls]')";
-    page.wait_for(&format!("{calls}?.innerText.includes('join')"));
-    let shown = page.text(&format!("{calls}.innerText"));
-    for words in ["12 wait for load, clean", "1 waits for inputs"] {
-        assert!(shown.contains(words), "`{words}` is missing in:\n{shown}");
-    }
     assert_eq!(page.problems(), Vec::<String>::new());
 }
 

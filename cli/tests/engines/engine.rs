@@ -45,9 +45,6 @@ pub(crate) trait Engine: Sync {
 
     fn remove_volume(&self, claim: &str);
 
-    /// Creates a volume whose storage nothing provides, if the engine has such volumes.
-    fn create_pending_volume(&self) -> Option<String>;
-
     /// Returns variables that make the engine unreachable, and the error to expect then.
     fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]);
 }

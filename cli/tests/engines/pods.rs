@@ -17,19 +17,6 @@ use crate::engine::{Engine, StartedSession, TestVolume, fails, fiber, own_name, 
 use crate::images;
 
 #[trial]
-fn credentials_that_have_expired(engine: &'static dyn Engine) {
-    let directory = TempDir::new().expect("there is room");
-    let file = kubeconfig::expired(directory.path());
-    let words = [
-        "does not accept this user's credentials",
-        "they may have expired",
-        "renew the kubeconfig",
-    ];
-    fails(run(engine, &["-a"], "pi").env("KUBECONFIG", &file), 125, &words);
-    fails(fiber(engine, &["ps"]).env("KUBECONFIG", &file), 1, &words);
-}
-
-#[trial]
 fn a_right_that_is_missing(engine: &'static dyn Engine) {
     let directory = TempDir::new().expect("there is room");
     let file = kubeconfig::of_user(directory.path(), "user-without-rights");

@@ -126,20 +126,6 @@ fn killing_a_session_ends_its_workers(engine: &'static dyn Engine) {
 }
 
 #[trial]
-fn names_may_be_abbreviated_and_typing_errors_are_recognized(engine: &'static dyn Engine) {
-    let started = StartedSession::new(engine, &[], "ready");
-    let short = &started.name[..started.name.len() - 1];
-    fiber(engine, &["logs", short]).run().code(0);
-    let slip = format!("{short}_");
-    for command in ["logs", "kill"] {
-        let ending = fiber(engine, &[command, &slip]).run().code(1);
-        let words =
-            format!("there is no session or process `{slip}`: did you mean `{}`?", started.name);
-        assert!(ending.errors.contains(&words), "{}", ending.errors);
-    }
-}
-
-#[trial]
 fn leftovers_of_dead_sessions_are_removed(engine: &'static dyn Engine) {
     let (ended, killed, lives) =
         (StartedSession::new(engine, &[], "exit 3"), ready(engine), ready(engine));

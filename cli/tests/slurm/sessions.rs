@@ -61,46 +61,6 @@ fn a_head_on_this_machine_is_listed_once() {
 }
 
 #[trial]
-fn each_command_takes_the_name_of_a_host_and_of_a_process_in_it() {
-    let started = StartedSession::new(&[], "ready");
-    fiber(&["logs", "--follow", &started.name]).start().line("ready: 2");
-    let listed = started.listed();
-    let host = listed["workers"][0]["name"].as_str().expect("it has a host").to_string();
-    let place = listed["workers"][0]["place"].as_str().expect("it has a step").to_string();
-    let table = output(fiber(&["ps", "--backend", "slurm"]));
-    for word in ["MACHINE", "PLACE", &host, &place] {
-        assert!(table.contains(word), "`{word}` is missing in:\n{table}");
-    }
-    let own = |name: &str| format!("{}/{name}", started.name);
-    let step = place.trim_start_matches("step ").to_string();
-    // Hosts of other sessions on this node have the name, too.
-    for name in [own(&host), step] {
-        assert!(output(fiber(&["stack", &name])).contains("fiber-runtime"), "{name}");
-        let output = output(fiber(&["logs", &name]));
-        assert!(output.contains("a worker speaks"), "{name}: {output}");
-    }
-    for command in ["attach", "wait"] {
-        let refused = fiber(&[command, &own(&host)]).run().code(1);
-        let said = format!("{host} is a process of {}", started.name);
-        assert!(refused.errors.contains(&said), "{}", refused.errors);
-    }
-    let (worker, pid) = (own("pool-1/worker-1"), || {
-        let look = output(fiber(&["top", "--json", &started.name]));
-        let look: Value = serde_json::from_str(&look).expect("it is JSON");
-        let all = look["sessions"][0]["processes"].as_array().expect("it is a list").clone();
-        all.into_iter().find(|one| one["name"] == "pool-1/worker-1").map(|one| one["pid"].clone())
-    });
-    assert!(output(fiber(&["stack", &worker])).contains("fiber-runtime"));
-    output(fiber(&["logs", &worker]));
-    let first = pid().expect("it runs");
-    let said = format!("Killed pool-1/worker-1, a process of {}", started.name);
-    fiber(&["kill", "--now", &worker]).run().code(0).says(&[&said]);
-    wait_until("its successor runs", || pid().is_some_and(|pid| pid.is_u64() && pid != first));
-    // Its host is still there.
-    assert_eq!(started.listed()["workers"][0]["place"], place.as_str());
-}
-
-#[trial]
 fn an_exit_code_is_known_when_slurm_has_forgotten_the_job() {
     let (fails, succeeds) =
         (StartedSession::new(&[], "exit 3"), StartedSession::new(&[], "exit 0"));

@@ -1,6 +1,6 @@
 //! `fiber top` in a terminal, as a person uses it.
 
-use fiber_test_support::program::{Program, Setup};
+use fiber_test_support::program::Program;
 use fiber_test_support::trial;
 use rustix::process::Signal;
 
@@ -106,32 +106,6 @@ fn a_smaller_terminal_says_so_until_it_grows() {
     terminal.resize(120, 40);
     terminal.wait_for("Processes 4");
     terminal.wait_for("Functions");
-    terminal.press("q");
-    is_restored(&terminal);
-}
-
-#[trial]
-fn the_smallest_terminal_shows_pools_and_whole_hints() {
-    let program = start();
-    let terminal = Terminal::open(60, 16, &[]);
-    terminal.enter(&command(&program));
-    let is_row = |line: &str| line.contains("squares ") && line.contains(" 3/3 ");
-    terminal.wait_until("the row of the pool", |screen| screen.lines().any(is_row));
-    terminal.wait_until("whole hints", |screen| screen.trim_end().ends_with("? help  q leave"));
-    terminal.press("?");
-    terminal.wait_for("sort by name, time, amount, failures");
-    terminal.press("?");
-    terminal.press("q");
-    is_restored(&terminal);
-}
-
-#[trial]
-fn a_program_whose_queue_spills_is_visible() {
-    let program = Setup::new("spilling").env("FIBER_VALUE_MEMORY", "1MiB").start();
-    program.line("ready");
-    let terminal = Terminal::open(80, 24, &[]);
-    terminal.enter(&command(&program));
-    terminal.wait_for(": 1.0M of 1.0M, 19.0M in a file");
     terminal.press("q");
     is_restored(&terminal);
 }

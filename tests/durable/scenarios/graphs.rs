@@ -1,26 +1,16 @@
 //! Tasks that take the values of others.
 
-use std::time::Duration;
-
 use fiber::{Array, Error, Journal, Output, Pool, Result};
 use fiber_test_support::scenario;
 
 use super::{items, journal, note, variable};
-
-fn number(name: &str) -> u64 {
-    variable(name).parse().unwrap_or(u64::MAX)
-}
 
 fn leaf(x: u64) -> std::result::Result<u64, String> {
     note(format!("leaf {x}"));
     if x == 3 && variable("MENDED").is_empty() { Err("three".to_string()) } else { Ok(x / 10) }
 }
 
-/// Adds two numbers, but does not end at the level at which the program is to be killed.
-fn join(level: u64, one: u64, other: u64) -> u64 {
-    if level >= number("HOLD") {
-        std::thread::sleep(Duration::from_secs(600));
-    }
+fn join(one: u64, other: u64) -> u64 {
     note(format!("join {one} {other}"));
     one + other
 }
@@ -39,18 +29,10 @@ fn graph() -> Result<()> {
     let durable = pool.durable(journal);
     let pool_of_leaves = if variable("PLAIN_LEAVES").is_empty() { &durable } else { &pool };
     let leaves = pool_of_leaves.try_map(leaf, items()).outputs();
-    let (mut level, mut row) = (0, leaves.clone());
+    let mut row = leaves.clone();
     while row.len() > 1 {
-        level += 1;
-        let pairs: Vec<_> =
-            row.chunks(2).map(|pair| (level, pair[0].clone(), pair[1].clone())).collect();
+        let pairs: Vec<_> = row.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
         row = durable.map(join, pairs).outputs();
-        if level + 1 == number("HOLD") {
-            for joined in &row {
-                joined.get().wait()?;
-            }
-            println!("half");
-        }
     }
     let total = durable.apply(finish, (row.remove(0), leaves, 2));
     match total.wait() {
@@ -65,8 +47,7 @@ fn graph() -> Result<()> {
 #[scenario("reduce")]
 fn reduce() -> Result<()> {
     let pool = Pool::new(2)?;
-    let merge = |one: u64, other: u64| join(0, one, other);
-    let total = pool.durable(journal()).try_map(leaf, items()).reduce(merge).wait()?;
+    let total = pool.durable(journal()).try_map(leaf, items()).reduce(join).wait()?;
     println!("total {total:?} recorded {}", pool.stats().tasks.recorded);
     Ok(())
 }

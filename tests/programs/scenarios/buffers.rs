@@ -19,10 +19,6 @@ fn give(size: u64) -> ByteBuf {
     ByteBuf::from(vec![7; size as usize])
 }
 
-fn try_give(size: u64) -> std::result::Result<ByteBuf, String> {
-    Ok(give(size))
-}
-
 fn work(_: u32) {
     std::thread::sleep(Duration::from_millis(5));
 }
@@ -51,8 +47,6 @@ fn slow_consumer() {
     let results: Box<dyn Iterator<Item = Result<ByteBuf>>> = match &*form {
         "imap" => Box::new(pool.imap(give, sizes).wait()),
         "imap_unordered" => Box::new(pool.imap_unordered(give, sizes).wait()),
-        "try_imap" => Box::new(pool.try_imap(try_give, sizes).wait()),
-        "try_imap_unordered" => Box::new(pool.try_imap_unordered(try_give, sizes).wait()),
         "imap, small ones first" => {
             let sizes = (0..).map(move |index| if index < SMALL { 8 } else { size });
             Box::new(pool.imap(give, sizes).wait())

@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::time::Duration;
 
-use fiber::{Pool, Queue};
+use fiber::Pool;
 use fiber_test_support::scenario;
 
 fn square(x: u64) -> u64 {
@@ -25,11 +25,10 @@ fn nap(_: u64) {
 #[scenario("pool on demand")]
 fn pool_on_demand() {
     fiber::init();
-    let start = || Pool::builder().name("squares").processes(2).start().wait();
-    let mut pool = start().expect("the pool starts");
+    let pool =
+        Pool::builder().name("squares").processes(2).start().wait().expect("the pool starts");
     pool.wait_until_ready().wait().expect("it gets ready");
     println!("ready");
-    let mut queues = Vec::new();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.as_str() {
             "map" => {
@@ -42,18 +41,6 @@ fn pool_on_demand() {
             }
             "die" => drop(pool.apply(abort, ()).wait().expect_err("it dies")),
             "nap" => drop(pool.map(nap, 0..1_000).wait().expect("it works")),
-            "closure" => drop(pool.map(|x: u64| x + 1, 0..100).wait().expect("it works")),
-            "queue" => {
-                let jobs = Queue::builder().name("jobs").build().expect("it is made");
-                (0..7).for_each(|job: u64| jobs.put(job).wait().expect("it takes it"));
-                assert_eq!(jobs.get().wait().expect("there are jobs"), 0);
-                queues.push(jobs);
-                queues.push(Queue::new().expect("it is made"));
-            }
-            "end" => {
-                drop(pool);
-                pool = start().expect("the pool starts");
-            }
             other => panic!("unknown word `{other}`"),
         }
         println!("done {line}");

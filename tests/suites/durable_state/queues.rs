@@ -12,11 +12,8 @@ use tempfile::TempDir;
 
 use super::programs::{Folder, Programs, Runs, note};
 
-pub(crate) const PROGRAMS: Programs = &[
-    ("move elements", move_elements),
-    ("fill the disk with elements", fill_the_disk),
-    ("put without end", put_without_end),
-];
+pub(crate) const PROGRAMS: Programs =
+    &[("move elements", move_elements), ("fill the disk with elements", fill_the_disk)];
 
 fn jobs<T>(journal: impl Into<Journal>) -> QueueBuilder<T>
 where
@@ -135,43 +132,6 @@ fn a_closed_queue_ends_when_all_is_acknowledged_and_is_open_in_the_next_run() {
     assert!(matches!(queue.get_acknowledged().wait(), Err(Error::Closed { .. })));
     drop(queue);
     place.open::<u32>().put(2).wait().unwrap();
-}
-
-#[test]
-fn many_producers_and_consumers_in_other_processes() {
-    const EACH: u32 = 200;
-    let place = Place::new();
-    let queue = place.open::<(u32, u32)>();
-    let produce = |queue: Queue<(u32, u32)>, producer: u32| -> fiber::Result<()> {
-        let puts: Vec<_> = (0..EACH).map(|n| queue.put((producer, n))).collect();
-        puts.into_iter().try_for_each(|put| put.wait())
-    };
-    let producers: Vec<_> =
-        (0..3).map(|n| Process::builder().try_spawn(produce, (queue.clone(), n))).collect();
-    producers.into_iter().for_each(|producer| producer.wait().unwrap());
-    drop(queue);
-    let queue = place.open::<(u32, u32)>();
-    assert_eq!(queue.len().wait().unwrap(), 3 * EACH as usize);
-    queue.close().wait().unwrap();
-    let consume = |queue: Queue<(u32, u32)>| {
-        let mut taken = Vec::new();
-        while let Ok(delivery) = queue.get_acknowledged().wait() {
-            taken.push(delivery.acknowledge().wait().unwrap());
-        }
-        taken
-    };
-    let consumers: Vec<_> = (0..2).map(|_| Process::spawn(consume, queue.clone())).collect();
-    let taken: Vec<_> = consumers.into_iter().map(|consumer| consumer.wait().unwrap()).collect();
-    for of_consumer in &taken {
-        for producer in 0..3 {
-            let own = of_consumer.iter().filter(|(other, _)| *other == producer);
-            assert!(own.is_sorted(), "elements of one producer keep their order");
-        }
-    }
-    let all: HashSet<_> = taken.iter().flatten().collect();
-    assert_eq!((all.len(), taken.iter().flatten().count()), (600, 600));
-    drop(queue);
-    assert!(place.open::<(u32, u32)>().is_empty().wait().unwrap());
 }
 
 #[test]
@@ -318,41 +278,4 @@ fn a_full_disk_fails_all_that_waits() {
     let queue = jobs::<Vec<u8>>(runs.folder().journal()).build().unwrap();
     assert!(take(&queue).is_empty(), "its acknowledgement was not recorded");
     assert_eq!(take(&queue).len(), 10_000);
-}
-
-/// Puts elements from several threads, and notes those that are confirmed.
-fn put_without_end(folder: &Folder) {
-    let queue = jobs::<(u64, u64)>(folder.journal()).build().unwrap();
-    std::thread::scope(|scope| {
-        for thread in 0..8 {
-            let queue = &queue;
-            scope.spawn(move || {
-                for n in 0.. {
-                    queue.put((thread, n)).wait().unwrap();
-                    folder.note("confirmed", format!("{thread} {n}"));
-                }
-            });
-        }
-    });
-}
-
-#[test]
-fn what_was_confirmed_before_a_kill_is_there_in_order() {
-    let runs = Runs::of("put without end");
-    assert!(runs.kill_when(|folder| folder.lines("confirmed").len() > 100), "it ended");
-    let queue = jobs::<(u64, u64)>(runs.folder().journal()).build().unwrap();
-    queue.close().wait().unwrap();
-    let mut found = Vec::new();
-    while let Ok(delivery) = queue.get_acknowledged().wait() {
-        found.push(delivery.acknowledge());
-    }
-    let found: Vec<_> = found.into_iter().map(|reply| reply.wait().unwrap()).collect();
-    for line in runs.folder().lines("confirmed") {
-        let (thread, n) = number(&line);
-        assert!(found.contains(&(thread, n)), "{line} is lost");
-    }
-    for thread in 0..8 {
-        let own = found.iter().filter(|(other, _)| *other == thread).map(|(_, n)| *n);
-        assert!(own.eq(0..found.iter().filter(|(other, _)| *other == thread).count() as u64));
-    }
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use actix::fut::wrap_future;
 use actix::prelude::*;
 use fiber::entities::{EventSourced, Reminder};
 use fiber::manager::Snapshot;
@@ -126,25 +125,6 @@ impl Handler<Slow> for Account {
             tokio::time::sleep(time).await;
             balance
         })
-    }
-}
-
-/// Adds to the balance, and then once more. The answer is the difference.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "i64")]
-pub(super) struct AddTwice(pub(super) i64);
-
-impl Handler<AddTwice> for Account {
-    type Result = AtomicResponse<Self, i64>;
-
-    fn handle(&mut self, AddTwice(amount): AddTwice, _: &mut Context<Self>) -> Self::Result {
-        let before = self.balance;
-        self.balance += amount;
-        let pause = wrap_future::<_, Account>(tokio::time::sleep(Duration::from_millis(1)));
-        AtomicResponse::new(Box::pin(pause.map(move |(), account, _| {
-            account.balance += amount;
-            account.balance - before
-        })))
     }
 }
 

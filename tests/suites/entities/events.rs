@@ -198,16 +198,3 @@ fn an_event_outside_of_entities_is_applied_alone() {
     account.persist(super::account::Event::Deposited(5));
     assert_eq!(account.balance, 5);
 }
-
-#[test]
-fn entities_sleep_and_wake_under_load_without_losing_an_event() {
-    let accounts = Entities::builder("busy").processes(2).idle(Duration::from_millis(1)).events();
-    let accounts = accounts.start(Account::new, ()).wait().unwrap();
-    for round in 1..=20 {
-        let answers: Vec<_> = (0..20).map(|key| accounts.of(key).send(Deposit(1))).collect();
-        for answer in answers {
-            assert_eq!(answer.wait().unwrap(), round);
-        }
-        std::thread::sleep(Duration::from_millis(round as u64 % 4));
-    }
-}

@@ -9,7 +9,7 @@ use fiber::{Entities, Error, Pool, find};
 use fiber_test_support::wait::wait_until;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::account::{Account, Add, AddTwice, Deposit, GoToSleep, Panic, Slow, Where};
+use super::account::{Account, Add, Deposit, GoToSleep, Panic, Slow, Where};
 
 #[test]
 fn each_key_has_an_entity_of_its_own_in_one_process() {
@@ -63,21 +63,6 @@ fn the_name_is_free_when_they_have_stopped_and_messages_fail() {
     assert!(matches!(error, Error::ActorStopped { .. }), "{error:?}");
     let accounts = start();
     assert_eq!(accounts.of("anna").send(Add(1)).wait().unwrap(), 1);
-}
-
-#[test]
-fn no_message_is_handled_during_an_atomic_response() {
-    let accounts = Entities::builder("atomic").processes(1).start(Account::new, ()).wait().unwrap();
-    let anna = accounts.of("anna");
-    let twice: Vec<_> = (1..=50)
-        .map(|amount| {
-            anna.do_send(Add(1));
-            (amount, anna.send(AddTwice(amount)))
-        })
-        .collect();
-    for (amount, difference) in twice {
-        assert_eq!(difference.wait().unwrap(), 2 * amount);
-    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fiber::error::ExitReason;
 use rustix::process::Signal;
 
-use super::{distinct, hosts, is_running, kill, parent_pid, pool, send};
+use super::{distinct, hosts, is_running, kill, pool, send};
 
 #[test]
 fn a_worker_that_dies_starts_again_in_its_host() {
@@ -56,20 +56,6 @@ fn workers_do_not_outlive_their_host() {
 }
 
 #[test]
-fn a_task_that_kills_its_worker_fails_alone() {
-    let pool = pool(2, 2);
-    let results: Vec<_> =
-        pool.imap(|x: u64| if x == 5 { std::process::abort() } else { x }, 0..20).wait().collect();
-    for (x, result) in (0..).zip(results) {
-        match result {
-            Ok(y) => assert_eq!(x, y),
-            Err(fiber::Error::WorkerDied { index: 5, .. }) => assert_eq!(x, 5),
-            Err(error) => panic!("{x}: {error}"),
-        }
-    }
-}
-
-#[test]
 fn a_host_that_falls_silent_is_replaced() {
     let pool = pool(2, 2);
     let host = hosts(&pool, 2)[0];
@@ -86,28 +72,6 @@ fn a_host_that_falls_silent_is_replaced() {
     });
     assert_eq!(call.wait().unwrap().len(), 100);
     wait_until("the host's end", || !is_running(host));
-}
-
-#[test]
-fn work_goes_on_while_hosts_and_workers_are_killed() {
-    let pool = pool(6, 3).max_deaths(1000);
-    let task = |x: u64| {
-        std::thread::sleep(Duration::from_millis(2));
-        x
-    };
-    let call = pool.map(task, 0..3000);
-    for round in 0..10 {
-        // A host may have no workers for a while: its end would be no death.
-        let place = || (std::process::id(), parent_pid());
-        let (worker, host) = pool.apply(place, ()).wait().unwrap();
-        let deaths = pool.stats().deaths;
-        kill(if round % 2 == 0 { host } else { worker });
-        wait_until("a death", || pool.stats().deaths > deaths);
-        // The next victim dies when this one has a successor.
-        pool.wait_until_ready().wait().unwrap();
-    }
-    assert_eq!(call.wait().unwrap(), (0..3000).collect::<Vec<_>>());
-    assert!(pool.stats().deaths >= 10);
 }
 
 #[test]

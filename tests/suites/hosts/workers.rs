@@ -1,7 +1,5 @@
 //! Workers in hosts work as those with a job of their own.
 
-use std::time::Duration;
-
 use fiber::{Meta, Pool};
 use fiber_test_support::wait::wait_until;
 
@@ -14,17 +12,6 @@ fn workers_share_a_job() {
     assert_eq!(distinct(&hosts), 3);
     assert!(!hosts.contains(&std::process::id()));
     assert_eq!(pool.map(|x: u64| x * x, 0..10_000).wait().unwrap()[9999], 9999 * 9999);
-}
-
-#[test]
-fn large_values_pass_through_a_host() {
-    let pool = pool(2, 2);
-    let values: Vec<Vec<f64>> = (0..4).map(|n| vec![f64::from(n); 1 << 20]).collect();
-    let doubled =
-        pool.map(|v: Vec<f64>| v.into_iter().map(|x| 2.0 * x).collect::<Vec<_>>(), values);
-    for (n, vector) in (0..).zip(doubled.wait().unwrap()) {
-        assert!(vector.len() == 1 << 20 && vector.iter().all(|x| *x == 2.0 * f64::from(n)));
-    }
 }
 
 #[test]
@@ -76,12 +63,4 @@ fn a_request_that_a_host_can_not_grant_is_an_error_that_says_so() {
     assert_eq!(pool.apply(|| 7, ()).wait().unwrap(), 7);
     let error = Pool::builder().processes_per_job(0).build().unwrap_err().to_string();
     assert!(error.contains("processes_per_job"), "{error}");
-}
-
-#[test]
-fn a_slow_worker_does_not_hold_up_its_neighbours() {
-    let pool = pool(2, 2);
-    let slow = pool.apply(|| std::thread::sleep(Duration::from_secs(600)), ());
-    assert_eq!(pool.map(|x: u64| x, 0..1000).wait().unwrap().len(), 1000);
-    drop(slow);
 }

@@ -4,12 +4,10 @@ use std::any::type_name;
 use std::time::Duration;
 
 use actix::prelude::*;
-use fiber::stats::SessionStats;
 use fiber::{AsyncManager, RemoteAddr};
-use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::{signal, wait_for};
+use super::wait_for;
 
 struct Adder(u64);
 
@@ -44,22 +42,6 @@ fn a_managed_actor_shows_its_names_and_messages() {
     assert!(actor.latency.max() > Duration::ZERO && actor.rate > 0.0, "{actor:?}");
     assert_eq!((actor.waiting, actor.failed, actor.restarts), (0, 0, 0));
     assert_eq!((&*actor.actor_type, &*actor.names), (type_name::<Adder>(), &["sums".into()][..]));
-}
-
-#[test]
-fn restarts_of_a_managed_actor_show_in_its_process_and_with_it() {
-    let adder = AsyncManager::start(Adder, 1).wait().unwrap();
-    let restarted = |session: &SessionStats| {
-        let mut actors = session.report.actors.iter();
-        actors.find(|actor| actor.name == adder.name() && actor.restarts > 0).cloned()
-    };
-    adder.send(Add(1000)).wait().unwrap_err();
-    let actor = wait_for(restarted);
-    assert_eq!((actor.failed, actor.restarts), (1, 1));
-    let before = fiber::stats().unwrap().report.process(actor.process).unwrap().pid.unwrap();
-    signal(before, Signal::KILL);
-    let later = wait_for(|session| restarted(session).filter(|now| now.process != actor.process));
-    assert_eq!(later.failed, 0);
 }
 
 #[test]

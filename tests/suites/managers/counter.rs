@@ -84,8 +84,6 @@ pub(crate) enum Fail {
     /// Never answers, as long as the actor lives.
     Never,
     Abort,
-    /// Aborts the first time only. The file marks it.
-    AbortOnce(std::path::PathBuf),
 }
 
 impl Handler<Fail> for Counter {
@@ -102,11 +100,6 @@ impl Handler<Fail> for Counter {
             Fail::Bomb => std::panic::panic_any(crate::pool::Bomb),
             Fail::Never => return Box::pin(std::future::pending().into_actor(self)),
             Fail::Abort => std::process::abort(),
-            Fail::AbortOnce(memory) => {
-                if std::fs::File::create_new(memory).is_ok() {
-                    std::process::abort();
-                }
-            }
         }
         Box::pin(async {}.into_actor(self))
     }

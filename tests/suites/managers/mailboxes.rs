@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fiber::manager::Full;
-use fiber::{AsyncManager, Error, Process, RemoteAddr};
+use fiber::{AsyncManager, Error, RemoteAddr};
 use fiber_test_support::wait::{wait_for, wait_until};
 use tempfile::TempDir;
 
@@ -96,24 +96,4 @@ fn messages_without_a_place_fail_when_the_actor_has_ended() {
         assert!(matches!(sum.wait(), Ok(_) | Err(Error::ActorStopped { .. })));
     }
     assert!(matches!(actor.send(Add(1)).wait(), Err(Error::ActorStopped { .. })));
-}
-
-#[test]
-fn many_senders_lose_nothing() {
-    let actor = waited_for(3);
-    let send = |(addr, count): (RemoteAddr<Counter>, u64)| {
-        let calls: Vec<_> = (0..count).map(|_| addr.send(Add(1))).collect();
-        (0..count).for_each(|_| addr.do_send(Add(1)));
-        assert!(calls.into_iter().all(|call| call.wait().is_ok()));
-        addr.send(Add(0)).wait().unwrap()
-    };
-    let others: Vec<_> =
-        (0..3).map(|_| Process::builder().spawn(send, (actor.addr().clone(), 500))).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| send((actor.addr().clone(), 500)));
-        }
-    });
-    let _: Vec<_> = others.into_iter().map(|other| other.wait().unwrap()).collect();
-    assert_eq!(actor.send(Add(0)).wait().unwrap(), 7 * 2 * 500);
 }

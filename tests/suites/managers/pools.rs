@@ -7,7 +7,7 @@ use fiber::actor_pool::{ActorPoolAddr, Routing};
 use fiber::{ActorPool, AsyncManager, Process, error::ExitReason};
 
 use super::counter::{Add, Counter, Gate, WhichProcess};
-use super::{exists, stopped, watcher};
+use super::{exists, stopped};
 
 fn which(pool: &ActorPool<Counter>) -> u32 {
     pool.send(WhichProcess).wait().unwrap()
@@ -83,40 +83,6 @@ fn the_address_of_a_pool_routes_in_other_processes_and_skips_actors_that_have_en
     let (failed, answered) = Process::spawn(failing, pool.addr()).wait().unwrap();
     assert_eq!(answered, HashSet::from([left]));
     assert!(failed <= 1, "{failed} messages went to an actor that was known to have ended");
-}
-
-#[test]
-fn messages_without_an_answer_take_turns_and_a_key_stays_with_its_actor_everywhere() {
-    let pool = ActorPool::builder().start(Counter::new, [0, 0]).wait().unwrap();
-    for _ in 0..4 {
-        pool.do_send(Add(1));
-    }
-    pool.try_send(Add(1)).unwrap();
-    pool.try_send(Add(1)).unwrap();
-    assert_eq!(pool.broadcast(Add(0)).all().wait().unwrap(), [3, 3]);
-    let here = pool.send_to("left", WhichProcess).wait().unwrap();
-    let there = |addr: ActorPoolAddr<Counter>| addr.send_to("left", WhichProcess).wait();
-    assert_eq!(Process::builder().try_spawn(there, pool.addr()).wait().unwrap(), here);
-}
-
-#[test]
-fn a_watcher_of_a_pool_gets_a_message_for_each_end_of_each_actor() {
-    System::new().block_on(async {
-        let pool = ActorPool::builder().start(Counter::new, [0, 0]).await.unwrap();
-        let (watcher, mut reasons) = watcher();
-        pool.watch(watcher).await.unwrap();
-        pool.kill_processes();
-        for _ in 0..2 {
-            assert_eq!(reasons.recv().await, Some(ExitReason::Signal(9)));
-        }
-        for call in pool.broadcast(Add(1)) {
-            assert_eq!(call.await.unwrap(), 1, "a new actor handles it");
-        }
-        pool.stop().await.unwrap();
-        for _ in 0..2 {
-            assert_eq!(reasons.recv().await, Some(ExitReason::Shutdown));
-        }
-    });
 }
 
 #[test]

@@ -10,8 +10,8 @@ use fiber::{
 };
 use fiber_test_support::wait::wait_until;
 
-use super::counter::{Add, AskOther, Counter, Fail, Gate, counter};
-use super::{kill, stopped};
+use super::counter::{Add, Counter, Fail, counter};
+use super::stopped;
 
 #[test]
 fn a_panic_fails_its_call_with_the_message_and_restarts_the_actor() {
@@ -41,21 +41,6 @@ fn a_payload_that_panics_when_it_is_dropped_fails_its_call() {
 }
 
 #[test]
-fn a_killed_process_is_restarted_and_addresses_stay_valid() {
-    let manager = counter(10);
-    let elsewhere = counter(0);
-    assert_eq!(elsewhere.send(AskOther(manager.addr(), 1)).wait().unwrap(), Ok(11));
-    let first = manager.pid().unwrap();
-    let pending = manager.send(Gate::Wait);
-    manager.send(Add(1)).wait().unwrap();
-    kill(first);
-    assert_eq!(stopped(pending.wait().unwrap_err()), ExitReason::Signal(9));
-    assert_eq!(manager.send(Add(1)).wait().unwrap(), 11, "the actor is new");
-    assert_ne!(manager.pid().unwrap(), first);
-    assert_eq!(elsewhere.send(AskOther(manager.addr(), 1)).wait().unwrap(), Ok(12));
-}
-
-#[test]
 fn an_actor_that_restarts_with_its_siblings_is_called_again() {
     let child = |name| AsyncManager::builder().name(name).child(Counter::new, 10).unwrap();
     let ((one, _), (other, addr)) = (child("restarts-one"), child("restarts-other"));
@@ -67,19 +52,6 @@ fn an_actor_that_restarts_with_its_siblings_is_called_again() {
     wait_until("an answer of the next", || matches!(addr.send(Add(1)).wait(), Ok(11)));
     app.stop().wait().unwrap();
     stopped(addr.send(Add(1)).wait().unwrap_err());
-}
-
-#[test]
-fn resent_calls_keep_their_order() {
-    let directory = tempfile::tempdir().unwrap();
-    let manager = counter(0);
-    let addr = manager.addr().resend();
-    let aborts = addr.send(Fail::AbortOnce(directory.path().join("once")));
-    let answers: Vec<_> = (0..100).map(|_| addr.send(Add(1))).collect();
-    aborts.wait().unwrap();
-    for (place, answer) in answers.into_iter().enumerate() {
-        assert_eq!(answer.wait().unwrap(), 1 + place as u64);
-    }
 }
 
 #[test]

@@ -201,23 +201,6 @@ fn calls_without_an_answer_fail_with_the_death_of_the_process() {
 }
 
 #[test]
-fn names_stay_with_their_actors() {
-    let first = steady().start(Counter::new, 1).wait().unwrap();
-    let named = |name: &str| steady().within(&first).registered(name).start(Counter::new, 0);
-    let anna = named("together-anna").wait().unwrap();
-    let berta = named("together-berta").wait().unwrap();
-    let error = named("together-anna").wait().unwrap_err();
-    assert!(error.to_string().contains("`together-anna` is taken"), "{error}");
-    anna.send(Fail::Panic).wait().unwrap_err();
-    first.kill_process();
-    assert_eq!(add(&anna, 1), 1);
-    assert_eq!(find::<Counter>("together-anna").wait().unwrap(), anna.addr());
-    assert_eq!(find::<Counter>("together-berta").wait().unwrap(), berta.addr());
-    berta.stop().wait().unwrap();
-    named("together-berta").wait().unwrap();
-}
-
-#[test]
 fn a_stopped_or_dropped_actor_ends_alone() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name);
@@ -391,40 +374,4 @@ fn what_does_not_fit_is_refused() {
     assert!(invalid(pool.start(Counter::new, [0, 0]).wait().unwrap_err()));
     let entities = Entities::builder("together").manager(|_| within());
     assert!(invalid(entities.start(|_: String, ()| Counter::new(0), ()).wait().unwrap_err()));
-}
-
-#[test]
-fn many_actors_start_and_end_at_once() {
-    let first = steady().start(Counter::new, 0).wait().unwrap();
-    let started: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|thread| {
-                let first = &first;
-                scope.spawn(move || {
-                    let numbers = (0..50).map(|number| 50 * thread + number);
-                    let starting: Vec<_> =
-                        numbers.map(|number| first.spawn(Counter::new, number)).collect();
-                    starting.into_iter().map(|reply| reply.wait().unwrap()).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
-    let calls: Vec<_> = started.iter().map(|counter| counter.send(Add(1))).collect();
-    for (number, call) in calls.into_iter().enumerate() {
-        assert_eq!(call.wait().unwrap(), number as u64 + 1);
-    }
-    first.kill_process();
-    let calls: Vec<_> =
-        started.iter().map(|counter| counter.addr().resend().send(Add(0))).collect();
-    for (number, call) in calls.into_iter().enumerate() {
-        // The old process may have answered.
-        assert!([number as u64, number as u64 + 1].contains(&call.wait().unwrap()));
-    }
-    let ends: Vec<_> = started.iter().map(AsyncManager::join).collect();
-    drop(started);
-    for end in ends {
-        assert_eq!(end.wait().unwrap(), ExitReason::Dropped);
-    }
-    assert_eq!(add(&first, 1), 1);
 }

@@ -7,7 +7,7 @@ use fiber::error::{ExitReason, FailureKind};
 use fiber::manager::ManagerBuilder;
 use fiber::stats::EventKind;
 use fiber::supervisor::{ChildSpec, Restart, SupervisorRef};
-use fiber::{ActorPool, AsyncManager, Error, RemoteAddr, Supervisor};
+use fiber::{AsyncManager, Error, RemoteAddr, Supervisor};
 use fiber_test_support::wait::wait_until;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -150,21 +150,6 @@ fn a_panic_of_an_exported_actor_is_told_to_its_callers_and_watchers() {
         let addr = RemoteAddr::export(Counter::new(0).start()).unwrap();
         addr.send(Stop).await.unwrap();
         assert_eq!(addr.join().await.unwrap(), ExitReason::Normal);
-    });
-}
-
-#[test]
-fn a_watcher_of_a_pool_hears_of_panics() {
-    System::new().block_on(async {
-        let pool = ActorPool::builder().start(Counter::new, [0, 0]).await.unwrap();
-        let (recipient, mut ends) = watcher();
-        pool.watch(recipient).await.unwrap();
-        for call in pool.broadcast(Fail::Panic) {
-            call.await.unwrap_err();
-        }
-        let panic = "panicked: that is too much";
-        assert_eq!(told(&mut ends, 2).await, [panic, panic]);
-        pool.stop().await.unwrap();
     });
 }
 

@@ -1,18 +1,11 @@
 //! Calls: the functions that they take, and the order of results.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use fiber::{Error, Pool};
 use futures_util::StreamExt;
 
 use super::{pid_after, pool, sleep_ms, square};
-
-#[test]
-fn map_keeps_the_order() {
-    let expected: Vec<_> = (0..1000).map(|x| x * x).collect();
-    assert_eq!(pool(3).map(square, 0..1000).wait().unwrap(), expected);
-}
 
 #[test]
 fn a_map_without_items_gives_no_results() {
@@ -27,12 +20,6 @@ fn the_chunk_size_does_not_change_the_results() {
         let results: Result<Vec<_>, _> = pool.chunk(chunk).imap(square, 0..1000).wait().collect();
         assert_eq!(results.unwrap(), (0..1000).map(|x| x * x).collect::<Vec<_>>(), "chunk {chunk}");
     }
-}
-
-#[test]
-fn imap_unordered_gives_each_result_once() {
-    let results: Result<HashSet<_>, _> = pool(3).imap_unordered(square, 0..5000).wait().collect();
-    assert_eq!(results.unwrap(), (0..5000).map(|x| x * x).collect());
 }
 
 #[test]
@@ -101,36 +88,6 @@ fn stop_waits_for_detached_calls() {
 }
 
 #[test]
-fn five_thousand_applies_run_at_once() {
-    let pool = pool(4);
-    let calls: Vec<_> = (0..5000)
-        .map(|x| {
-            pool.apply(
-                |x: u64| {
-                    sleep_ms(1);
-                    x + 1
-                },
-                x,
-            )
-        })
-        .collect();
-    for (x, call) in (0..).zip(calls) {
-        assert_eq!(call.wait().unwrap(), x + 1);
-    }
-}
-
-#[test]
-fn many_maps_share_a_pool() {
-    let pool = pool(2);
-    let maps: Vec<_> = (0..8u64)
-        .map(|n| pool.map(|n: u64, x: u64| n * x, (0..200).map(move |x| (n, x))))
-        .collect();
-    for (n, map) in (0..).zip(maps) {
-        assert_eq!(map.wait().unwrap(), (0..200).map(|x| n * x).collect::<Vec<_>>());
-    }
-}
-
-#[test]
 fn a_long_task_blocks_no_other() {
     // The long task follows short ones, so that many short tasks are pending at its worker.
     let task = |x: u64| if x == 3000 { pid_after(3_000_000) } else { std::process::id() };
@@ -150,17 +107,4 @@ impl<S: futures_util::Stream<Item = Result<u32, Error>> + Unpin> Take for S {
         runtime
             .block_on(self.take(count).filter(|result| std::future::ready(result.is_ok())).count())
     }
-}
-
-#[test]
-fn pools_nest() {
-    let outer = |n: u64| {
-        let inner = Pool::new(2).map_err(|error| error.to_string())?;
-        inner
-            .map(square, 0..n)
-            .wait()
-            .map(|squares| squares.iter().sum::<u64>())
-            .map_err(|error| error.to_string())
-    };
-    assert_eq!(pool(2).try_map(outer, [3, 4]).wait().unwrap(), [5, 14]);
 }

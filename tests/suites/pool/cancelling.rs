@@ -1,4 +1,4 @@
-//! Calls that are cancelled or dropped.
+//! Calls that are cancelled.
 
 use fiber::Error;
 
@@ -13,21 +13,4 @@ fn cancel_ends_running_tasks() {
     hanging.cancel();
     assert!(matches!(hanging.wait(), Err(Error::Cancelled { .. })));
     assert_eq!(other.wait().unwrap(), 49);
-}
-
-#[test]
-fn dropping_a_handle_cancels_the_tasks_that_have_not_started() {
-    let directory = tempfile::tempdir().unwrap();
-    let touch = |path: String| {
-        sleep_ms(20);
-        std::fs::write(path, "").unwrap();
-    };
-    let path = |n: u32| directory.path().join(n.to_string()).to_string_lossy().into_owned();
-    let paths: Vec<_> = (0..1000).map(path).collect();
-    let pool = pool(2);
-    pool.wait_until_ready().wait().unwrap();
-    drop(pool.map(touch, paths));
-    assert_eq!(pool.apply(square, 7).wait().unwrap(), 49);
-    pool.stop().wait().unwrap();
-    assert!(std::fs::read_dir(directory.path()).unwrap().count() < 500);
 }

@@ -145,17 +145,3 @@ fn a_time_limit_of_zero_is_a_limit() {
     let result = pool.apply(|| pid_after(3_600_000), ()).wait();
     assert!(matches!(result, Err(Error::TaskTimedOut { .. })), "{result:?}");
 }
-
-#[test]
-fn a_task_is_abandoned_after_max_timeouts() {
-    let task = |x: u64| if x == 5 { pid_after(3_600_000) } else { 0 };
-    let pool = pool(2).timeout(Duration::from_secs(2)).max_deaths(1).max_timeouts(2);
-    let results: Vec<_> = pool.imap(task, 0..10).wait().collect();
-    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 9);
-    match &results[5] {
-        Err(Error::TaskTimedOut { deaths: 2, exit, .. }) => {
-            assert_eq!(exit.reason, ExitReason::TaskTimedOut(Duration::from_secs(2)));
-        }
-        other => panic!("{other:?}"),
-    }
-}

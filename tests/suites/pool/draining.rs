@@ -1,6 +1,5 @@
 //! Workers that SIGTERM asks to end.
 
-use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, channel};
 
 use fiber::stats::EventKind;
@@ -90,36 +89,6 @@ fn a_worker_ends_its_task_and_returns_the_others() {
     pool.wait_until_ready().wait().unwrap();
     let stats = pool.stats();
     assert_eq!((stats.deaths, stats.tasks.redelivered), (0, 0));
-}
-
-#[test]
-fn all_threads_of_a_worker_end_their_tasks() {
-    let pool = Pool::builder().processes(1).threads_per_worker(3).build().unwrap().max_deaths(1);
-    let (_, ends) = events(&pool);
-    let gate = gate();
-    let (running, open) = gate.clone();
-    let tasks = (0..40).map(move |x| (x, (x < 3).then(|| gate.clone())));
-    let results = pool.imap(pass, tasks);
-    let pids: Vec<_> = (0..3).map(|_| running.get().wait().unwrap()).collect();
-    terminate(pids[0]);
-    wait_until("the end of all workers", || pool.ready_workers() == 0);
-    open.set().wait().unwrap();
-    let results: Vec<_> = results.wait().map(Result::unwrap).collect();
-    was_drained(&ends.recv().unwrap(), 0);
-    assert!((0..).zip(&results).all(|(x, result)| x == result.0));
-    assert_eq!(results[..3].iter().map(|result| result.1).collect::<Vec<_>>(), pids);
-    assert!(running.try_get().wait().unwrap().is_none(), "each ran once");
-}
-
-#[test]
-fn an_idle_worker_ends_at_once() {
-    let pool = pool(1);
-    let (starts, ends) = events(&pool);
-    pool.wait_until_ready().wait().unwrap();
-    terminate(starts.recv().unwrap());
-    was_drained(&ends.recv().unwrap(), 0);
-    assert_eq!(pool.apply(square, 3).wait().unwrap(), 9);
-    assert_eq!(pool.stats().deaths, 0);
 }
 
 #[test]
@@ -217,45 +186,4 @@ fn sigterm_during_the_start_is_no_failed_start() {
     running.get().wait().unwrap();
     open.set().wait().unwrap();
     assert_eq!(call.wait().unwrap(), 9);
-}
-
-#[test]
-fn each_result_arrives_once_under_a_hundred_signals() {
-    for threads in [1, 3] {
-        let builder = Pool::builder().processes(4).threads_per_worker(threads);
-        let pool = builder.build().unwrap().max_deaths(1);
-        let (starts, _) = events(&pool);
-        let results = pool.imap_unordered(
-            |x: u64| {
-                // Some tasks are long enough to block what waits behind them.
-                if x.is_multiple_of(37) {
-                    sleep_ms(x % 12);
-                }
-                x
-            },
-            0..,
-        );
-        let mut counts = HashMap::new();
-        let mut results = results.wait();
-        let mut random = 7_u64;
-        let mut alive = Vec::new();
-        let mut signals = 0;
-        while signals < 50 {
-            *counts.entry(results.next().unwrap().unwrap()).or_insert(0) += 1;
-            alive.extend(starts.try_iter());
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            if !alive.is_empty() && (random >> 33).is_multiple_of(50) {
-                terminate(alive.swap_remove((random >> 40) as usize % alive.len()));
-                signals += 1;
-            }
-        }
-        // All before the last one, and a few after it.
-        let highest = counts.keys().max().copied().unwrap();
-        while !(0..=highest).all(|x| counts.contains_key(&x)) {
-            *counts.entry(results.next().unwrap().unwrap()).or_insert(0) += 1;
-        }
-        assert!(counts.values().all(|count| *count == 1));
-        let stats = pool.stats();
-        assert_eq!((stats.deaths, stats.tasks.redelivered), (0, 0));
-    }
 }

@@ -22,16 +22,6 @@ fn a_closed_pool_finishes_its_calls_and_refuses_new_ones() {
 }
 
 #[test]
-fn join_does_not_end_the_pool() {
-    let pool = pool(1);
-    let joined = pool.join();
-    assert_eq!(pool.apply(square, 3).wait().unwrap(), 9);
-    assert_eq!(pool.apply(square, 4).wait().unwrap(), 16);
-    pool.close();
-    joined.wait().unwrap();
-}
-
-#[test]
 fn stop_finishes_all_calls_even_if_its_reply_is_dropped() {
     let pool = pool(2);
     let work = pool.map(slow, 0..100);
@@ -40,18 +30,6 @@ fn stop_finishes_all_calls_even_if_its_reply_is_dropped() {
     assert!(refused.contains("closed"), "{refused}");
     assert_eq!(work.wait().unwrap().len(), 100);
     pool.join().wait().unwrap();
-}
-
-#[test]
-fn kill_fails_all_calls() {
-    let pool = pool(2);
-    let hanging = pool.map(|_: u32| sleep_ms(3_600_000), 0..10);
-    pool.kill();
-    pool.join().wait().unwrap();
-    let error = hanging.wait().unwrap_err().to_string();
-    assert!(error.contains("was killed"), "{error}");
-    let error = pool.apply(square, 1).wait().unwrap_err().to_string();
-    assert!(error.contains("was killed"), "{error}");
 }
 
 #[test]

@@ -103,41 +103,6 @@ fn a_failure_of_the_function_itself_arrives_whole() {
 }
 
 #[test]
-fn errors_that_only_implement_display_arrive_as_text() {
-    let read = |path: String| std::fs::read_to_string(path);
-    let error =
-        pool(1).try_apply(read, "/no/such/file".to_string()).wait().unwrap_err().to_string();
-    assert!(error.contains("No such file"), "{error}");
-    let chain = || anyhow::Context::context(Err::<u32, _>(anyhow::anyhow!("inner")), "outer");
-    let error = pool(1).try_apply(chain, ()).wait().unwrap_err().to_string();
-    assert!(error.contains("outer: inner"), "{error}");
-}
-
-#[test]
-fn retries_run_a_failed_task_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let flaky = |path: String| {
-        use std::io::Write;
-        let mut file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(|e| e.to_string())?;
-        file.write_all(b"x").map_err(|e| e.to_string())?;
-        let attempts = std::fs::metadata(&path).map_err(|e| e.to_string())?.len();
-        if attempts < 3 { Err(format!("attempt {attempts}")) } else { Ok(attempts) }
-    };
-    let paths = |run: &str| -> Vec<String> {
-        (0..20)
-            .map(|n| directory.path().join(format!("{run}{n}")).to_string_lossy().into_owned())
-            .collect()
-    };
-    assert_eq!(pool(2).retries(2).try_map(flaky, paths("a")).wait().unwrap(), vec![3; 20]);
-    let error = pool(2).retries(1).try_map(flaky, paths("b")).wait().unwrap_err();
-    assert!(error.to_string().contains("attempt 2"), "{error}");
-}
-
-#[test]
 fn processes_that_start_processes_are_limited_in_depth() {
     fn nest(levels: u32) -> fiber::Result<u32> {
         if levels == 0 { Ok(0) } else { pool(1).try_apply(nest, levels - 1).wait().map(|n| n + 1) }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fiber::{Array, Broadcast, Error, Pool, as_completed};
+use fiber::{Broadcast, Error, Pool, as_completed};
 use fiber_test_support::wait::wait_until;
 use futures_util::FutureExt;
 
@@ -28,36 +28,6 @@ async fn fibonacci_async(n: u64) -> u64 {
     first.await.unwrap() + second.await.unwrap()
 }
 
-fn sort(mut numbers: Array<u32>) -> Array<u32> {
-    if numbers.len() < 1000 {
-        let mut sorted = numbers.to_vec();
-        sorted.sort_unstable();
-        return sorted.into();
-    }
-    numbers = numbers.to_vec().into();
-    let pool = Pool::current().unwrap();
-    let pivot = numbers[numbers.len() / 2];
-    let part = |keep: fn(&u32, &u32) -> bool| -> Array<u32> {
-        numbers.iter().copied().filter(|number| keep(number, &pivot)).collect::<Vec<_>>().into()
-    };
-    let (low, high) = (part(|a, b| a < b), part(|a, b| a > b));
-    let same = numbers.iter().filter(|number| **number == pivot).count();
-    let parts = pool.map(sort, [low, high]).wait().unwrap();
-    [&*parts[0], &vec![pivot; same], &*parts[1]].concat().into()
-}
-
-#[test]
-fn tasks_wait_for_tasks_on_one_worker() {
-    assert_eq!(pool(1).apply(fibonacci, 12).wait().unwrap(), 144);
-}
-
-#[test]
-fn tasks_wait_for_tasks_on_two_workers() {
-    let pool = pool(2);
-    let all = pool.map(fibonacci, 0..12).wait().unwrap();
-    assert_eq!(all, [0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89]);
-}
-
 #[test]
 fn a_worker_has_few_threads_more_than_its_tasks_are_deep() {
     let threads = || {
@@ -78,15 +48,6 @@ fn a_worker_has_few_threads_more_than_its_tasks_are_deep() {
 fn async_tasks_await_tasks() {
     let pool = Pool::builder().processes(1).threads_per_worker(2).build().unwrap();
     assert_eq!(pool.apply(fibonacci_async, 10).wait().unwrap(), 55);
-}
-
-#[test]
-fn arrays_travel_between_tasks_and_theirs() {
-    let numbers: Vec<u32> = (0..20_000_u32).map(|x| x.wrapping_mul(2_654_435_761) >> 8).collect();
-    let sorted = pool(2).apply(sort, Array::from(numbers.clone())).wait().unwrap();
-    let mut expected = numbers;
-    expected.sort_unstable();
-    assert_eq!(*sorted, *expected);
 }
 
 #[test]
@@ -114,28 +75,6 @@ fn all_calls_work_in_tasks() {
     };
     let pool = Pool::builder().name("outer").processes(2).build().unwrap();
     pool.apply(all, ()).wait().unwrap();
-}
-
-/// Dies in the first processes that run it.
-fn die(marker: String, times: u32) -> u32 {
-    for number in 0..times {
-        if std::fs::File::create_new(format!("{marker}{number}")).is_ok() {
-            std::process::abort();
-        }
-    }
-    times
-}
-
-#[test]
-fn the_death_of_a_worker_runs_its_inner_tasks_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let marker = directory.path().join("died").display().to_string();
-    let outer = |marker: String| {
-        let pool = Pool::current().unwrap();
-        pool.apply(die, (marker, 2)).wait().unwrap()
-    };
-    assert_eq!(pool(1).apply(outer, marker.clone() + "one-").wait().unwrap(), 2);
-    assert_eq!(pool(2).apply(outer, marker + "two-").wait().unwrap(), 2);
 }
 
 #[test]
@@ -254,19 +193,4 @@ fn try_descend(depth: u32) -> fiber::Result<u32> {
 #[test]
 fn a_recursion_without_end_is_an_error() {
     assert_eq!(pool(1).apply(descend, 0).wait().unwrap(), 256);
-}
-
-#[test]
-fn one_task_for_each_worker_keeps_no_waiting_task_for_good() {
-    let pool = Pool::builder().processes(1).tasks_per_worker(1).build().unwrap();
-    assert_eq!(pool.apply(fibonacci, 4).wait().unwrap(), 3);
-}
-
-#[test]
-fn calls_of_tasks_go_on_when_the_pool_is_closed() {
-    let pool = pool(1);
-    let call = pool.apply(fibonacci, 10);
-    pool.close();
-    assert_eq!(call.wait().unwrap(), 55);
-    pool.join().wait().unwrap();
 }

@@ -1,9 +1,7 @@
 //! Outputs: tasks that take the values of others.
 
 use fiber::config::value_memory;
-use fiber::sync::Event;
 use fiber::{Array, Error, Output, Process, Queue, as_completed, first};
-use fiber_test_support::wait::wait_until;
 
 use super::{pid_after, pool, square};
 use crate::arrays::is_sharing;
@@ -18,14 +16,6 @@ fn sum(numbers: Vec<u64>) -> u64 {
 
 fn fail(what: String) -> Result<u64, String> {
     Err(what)
-}
-
-/// Dies in the first process that runs it.
-fn die_once(marker: String, x: u64) -> u64 {
-    if std::fs::File::create_new(marker).is_ok() {
-        std::process::abort();
-    }
-    x
 }
 
 #[test]
@@ -62,16 +52,6 @@ async fn an_output_is_a_future() {
 }
 
 #[test]
-fn a_chain_runs_in_its_order() {
-    let pool = pool(2);
-    let mut last = pool.apply(add, (0, 0)).output();
-    for _ in 0..2_000 {
-        last = pool.apply(add, (last, 1)).output();
-    }
-    assert_eq!(last.get().wait().unwrap(), 2_000);
-}
-
-#[test]
 fn a_value_that_was_put_may_be_taken_often_with_its_handles() {
     let pool = pool(2);
     let queue = Queue::new().unwrap();
@@ -89,14 +69,6 @@ fn a_value_that_was_put_may_be_taken_often_with_its_handles() {
     numbers.sort_unstable();
     assert_eq!(numbers, (0..20).collect::<Vec<_>>());
     assert_eq!(put.get().wait().unwrap().0, "numbers");
-}
-
-#[test]
-fn outputs_of_one_pool_are_inputs_of_another() {
-    let (first, second) = (pool(1), pool(1));
-    let pids = first.map(|_: u32| std::process::id(), 0..2).outputs();
-    let seen = second.apply(|pids: Vec<u32>| (pids, std::process::id()), pids).wait().unwrap();
-    assert!(seen.0[0] == seen.0[1] && seen.0[0] != seen.1, "{seen:?}");
 }
 
 #[test]
@@ -150,21 +122,6 @@ fn tasks_that_wait_for_inputs_are_counted() {
 }
 
 #[test]
-fn merges_wait_for_values_and_for_merges() {
-    let pool = pool(1);
-    let queue = Queue::<u64>::new().unwrap();
-    let take = |queue: Queue<u64>, x: u64| queue.get().wait().unwrap() + x;
-    let items: Vec<_> = (0..4).map(|x| (queue.clone(), x)).collect();
-    let sum = pool.map(take, items).reduce(add).output().unwrap();
-    wait_until("merges that wait", || pool.stats().tasks.held == 3);
-    let calls = pool.stats().calls;
-    let [taken, merges] = &calls[..] else { panic!("{calls:?}") };
-    assert_eq!(merges.waits_for, [&*taken.function, &merges.function]);
-    (0..4).for_each(|x| queue.put(x).wait().unwrap());
-    assert_eq!(sum.get().wait().unwrap(), 12);
-}
-
-#[test]
 fn a_failed_input_fails_all_that_depend_on_it_and_names_the_ancestor() {
     let pool = pool(2);
     let failed = pool.try_map(fail, ["no rain".to_string()]).outputs();
@@ -189,44 +146,6 @@ fn a_failed_input_fails_all_that_depend_on_it_and_names_the_ancestor() {
 }
 
 #[test]
-fn a_death_runs_its_task_again_and_those_behind_it_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let marker = directory.path().join("died").display().to_string();
-    let pool = pool(2);
-    let first = pool.apply(add, (1, 1)).output();
-    let survivor = pool.apply(die_once, (marker, first)).output();
-    let last = pool.apply(square, survivor.clone());
-    assert_eq!(last.wait().unwrap(), 4);
-    let killer = pool.max_deaths(1).apply(|_: u64| -> u64 { std::process::abort() }, survivor);
-    assert!(matches!(killer.wait(), Err(Error::WorkerDied { .. })));
-}
-
-#[test]
-fn the_last_handle_cancels_what_nothing_else_needs() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let touch = |path: String, _: u32| std::fs::write(path, "").is_ok();
-    let pool = pool(1);
-    let gate = Event::new().unwrap();
-    let wait = |gate: Event| {
-        gate.wait_set().wait().unwrap();
-        0_u32
-    };
-    let busy = pool.apply(wait, gate.clone()).output();
-    let needless = pool.apply(touch, (path("needless"), 0)).output();
-    let behind = pool.apply(touch, (path("behind"), busy.clone())).output();
-    let needed = pool.apply(touch, (path("needed"), 0)).output();
-    let last = pool.apply(|_: bool| (), needed);
-    drop((needless, behind));
-    gate.set().wait().unwrap();
-    last.wait().unwrap();
-    busy.get().wait().unwrap();
-    pool.stop().wait().unwrap();
-    let left = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert_eq!(left.collect::<Vec<_>>(), ["needed"]);
-}
-
-#[test]
 fn outputs_of_an_ended_pool_fail() {
     let pool = pool(1);
     let never = pool.apply(pid_after, 60_000).output();
@@ -234,20 +153,6 @@ fn outputs_of_an_ended_pool_fail() {
     drop(pool);
     assert!(matches!(never.get().wait(), Err(Error::PoolEnded { .. })));
     assert!(behind.get().wait().is_err());
-}
-
-#[test]
-fn iterators_without_a_known_length_are_counted() {
-    let pool = pool(2);
-    let odd = pool.map(square, (0..100).filter(|x| x % 2 == 1)).outputs();
-    assert_eq!(odd.len(), 50);
-    assert_eq!(
-        pool.apply(sum, odd).wait().unwrap(),
-        (0..50).map(|x| (2 * x + 1_u64).pow(2)).sum::<u64>()
-    );
-    let panics = (0..3).filter(|x: &u64| if *x == 2 { panic!("no more") } else { true });
-    let failed = pool.map(square, panics).outputs();
-    assert!(failed[0].get().wait().unwrap_err().to_string().contains("no more"));
 }
 
 /// An iterator that says more than it gives.
@@ -273,29 +178,6 @@ fn an_output_without_an_item_fails() {
     assert_eq!(outputs[0].get().wait().unwrap(), 1);
     let text = outputs[2].get().wait().unwrap_err().to_string();
     assert!(text.contains("fewer items than its `size_hint` said"), "{text}");
-}
-
-#[test]
-fn values_are_freed_with_their_last_handle() {
-    fn drop_handles() {
-        let pool = pool(1);
-        // Below the length at which bytes travel apart.
-        let output = pool.apply(|size: usize| vec![("x".to_string(), size); 1000], 10_000).output();
-        output.get().wait().unwrap();
-        let kept = output.clone();
-        drop(output);
-        assert!(value_memory().stored > 4_000, "{}", value_memory());
-        // It is counted wherever values are shown.
-        let stats = fiber::stats().unwrap();
-        let usage = stats.report.processes[0].usage.as_ref().unwrap();
-        assert_eq!((fiber::tree().memory.outputs, usage.outputs), (1, 1));
-        drop(kept);
-        // The thread that has filled it may hold it for a moment longer.
-        let left = || (value_memory().stored, fiber::tree().memory.outputs);
-        wait_until("the end of the values", || left() == (0, 0));
-    }
-    // In a process of its own, in which no other test has values.
-    Process::spawn(drop_handles, ()).wait().unwrap();
 }
 
 #[test]

@@ -46,15 +46,6 @@ async fn a_merge_may_be_async_and_its_value_an_input() {
 }
 
 #[test]
-fn many_values_take_one_merge_less() {
-    let pool = pool(2);
-    const COUNT: u64 = 20_000;
-    let sum = pool.map(|x: u64| x, 0..COUNT).reduce(|a, b| a + b).wait().unwrap();
-    assert_eq!(sum, Some(COUNT * (COUNT - 1) / 2));
-    assert_eq!(pool.stats().tasks.done, 2 * COUNT - 1);
-}
-
-#[test]
 fn the_first_failure_is_that_of_all() {
     let pool = pool(2);
     // The neighbours of the failed task do not end by themselves.
@@ -80,6 +71,13 @@ fn the_first_failure_is_that_of_all() {
 }
 
 #[test]
+fn a_pool_that_was_dropped_merges_nothing() {
+    let call = pool(1).map(square, 0..10);
+    let error = call.reduce(u64::max).wait().unwrap_err();
+    assert!(matches!(error, Error::PoolEnded { .. }), "{error}");
+}
+
+#[test]
 fn dropping_the_handle_cancels_tasks_and_merges() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().display().to_string();
@@ -96,11 +94,4 @@ fn dropping_the_handle_cancels_tasks_and_merges() {
     busy.get().wait().unwrap();
     pool.stop().wait().unwrap();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn a_pool_that_was_dropped_merges_nothing() {
-    let call = pool(1).map(square, 0..10);
-    let error = call.reduce(u64::max).wait().unwrap_err();
-    assert!(matches!(error, Error::PoolEnded { .. }), "{error}");
 }

@@ -15,18 +15,6 @@ fn without_try_a_result_is_a_value() {
     assert_eq!(results, [Ok(1), Err("not positive".to_string())]);
 }
 
-#[test]
-fn large_arguments_and_results_travel() {
-    let reverse = |mut bytes: serde_bytes::ByteBuf| {
-        bytes.reverse();
-        bytes
-    };
-    let items: Vec<_> = (0..16u8)
-        .map(|n| serde_bytes::ByteBuf::from(vec![n; (1 << 20) + usize::from(n)]))
-        .collect();
-    assert_eq!(pool(2).map(reverse, items.clone()).wait().unwrap(), items);
-}
-
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Reading {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,41 +143,4 @@ fn nested_options_and_units_stay_distinct() {
         shared.get().map(|shared| (*shared).clone())
     };
     assert_eq!(pool.try_apply(read, shared.clone()).wait().unwrap(), (options, tricky()));
-}
-
-/// A list of as many levels as a value may have.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-enum List {
-    End,
-    More(u32, Box<List>),
-}
-
-/// As [`List`], in a form that serde reads twice.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind")]
-enum Tagged {
-    End,
-    More { next: Box<Tagged> },
-}
-
-const LEVELS: u32 = 1_000;
-
-fn list(_: Option<List>) -> List {
-    (0..LEVELS).fold(List::End, |list, number| List::More(number, Box::new(list)))
-}
-
-fn tagged(_: Option<Tagged>) -> Tagged {
-    (0..LEVELS).fold(Tagged::End, |next, _| Tagged::More { next: Box::new(next) })
-}
-
-#[test]
-fn deep_values_travel_between_all_threads() {
-    let pool = fiber::Pool::builder().processes(1).threads_per_worker(2).build().unwrap();
-    let use_it = move || {
-        let items = || (0..2).map(|_| Some(list(None)));
-        assert_eq!(pool.map(list, items()).wait().unwrap(), [list(None), list(None)]);
-        assert_eq!(pool.apply(tagged, Some(tagged(None))).wait().unwrap(), tagged(None));
-    };
-    // Of 2 MiB, as tests have.
-    std::thread::spawn(use_it).join().unwrap();
 }

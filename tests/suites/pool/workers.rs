@@ -7,7 +7,7 @@ use fiber::Pool;
 use fiber::stats::EventKind;
 use fiber_test_support::wait::wait_until;
 
-use super::{pid_after, pool, sleep_ms, square};
+use super::{pid_after, pool, square};
 
 #[test]
 fn workers_are_replaced_after_tasks_per_worker() {
@@ -29,24 +29,6 @@ fn the_threads_of_a_worker_run_tasks_at_the_same_time() {
     let pool = Pool::builder().processes(1).threads_per_worker(4).build().unwrap();
     let pids: HashSet<_> = pool.map(meet, 0..40).wait().unwrap().into_iter().collect();
     assert_eq!(pids.len(), 1);
-}
-
-#[test]
-fn scale_adds_and_removes_workers_while_calls_run() {
-    let pool = pool(1);
-    let work = pool.imap(
-        |x: u64| {
-            sleep_ms(1);
-            x
-        },
-        0..2000,
-    );
-    for processes in [4, 2, 5, 1] {
-        pool.scale(processes).wait().unwrap();
-        assert_eq!(pool.ready_workers(), processes);
-    }
-    let results: Result<Vec<_>, _> = work.wait().collect();
-    assert_eq!(results.unwrap(), (0..2000).collect::<Vec<_>>());
 }
 
 #[test]

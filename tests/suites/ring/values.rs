@@ -1,11 +1,6 @@
 //! Values that nodes send each other.
 
-use std::path::PathBuf;
-
 use fiber::{Reduction, Ring, RingNode};
-use fiber_test_support::tricky::{Tricky, tricky};
-
-use super::die_once;
 
 #[test]
 fn values_of_any_size_arrive_in_the_order_in_which_they_were_sent() {
@@ -55,37 +50,4 @@ fn values_and_collectives_can_be_mixed() {
         Ok(total)
     }
     assert_eq!(Ring::builder().size(3).try_run(mix, ()).wait().unwrap(), vec![4 * 49 * 50 / 2; 3]);
-}
-
-#[test]
-fn nested_options_and_units_arrive_unchanged() {
-    type Options = Vec<Option<Option<Tricky>>>;
-    fn pass(
-        mut node: RingNode,
-        options: Options,
-        file: PathBuf,
-    ) -> fiber::Result<(Options, Option<Option<()>>)> {
-        if let Some(state) = node.restored::<Option<Option<()>>>()? {
-            return Ok((options, state));
-        }
-        for option in &options {
-            node.send_right(option)?;
-        }
-        for option in &options {
-            assert_eq!(node.recv_left::<Option<Option<Tricky>>>()?, *option);
-        }
-        node.checkpoint(&Some(None::<()>))?;
-        node.barrier()?;
-        die_once(&file);
-        node.barrier()?;
-        unreachable!("the ring starts again")
-    }
-    let place = tempfile::tempdir().unwrap();
-    let options = vec![None, Some(None), Some(Some(tricky()))];
-    let results = Ring::builder()
-        .size(2)
-        .try_run(pass, (options.clone(), place.path().join("died")))
-        .wait()
-        .unwrap();
-    assert_eq!(results, vec![(options, Some(None)); 2]);
 }

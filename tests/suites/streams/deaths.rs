@@ -2,7 +2,6 @@
 
 use fiber::sync::{Event, Value};
 use fiber::{Error, Process, Sender, Stream};
-use fiber_test_support::soak;
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::{endless, pool};
@@ -10,44 +9,6 @@ use super::{endless, pool};
 fn die() {
     let _ = kill_process(getpid(), Signal::KILL);
     fiber_test_support::hang()
-}
-
-/// Sends numbers. Each third one kills the worker, once.
-fn killed(deaths: u64, died: Value<u64>, out: Sender<u64>) -> fiber::Result<()> {
-    for n in 0..3 * deaths {
-        out.send(n).wait()?;
-        if n % 3 == 2 && died.get().wait()? == n / 3 {
-            if n % 2 == 0 {
-                out.flush().wait()?;
-            }
-            died.set(n / 3 + 1).wait()?;
-            die();
-        }
-    }
-    Ok(())
-}
-
-#[test]
-fn no_item_is_lost_doubled_or_out_of_order_while_workers_are_killed() {
-    // Each run sends all items again: the work grows with the square of the deaths.
-    let deaths = 20 * soak().min(5) as u64;
-    let pool = pool(3).max_deaths(u32::MAX);
-    let died: Vec<_> = (0..5).map(|_| Value::new(0_u64).unwrap()).collect();
-    let streams = died.iter().map(|died| pool.stream(killed, (deaths, died.clone())));
-    let streams: Vec<Stream<u64>> = streams.collect();
-    let consumers = streams.into_iter().map(|numbers| {
-        std::thread::spawn(move || {
-            for (expected, number) in (0..).zip(numbers.wait()) {
-                assert_eq!(number.unwrap(), expected);
-                assert!(expected < 3 * deaths);
-            }
-        })
-    });
-    for consumer in consumers.collect::<Vec<_>>() {
-        consumer.join().unwrap();
-    }
-    assert!(died.iter().all(|died| died.get().wait().unwrap() == deaths));
-    pool.stop().wait().unwrap();
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use fiber::sync::Event;
 use fiber::{Array, Error, Process, Sender, Stream};
-use fiber_test_support::wait::wait_until;
 use futures_util::{FutureExt, StreamExt};
 
-use super::{count, endless, pool};
+use super::{count, pool};
 
 const ITEMS: u64 = 30_000;
 
@@ -76,37 +75,4 @@ fn a_stream_ends_with_the_words_of_the_process_that_knows_why() {
     let pool = pool(1);
     let problem = Process::spawn(consume, pool.stream(fails, ())).wait().unwrap();
     assert!(problem.contains("the producer has an accident"), "{problem}");
-}
-
-#[test]
-fn a_stream_that_is_dropped_elsewhere_stops_its_producer() {
-    let (pool, ended) = (pool(1), Event::new().unwrap());
-    let some = |numbers: Stream<u64>| numbers.wait().take(5).count();
-    assert_eq!(Process::spawn(some, pool.stream(endless, ended.clone())).wait().unwrap(), 5);
-    ended.wait_set().wait().unwrap();
-    // Also if it comes back.
-    ended.clear().wait().unwrap();
-    let numbers = pool.stream(endless, ended.clone());
-    drop(Process::spawn(take, (numbers, 0, 100)).wait().unwrap());
-    ended.wait_set().wait().unwrap();
-}
-
-#[test]
-fn the_end_of_the_owner_is_the_last_item() {
-    let stream = |out: Sender<Stream<u64>>| {
-        let pool = pool(1);
-        out.send(pool.stream(endless, Event::new().unwrap())).wait().unwrap();
-        wait_until("the end of the consumer", || out.is_closed());
-        let _ =
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-        std::thread::park();
-    };
-    let outer = pool(1).max_deaths(1);
-    let mut streams = outer.stream(stream, ()).wait();
-    let mut numbers = streams.next().unwrap().unwrap().wait();
-    assert_eq!(numbers.next().unwrap().unwrap(), 0);
-    drop(streams);
-    let end = numbers.find_map(Result::err);
-    assert!(matches!(end, Some(Error::OwnerEnded { .. })), "{end:?}");
-    assert!(numbers.next().is_none());
 }

@@ -196,16 +196,6 @@ fn items_have_arrays() {
 }
 
 #[test]
-fn a_thousand_streams_flow_at_once() {
-    let pool = pool(2);
-    let streams: Vec<_> = (0..1000).map(|n| pool.stream(count, n % 50)).collect();
-    for (n, numbers) in (0..).zip(streams) {
-        assert_eq!(all(numbers), Vec::from_iter(0..n % 50));
-    }
-    pool.stop().wait().unwrap();
-}
-
-#[test]
 fn a_task_takes_a_stream_of_its_own_pool() {
     let sums = |out: Sender<u64>| {
         let pool = Pool::current().unwrap();

@@ -120,36 +120,6 @@ fn a_retained_message_keeps_no_others_that_came_with_it() {
 }
 
 #[test]
-fn publishers_wait_for_room_in_their_order() {
-    let mut world = World::new();
-    world.subscribe(HERE, 1, WhenFull::Wait, 2);
-    (1..=4).for_each(|number| world.publish(number));
-    let first = [to_all(HERE, 1), Said::Admitted(1), to_all(HERE, 2), Said::Admitted(2)];
-    assert_eq!(world.take(), first);
-    // One that subscribes meanwhile gets what waits.
-    world.subscribe(THERE, 5, WhenFull::KeepNewest(1), 9);
-    world.read(HERE, 1, 1);
-    assert_eq!(world.take(), [to_all(HERE, 3), to_all(THERE, 3), Said::Admitted(3)]);
-    world.machine.unsubscribe(HERE, 1, &mut world.heard);
-    assert_eq!(world.take(), [to_all(THERE, 4), Said::Admitted(4)]);
-}
-
-#[test]
-fn publishers_do_not_wait_for_a_client_that_is_gone() {
-    let mut world = World::new();
-    world.subscribe(HERE, 1, WhenFull::Wait, 1);
-    world.subscribe(THERE, 1, WhenFull::Wait, 1);
-    (1..=3).for_each(|number| world.publish(number));
-    world.read(HERE, 1, 1);
-    world.take();
-    world.machine.close(THERE, &mut world.heard);
-    assert_eq!(world.take(), [to_all(HERE, 2), Said::Admitted(2)]);
-    world.machine.close(HERE, &mut world.heard);
-    assert_eq!(world.take(), [Said::Admitted(3)]);
-    assert!(world.machine.is_empty());
-}
-
-#[test]
 fn one_that_is_full_waits_for_bytes_too() {
     let mut world = World::new();
     let subscribe = Subscribe { id: 1, when_full: WhenFull::Wait, window: 9, window_bytes: 10 };
@@ -162,37 +132,6 @@ fn one_that_is_full_waits_for_bytes_too() {
     let read = Read { subscription: 1, messages: 1, bytes: 30 };
     world.machine.read(HERE, std::iter::once(read), &mut world.heard);
     assert_eq!(world.take(), [to_all(HERE, 2), Said::Admitted(2)]);
-}
-
-#[test]
-fn one_that_ends_holds_up_nobody() {
-    let mut world = World::new();
-    world.subscribe(HERE, 1, WhenFull::End, 1);
-    world.subscribe(HERE, 2, WhenFull::End, 5);
-    world.publish(1);
-    world.publish(2);
-    let second = [Said::TooSlow(1), to_all(HERE, 2), Said::Admitted(2)];
-    assert_eq!(world.take()[2..], second);
-    world.publish(3);
-    assert_eq!(world.take(), [to_all(HERE, 3), Said::Admitted(3)]);
-}
-
-#[test]
-fn one_that_keeps_the_newest_hears_how_many_it_misses() {
-    let mut world = World::new();
-    world.subscribe(HERE, 1, WhenFull::KeepNewest(2), 1);
-    world.subscribe(HERE, 2, WhenFull::Wait, 9);
-    (1..=5).for_each(|number| world.publish(number));
-    let heard = world.take();
-    assert_eq!(heard[..2], [to_all(HERE, 1), Said::Admitted(1)]);
-    assert_eq!(heard[2..4], [to_some(HERE, [2], 2), Said::Admitted(2)]);
-    world.read(HERE, 1, 1);
-    assert_eq!(world.take(), [Said::Missed(1, 2), to_some(HERE, [1], 4)]);
-    world.read(HERE, 1, 1);
-    assert_eq!(world.take(), [to_some(HERE, [1], 5)]);
-    world.read(HERE, 1, 1);
-    world.publish(6);
-    assert_eq!(world.take(), [to_all(HERE, 6), Said::Admitted(6)]);
 }
 
 #[test]

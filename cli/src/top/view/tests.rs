@@ -1,7 +1,6 @@
 //! The screen in terminals of several sizes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use fiber_core::stats::SessionStats;
@@ -109,48 +108,6 @@ fn each_line_of_help_is_whole() {
         let lines = HELP.iter().map(|(keys, what)| format!("{keys:<HELP_KEYS$}{what}"));
         let lines: Vec<String> = lines.collect();
         shows(&mut app, size, &lines.iter().map(String::as_str).collect::<Vec<_>>());
-    }
-}
-
-#[test]
-fn a_closure_is_shown_with_its_file_and_line() {
-    let mut stats = stats("simulate", 8);
-    let pool = &mut stats.report.pools[0];
-    let closure = || "simulate::main::{closure@src/main.rs:123}".to_string();
-    pool.functions[0].function = closure();
-    for worker in &mut pool.workers {
-        worker.running.iter_mut().for_each(|task| task.function = closure());
-        worker.function = worker.function.take().map(|_| closure());
-    }
-    let mut app = App::new(PLAIN, Some(format!("{:016x}", 4001)));
-    app.update(vec![observed(4001, stats)]);
-    let running = ["worker-1 !!!!!!!! 41.0s main.rs:123 ", "+++++ src/main.rs:123"];
-    shows(&mut app, (80, 24), &["!41.0s main.rs:123 "]);
-    shows(&mut app, (80, 24), &running);
-    shows(&mut app, (100, 24), &["worker-1 !!!!!!!! 41.0s main.rs:123 #124"]);
-    app.detail = Pane::Functions;
-    shows(&mut app, (80, 24), &["|src/main.rs:123", "    7.0M"]);
-    shows(&mut app, SMALLEST, &["|main.rs:123", "    7.0M"]);
-    shows(&mut app, (200, 24), &["|simulate::main::{closure@src/main.rs:123} "]);
-}
-
-#[test]
-fn a_process_without_room_for_values_shows_in_a_line_of_its_own() {
-    let mut stats = stats("simulate", 8);
-    let usage = stats.report.processes[0].usage.as_mut().unwrap();
-    (usage.stored, usage.value_limit, usage.spilled) = (1 << 20, 1 << 20, 300 << 20);
-    let mut app = App::new(PLAIN, Some(format!("{:016x}", 4001)));
-    app.update(vec![observed(4001, stats)]);
-    for size in [SMALLEST, (80, 24)] {
-        let wanted =
-            ["values of simulate: 1.0M of 1.0M, 300.0M in a file", "8/8 ", "!41.0s ", "1m30s "];
-        shows(&mut app, size, &wanted);
-    }
-    press(&mut app, &[KeyCode::Tab; 5]);
-    press(&mut app, &[KeyCode::Enter]);
-    let wanted = ["1.0M, in shared memory 0B, in a file 300.0M", "1.0M for values: full"];
-    for size in [SMALLEST, (80, 24)] {
-        shows(&mut app, size, &wanted);
     }
 }
 
@@ -286,22 +243,6 @@ fn a_worker_shows_its_task_its_figures_and_its_stack() {
 }
 
 #[test]
-fn panes_are_filtered_and_sorted() {
-    let mut app = app(PLAIN, 8);
-    press(&mut app, &[KeyCode::Tab, KeyCode::Char('o'), KeyCode::Char('o')]);
-    shows(&mut app, (80, 24), &["8 workers by amount"]);
-    let drawn = text(&mut app, 80, 24);
-    assert!(drawn.find("worker-8") < drawn.find("worker-7"), "{drawn}");
-    press(&mut app, &[KeyCode::Char('/')]);
-    press(&mut app, &"worker-3q".chars().map(KeyCode::Char).collect::<Vec<_>>());
-    shows(&mut app, (80, 24), &["/worker-3q_", "squares: 0 workers"]);
-    press(&mut app, &[KeyCode::Backspace, KeyCode::Enter]);
-    shows(&mut app, (80, 24), &["filter: worker-3", "squares: 1 worker "]);
-    press(&mut app, &[KeyCode::Esc]);
-    shows(&mut app, (80, 24), &["squares: 8 workers"]);
-}
-
-#[test]
 fn tab_goes_through_all_panes() {
     let mut app = app(PLAIN, 8);
     for title in
@@ -406,18 +347,6 @@ fn a_paused_screen_keeps_what_it_shows() {
 }
 
 #[test]
-fn help_lists_the_keys_and_q_leaves() {
-    let mut app = app(PLAIN, 2);
-    press(&mut app, &[KeyCode::Char('?')]);
-    shows(&mut app, (80, 24), &["Keys", "q, Ctrl-C"]);
-    assert_eq!(press(&mut app, &[KeyCode::Esc]), Effect::None);
-    assert_eq!(press(&mut app, &[KeyCode::Char('q')]), Effect::Leave);
-    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    press(&mut app, &[KeyCode::Char('/')]);
-    assert_eq!(app.press(interrupt), Effect::Leave);
-}
-
-#[test]
 fn without_unicode_all_is_ascii() {
     for screen in [8, 1024] {
         let drawn = text(&mut app(PLAIN, screen), 100, 30);
@@ -435,15 +364,4 @@ fn control_characters_do_not_reach_the_terminal() {
     press(&mut app, &[KeyCode::Tab, KeyCode::Enter]);
     let drawn = text(&mut app, 80, 24);
     assert!(!drawn.contains(['\u{1b}', '\u{7}']) && drawn.contains("line"), "{drawn}");
-}
-
-#[test]
-fn a_screen_of_1024_workers_is_drawn_in_time() {
-    let mut app = app(PLAIN, 1024);
-    let begun = std::time::Instant::now();
-    for _ in 0..10 {
-        text(&mut app, 120, 40);
-    }
-    // An unoptimized build takes 8 ms for each.
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }

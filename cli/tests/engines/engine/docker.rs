@@ -76,10 +76,6 @@ impl Engine for Docker {
         }
     }
 
-    fn create_pending_volume(&self) -> Option<String> {
-        None
-    }
-
     fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]) {
         (
             &[("DOCKER_HOST", "unix:///no/such/socket")],

@@ -174,18 +174,6 @@ impl Engine for Kubernetes {
         }
     }
 
-    fn create_pending_volume(&self) -> Option<String> {
-        let claim = "fiber-test-pending";
-        let object = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": { "name": claim, "namespace": namespace() }, "spec": {
-                "accessModes": ["ReadWriteOnce"], "storageClassName": "",
-                "resources": { "requests": { "storage": "1Gi" } },
-            },
-        });
-        apply(object);
-        Some(claim.to_string())
-    }
-
     fn absence(&self) -> (&'static [(&'static str, &'static str)], &'static [&'static str]) {
         (&[("KUBECONFIG", "/no/such/kubeconfig")], &["no cluster is configured", "KUBECONFIG"])
     }

@@ -1,5 +1,4 @@
 use fiber_core::{Error, ExitReason};
-use futures_util::future::join_all;
 
 use super::scripted::{OnStop, eager, events_handled, run, script, system};
 use crate::supervisor::{Restart, Shutdown, Strategy, tree};
@@ -98,21 +97,6 @@ fn a_child_can_be_stopped_while_it_starts() {
         let (added, ()) = tokio::join!(supervisor.add_child(script.slow("slow", "nobody")), end);
         assert!(matches!(added, Err(Error::ActorStopped { .. })), "{added:?}");
         assert!(tree().find("early/slow").is_none());
-    });
-}
-
-#[test]
-fn a_thousand_children_are_added_and_stopped() {
-    run(async {
-        let (script, _log) = script();
-        let supervisor = eager("thousand").start_on(&system()).await.unwrap();
-        let specs: Vec<_> =
-            (0..1_000).map(|number| script.child(&format!("child-{number}"))).collect();
-        let added = join_all(specs.into_iter().map(|spec| supervisor.add_child(spec))).await;
-        added.into_iter().for_each(Result::unwrap);
-        assert_eq!(tree().find("thousand").unwrap().children.len(), 1_000);
-        supervisor.stop().await.unwrap();
-        assert!(tree().find("thousand").is_none());
     });
 }
 

@@ -99,14 +99,6 @@ fn extensions_travel_as_with_rmp_serde() {
     assert!(matches!(encode(&Malformed(1)), Err(Error::Encode { .. })));
 }
 
-#[test]
-fn bytes_come_to_a_type_that_wants_numbers() {
-    assert_eq!(
-        decode::<Vec<u8>>(&encode(&ByteBuf::from([0, 200, 0xc1])).unwrap()).unwrap(),
-        [0, 200, 0xc1]
-    );
-}
-
 #[derive(Debug, Deserialize)]
 enum Chain {
     #[allow(dead_code)]
