@@ -21,7 +21,12 @@ pub(crate) const SYSTEM: System = System {
     missing: "set `slurm.copy = true`",
     described: (
         &["--nodes", "2", "--time", "90m", "--slurm=--mail-type=END"],
-        &["#SBATCH --nodes=2", "#SBATCH --time=0-01:30:00", "#SBATCH --mail-type=END"],
+        &[
+            "#SBATCH --nodes=2",
+            "#SBATCH --time=0-01:30:00",
+            "#SBATCH --mail-type=END",
+            "export FIBER_BACKEND=slurm",
+        ],
     ),
     verify: |script| {
         drop(command::output("sbatch", &["--test-only"], script).expect("it is valid"))

@@ -1,5 +1,6 @@
 //! The way to the inspector of a head: a task of its job, on its host.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::super::commands::{self, HINTS};
 use super::super::problem;
-use crate::batch::{CommandError, SessionJob, quoted};
+use crate::batch::{CommandError, SessionJob, environment_path, quoted};
 use crate::cluster::bridge::{Greeting, NO_BRIDGE, failed, greeting};
 use crate::cluster::session::ByteStream;
 use crate::shell::COMMAND;
@@ -61,7 +62,7 @@ async fn start_task(job: &SessionJob) -> std::result::Result<Box<dyn ByteStream>
     else {
         return Err(NO_BRIDGE.into());
     };
-    let line = line(&job.program);
+    let line = line(job);
     // A `qrsh` that has failed says why.
     let _ = input.write_all(line.as_bytes()).await;
     let mut stream = Box::new(tokio::io::join(output, input));
@@ -82,12 +83,11 @@ async fn start_task(job: &SessionJob) -> std::result::Result<Box<dyn ByteStream>
     }
 }
 
-/// Returns the line of a shell that becomes the bridge. A task gets no environment.
-fn line(program: &str) -> String {
-    let libraries = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let libraries = match libraries.is_empty() || libraries.contains('\n') {
-        true => String::new(),
-        false => format!("export LD_LIBRARY_PATH={}; ", quoted(&libraries)),
-    };
-    format!("{libraries}exec {} {BRIDGE} 2>/dev/null\n", quoted(program))
+/// Returns the line of a shell that becomes the bridge. A task gets no environment: the bridge needs
+/// the one of the head, as its program may look at it first.
+fn line(job: &SessionJob) -> String {
+    let folder = job.output.parent().unwrap_or(Path::new("/"));
+    let environment = environment_path(folder, &job.session);
+    let [environment, program] = [environment.to_string_lossy(), (&*job.program).into()];
+    format!(". {} && exec {} {BRIDGE} 2>/dev/null\n", quoted(&environment), quoted(&program))
 }
