@@ -102,7 +102,7 @@ test-nng: setup-tests
 
 ## test-seeds: known and fresh seeds of simulated worlds, for SIM_SECONDS, some of them twice
 test-seeds: setup-tests
-	@NEXTEST_PROFILE=soak SIM_SECONDS=$(SIM_SECONDS) SIM_TWICE=300 scripts/test.sh -E 'binary(=seeds)' $(ARGS)
+	@NEXTEST_PROFILE=soak SIM_SECONDS=$(SIM_SECONDS) SIM_TWICE=1000 scripts/test.sh -E 'binary(=seeds)' $(ARGS)
 
 ## test-features: fiber with default features: crates, errors that name a missing feature, size of a program
 test-features: setup-local
