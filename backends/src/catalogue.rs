@@ -107,22 +107,24 @@ impl BackendEntry {
 
     /// Adds the backend's part for the command `fiber`: its sessions.
     #[cfg(feature = "cluster")]
-    pub(crate) const fn sessions(mut self, sessions: &'static SessionBackend) -> BackendEntry {
+    #[must_use]
+    pub const fn sessions(mut self, sessions: &'static SessionBackend) -> BackendEntry {
         self.sessions = Some(sessions);
         self
     }
 
     /// Sets what each process does for the backend at its start: it becomes one of the backend's
     /// helper processes, or prepares the end of a job's process, or returns at once.
-    pub(crate) const fn helper(mut self, run_if_helper: fn()) -> BackendEntry {
+    #[must_use]
+    pub const fn helper(mut self, run_if_helper: fn()) -> BackendEntry {
         self.helper = Some(run_if_helper);
         self
     }
 
     /// Names the variable in which each process of a job finds the job's id. Several jobs may share
     /// a machine.
-    #[allow(dead_code, reason = "a build may have no backend whose jobs share machines")]
-    pub(crate) const fn job_variable(mut self, name: &'static str) -> BackendEntry {
+    #[must_use]
+    pub const fn job_variable(mut self, name: &'static str) -> BackendEntry {
         self.job_variable = Some(name);
         self
     }
@@ -132,19 +134,19 @@ fn all() -> impl Iterator<Item = BackendEntry> {
     BUILT_IN.iter().copied().chain(REGISTERED.lock().clone())
 }
 
-/// Becomes one of this crate's small helper processes and never returns, if this process was
+/// Becomes one of the backends' small helper processes and never returns, if this process was
 /// started as one. Otherwise prepares the process of a job for its end.
 pub fn run_if_helper() {
     if !fiber_core::variables::are_own() {
         return;
     }
-    BUILT_IN.iter().filter_map(|entry| entry.helper).for_each(|run| run());
+    all().filter_map(|entry| entry.helper).for_each(|run| run());
 }
 
 /// Returns the variables in which processes find the ids of their jobs, where several jobs may
 /// share a machine.
 pub fn job_variables() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.iter().filter_map(|entry| entry.job_variable)
+    all().filter_map(|entry| entry.job_variable)
 }
 
 /// Returns the backend that the configuration names.

@@ -6,8 +6,7 @@
 
 pub mod archive;
 mod backend;
-#[cfg(any(feature = "docker", feature = "gridengine", feature = "slurm"))]
-pub(crate) mod bridge;
+pub mod bridge;
 mod options;
 pub(crate) mod session;
 pub(crate) mod volume;
@@ -15,7 +14,7 @@ pub(crate) mod volume;
 use fiber_core::{Config, Result};
 
 pub(crate) use self::backend::no_sessions;
-pub use self::backend::{SessionBackend, backends, configured, missing};
+pub use self::backend::{Connect, SessionBackend, backends, configured, missing};
 pub use self::options::{BackendOption, OptionKind, OptionValue, OptionValues};
 pub use self::session::{
     ByteStream, Cluster, ExitStatus, Location, OutputChunk, ProcessState, ProgramSource,

@@ -25,15 +25,15 @@ pub struct SessionBackend {
     /// `--image is for containers, but …`: how it runs programs, and the remedy.
     pub refused: (&'static [&'static str], &'static str),
     /// Connects to its sessions.
-    pub(crate) connect: Connect,
+    pub connect: Connect,
 }
 
 /// Connects to the sessions of a backend.
-type Connect = for<'a> fn(&'a Config) -> LocalBoxFuture<'a, Result<Box<dyn Cluster>>>;
+pub type Connect = for<'a> fn(&'a Config) -> LocalBoxFuture<'a, Result<Box<dyn Cluster>>>;
 
 impl SessionBackend {
     /// Returns a backend that takes all options of `fiber run` and has none of its own.
-    pub(crate) const fn new(
+    pub const fn new(
         name: &'static str,
         title: &'static str,
         about: &'static str,

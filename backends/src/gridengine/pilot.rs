@@ -15,7 +15,6 @@ use crate::batch::{
     Progress, Words, ended_in, has_started_in, program_path, quoted,
 };
 use crate::cluster::session::{ExitStatus, ProcessState};
-use crate::owner::JobOwner;
 use crate::{BackendError, GridEngineSection, JobState, Room, WaitReason};
 
 /// The name of a pilot's context that has its owner.
@@ -131,7 +130,7 @@ fn options(
     request: &PilotRequest<'_>,
     directory: &str,
 ) -> Result<Vec<String>, BackendError> {
-    let owner = JobOwner::this_process()?.to_text().replace(' ', ":");
+    let owner = request.owner()?.replace(' ', ":");
     let context = format!("{CONTEXT}={owner}");
     let output = text_of(&request.output())?;
     let mut words = script::common_options(request.id, &context, &output, directory, false);
@@ -203,9 +202,7 @@ fn is_pilot(job: &QueuedJob) -> bool {
 fn pilot(job: &QueuedJob, details: Option<&Details>) -> PilotJob {
     let entries = details.map_or("", |details| &details.context).split(',');
     let mut owners = entries.filter_map(|entry| {
-        JobOwner::from_text(
-            &entry.trim().strip_prefix(CONTEXT)?.strip_prefix('=')?.replace(':', " "),
-        )
+        Some(entry.trim().strip_prefix(CONTEXT)?.strip_prefix('=')?.replace(':', " "))
     });
     PilotJob {
         id: job.id.clone(),
@@ -286,8 +283,9 @@ mod tests {
 
     #[test]
     fn a_pilot_is_known_by_its_name_and_its_owner_by_the_context() {
-        let owner = JobOwner::this_process().unwrap();
-        let context = format!("x=1,{CONTEXT}={}", owner.to_text().replace(' ', ":"));
+        let (spec, key) = (sample_spec(), PathBuf::from("/x.key"));
+        let owner = PilotRequest { id: "fiber-1", key, spec: &spec }.owner().unwrap();
+        let context = format!("x=1,{CONTEXT}={}", owner.replace(' ', ":"));
         let details = Details { context, ..Details::default() };
         let found = pilot(&job("r"), Some(&details));
         assert_eq!((found.pilot.as_deref(), found.owner), (Some("fiber-1"), Some(owner)));
