@@ -63,7 +63,7 @@ install: $(if $(FEATURES),setup,setup-local)
 reference: setup
 	$(CARGO) run --quiet -p fiber-cli --features all-backends -- reference >docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
-	$(CARGO) run --quiet -p fiber-backends --features k8s-latest --example configuration_page \
+	$(CARGO) run --quiet -p fiber-cli --features all-backends -- reference --configuration \
 		>docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
 	$(CARGO) run --quiet -p fiber-runtime --features metrics --example metrics_page >docs/metrics.md.new

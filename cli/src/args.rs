@@ -204,9 +204,12 @@ pub(crate) enum Command {
         #[arg(value_hint = ValueHint::DirPath)]
         directory: Option<PathBuf>,
     },
-    /// Prints docs/cli.md.
+    /// Prints docs/cli.md, or docs/configuration.md.
     #[command(hide = true)]
-    Reference,
+    Reference {
+        #[arg(long)]
+        configuration: bool,
+    },
     /// Serves a volume for `fiber cp`, in a pod that mounts it.
     #[command(hide = true)]
     ServeVolume {

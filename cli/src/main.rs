@@ -102,7 +102,8 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::man(directory.as_deref()),
-        Command::Reference => reference::markdown(),
+        Command::Reference { configuration: false } => reference::markdown(),
+        Command::Reference { configuration: true } => reference::configuration(),
         Command::Journal { command } => journal::journal(command),
         Command::Map(arguments) => map::map(*arguments),
         Command::New(options) => new::new(&options),

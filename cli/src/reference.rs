@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use fiber_core::Config;
 
 use crate::args::Args;
 
@@ -52,6 +53,12 @@ pub(crate) fn markdown() -> anyhow::Result<ExitCode> {
         page += &format!("\n## fiber {name}\n\n```text\n{}\n```\n", help(&mut command.clone()));
     }
     say!("{}", page.trim_end());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the page about the configuration of programs, with the sections of all backends.
+pub(crate) fn configuration() -> anyhow::Result<ExitCode> {
+    say!("{}", Config::page().trim_end());
     Ok(ExitCode::SUCCESS)
 }
 
