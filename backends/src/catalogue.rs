@@ -8,9 +8,7 @@ use parking_lot::Mutex;
 
 #[cfg(feature = "cluster")]
 use crate::cluster::SessionBackend;
-use crate::sections::{
-    DockerSection, GridEngineSection, KubernetesSection, SlurmSection, SshSection,
-};
+use crate::sections::{DockerSection, KubernetesSection, SlurmSection, SshSection};
 use crate::{Backend, local};
 
 /// All backends of fiber. A build that lacks one knows its section, so that programs with different
@@ -30,11 +28,9 @@ const BUILT_IN: &[BackendEntry] = &[
     crate::slurm::ENTRY.section(SlurmSection::ENTRY),
     #[cfg(not(feature = "slurm"))]
     BackendEntry::missing("slurm", "the backend `slurm`").section(SlurmSection::ENTRY),
-    #[cfg(feature = "gridengine")]
-    crate::gridengine::ENTRY.section(GridEngineSection::ENTRY),
-    #[cfg(not(feature = "gridengine"))]
+    // In a crate of its own.
     BackendEntry::missing("gridengine", "the backend `gridengine`")
-        .section(GridEngineSection::ENTRY),
+        .section(SectionEntry::missing("gridengine")),
     #[cfg(feature = "ssh")]
     crate::ssh::ENTRY.section(SshSection::ENTRY),
     #[cfg(not(feature = "ssh"))]
@@ -85,7 +81,6 @@ impl BackendEntry {
     }
 
     /// Makes the entry of a backend that this build lacks. Its Cargo feature has its name.
-    #[allow(dead_code, reason = "a build may have all backends")]
     pub(crate) const fn missing(name: &'static str, part: &'static str) -> BackendEntry {
         BackendEntry {
             name,

@@ -21,6 +21,7 @@ pub use self::session::{
     RunRequest, SessionHead, SessionProcess, Started, Usage,
 };
 pub use self::volume::{Volume, VolumeKind, VolumeMount, serve};
+pub use crate::progress::{Progress, Step};
 
 /// Connects to the cluster that `backend` names in the configuration.
 ///

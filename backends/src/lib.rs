@@ -1,5 +1,5 @@
 //! Starts and watches fiber's processes: as child processes, Docker containers, Kubernetes pods, in
-//! jobs of Slurm and Grid Engine, or on machines that ssh reaches.
+//! jobs of Slurm, or on machines that ssh reaches.
 //!
 //! A [`Backend`] creates jobs. A [`Job`] is one process of the program, together with the container
 //! or pod that it runs in. All backends keep these promises, which `fiber-conformance` tests
@@ -29,8 +29,6 @@ mod docker;
 #[cfg(feature = "docker")]
 mod error_chain;
 mod gpus;
-#[cfg(feature = "gridengine")]
-mod gridengine;
 #[cfg_attr(not(any(feature = "batch", feature = "shell")), path = "interface/none.rs")]
 mod interface;
 #[cfg(feature = "remote")]
@@ -92,7 +90,7 @@ pub use output::{
 };
 #[cfg(feature = "cluster")]
 pub use progress::{Progress, Step};
-pub use sections::{DockerSection, GridEngineSection, KubernetesSection, SlurmSection, SshSection};
+pub use sections::{DockerSection, KubernetesSection, SlurmSection, SshSection};
 
 /// Time for the end of a process after `grace`, before its engine kills it.
 #[cfg(feature = "docker")]

@@ -4,18 +4,19 @@ use std::fmt::{self, Display};
 use std::fs;
 use std::path::PathBuf;
 
+use fiber_backends::batch::{
+    CommandError, EXIT, GRACE, PILOT_ID, PilotFiles, PilotJob, PilotRequest, PilotSettings,
+    PilotSystem, Progress, Words, ended_in, has_started_in, program_path, quoted,
+};
+use fiber_backends::cluster::{ExitStatus, ProcessState};
+use fiber_backends::{BackendError, JobState, Room, WaitReason};
 use fiber_core::{Config, ExitReason};
 
 use super::options::{seconds, verbatim};
 use super::queue::{self, Details, QueuedJob};
 use super::script::{self, JobScript, text_of};
+use super::section::GridEngineSection;
 use super::{WORDS, commands, environments, task};
-use crate::batch::{
-    CommandError, EXIT, GRACE, PilotFiles, PilotJob, PilotRequest, PilotSettings, PilotSystem,
-    Progress, Words, ended_in, has_started_in, program_path, quoted,
-};
-use crate::cluster::session::{ExitStatus, ProcessState};
-use crate::{BackendError, GridEngineSection, JobState, Room, WaitReason};
 
 /// The name of a pilot's context that has its owner.
 const CONTEXT: &str = "fiber_pilot";
@@ -195,7 +196,7 @@ fn text(
 }
 
 fn is_pilot(job: &QueuedJob) -> bool {
-    job.name.starts_with(crate::batch::PILOT_ID)
+    job.name.starts_with(PILOT_ID)
 }
 
 /// Returns a job as one that may be a pilot.
@@ -245,7 +246,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::batch::sample_spec;
+    use crate::testing::sample_spec;
 
     fn job(letters: &str) -> QueuedJob {
         QueuedJob { letters: letters.into(), ..QueuedJob::sample("7", "fiber-1") }

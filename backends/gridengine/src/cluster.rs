@@ -10,22 +10,22 @@ mod submission;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use fiber_backends::BackendError;
+use fiber_backends::batch::{
+    BatchCluster, BatchSystem, Record, Records, SessionJob, Words, options, sweep_pilots,
+};
+use fiber_backends::cluster::{
+    ByteStream, Cluster, ExitStatus, ProcessState, Progress, RunRequest, SessionBackend,
+    SessionProcess, Started,
+};
 use fiber_core::{Config, Error, Meta, Result};
 
 use self::submission::{CONTEXT, Submission};
 use super::pilot::GridEnginePilots;
 use super::queue::{self, QueuedJob};
 use super::script::CANCELLED;
+use super::section::GridEngineSection;
 use super::{WORDS, commands};
-use crate::batch::{
-    BatchCluster, BatchSystem, Record, Records, SessionJob, Words, options, sweep_pilots,
-};
-use crate::cluster::session::{
-    ByteStream, Cluster, ExitStatus, ProcessState, RunRequest, SessionProcess,
-};
-use crate::cluster::{SessionBackend, Started};
-use crate::progress::Progress;
-use crate::{BackendError, GridEngineSection};
 
 /// Grid Engine, as the command sees it.
 pub(crate) static SESSIONS: SessionBackend = SessionBackend {
