@@ -30,6 +30,9 @@ use super::{WORDS, commands};
 /// Grid Engine, as the command sees it.
 pub(crate) static SESSIONS: SessionBackend = SessionBackend {
     run_options: job_options::OPTIONS,
+    run_about: "On Grid Engine, the program is the head of a job with a parallel environment, and \
+                its workers run in the slots of that job.",
+    run_examples: &["--pe mpi --slots 16 -a target/release/my-program"],
     refused: (
         &["image", "dockerfile", "bundle", "volume", "cpu", "memory", "gpu"],
         "Grid Engine runs the program from the file system that its hosts share, in slots of them \

@@ -17,6 +17,10 @@ pub struct SessionBackend {
     pub about: &'static str,
     /// Its options of `fiber run`, in their order in the help.
     pub run_options: &'static [BackendOption],
+    /// How `fiber run` starts programs there, as a paragraph of its help, or nothing.
+    pub run_about: &'static str,
+    /// Examples of `fiber run` for its help: what follows the name of the backend.
+    pub run_examples: &'static [&'static str],
     /// Its options of each command that looks for sessions.
     pub place_options: &'static [BackendOption],
     /// Changes a configuration by the values of its `place_options`.
@@ -44,6 +48,8 @@ impl SessionBackend {
             title,
             about,
             run_options: &[],
+            run_about: "",
+            run_examples: &[],
             place_options: &[],
             place: |_, _| {},
             refused: (&[], ""),
