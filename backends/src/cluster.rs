@@ -11,7 +11,9 @@ mod options;
 pub(crate) mod session;
 pub(crate) mod volume;
 
+pub use bytes::Bytes;
 use fiber_core::{Config, Result};
+pub use futures_util::stream::LocalBoxStream;
 
 pub(crate) use self::backend::no_sessions;
 pub use self::backend::{Connect, SessionBackend, backends, configured, missing};
