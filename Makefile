@@ -98,7 +98,7 @@ test-hosts: setup-tests
 
 ## test-nng: the tests that use links, with nng between the processes in place of Unix sockets
 test-nng: setup-tests
-	@FIBER_LINK=nng scripts/test.sh -E 'not package(/^fiber-(cli|core|values|stacks|journal|backends|conformance|sim|world)$$/)' $(ARGS)
+	@FIBER_LINK=nng scripts/test.sh -E 'not package(/^fiber-(cli|core|values|stacks|journal|backends|conformance|gridengine|sim|world)$$/)' $(ARGS)
 
 ## test-seeds: known and fresh seeds of simulated worlds, for SIM_SECONDS, some of them twice
 test-seeds: setup-tests

@@ -106,8 +106,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Completions { shell } => reference::completions(shell),
         Command::Man { directory } => reference::man(directory.as_deref()),
-        Command::Reference { configuration: false } => reference::markdown(),
-        Command::Reference { configuration: true } => reference::configuration(),
+        Command::Reference { configuration } => reference::markdown(configuration),
         Command::Journal { command } => journal::journal(command),
         Command::Map(arguments) => map::map(*arguments),
         Command::New(options) => new::new(&options),

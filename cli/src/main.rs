@@ -1,7 +1,5 @@
 //! The command `fiber`.
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
+fn main() -> std::process::ExitCode {
     fiber_cli::main()
 }

@@ -40,8 +40,13 @@ pub(crate) fn man(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a page with the help of all commands.
-pub(crate) fn markdown() -> anyhow::Result<ExitCode> {
+/// Prints a page with the help of all commands, or the one about the configuration of programs,
+/// with the sections of all backends.
+pub(crate) fn markdown(configuration: bool) -> anyhow::Result<ExitCode> {
+    if configuration {
+        say!("{}", Config::page().trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
     // The width of the terminal must not matter.
     let mut root = Args::command().term_width(100);
     root.build();
@@ -53,12 +58,6 @@ pub(crate) fn markdown() -> anyhow::Result<ExitCode> {
         page += &format!("\n## fiber {name}\n\n```text\n{}\n```\n", help(&mut command.clone()));
     }
     say!("{}", page.trim_end());
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Prints the page about the configuration of programs, with the sections of all backends.
-pub(crate) fn configuration() -> anyhow::Result<ExitCode> {
-    say!("{}", Config::page().trim_end());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -27,10 +27,9 @@ registry is configured (`registry`, FIBER_REGISTRY), fiber pushes the image ther
 The program gets its configuration from this directory's fiber.toml and this environment. With the \
 backend `local`, it simply runs.";
 /// The end of the help of `fiber run`.
-const RUN_CODES: &str = "\
-Exit codes: with --attach that of the program; 125 if it could not be started, 126 if CMD can't be \
-executed, 127 if there is no such program, 128 and the signal's number if this command was \
-interrupted.";
+const RUN_CODES: &str = "Exit codes: with --attach that of the program; 125 if it could not be \
+started, 126 if CMD can't be executed, 127 if there is no such program, 128 and the signal's number \
+if this command was interrupted.";
 
 /// Returns the description of `fiber run`, with the paragraphs of backends.
 pub(super) fn run_about() -> String {
@@ -40,16 +39,13 @@ pub(super) fn run_about() -> String {
 
 /// Returns the examples of `fiber run`, and its exit codes.
 pub(super) fn run_examples() -> String {
-    let lines = |backend: &'static SessionBackend| {
-        let line =
-            move |example: &&str| format!("  fiber run --backend {} {example}\n", backend.name);
-        backend.run_examples.iter().map(line)
-    };
-    let examples: String = backends().flat_map(lines).collect();
-    match examples.is_empty() {
-        true => RUN_CODES.into(),
-        false => format!("Examples:\n{examples}\n{RUN_CODES}"),
+    let mut examples = String::from("Examples:\n");
+    for SessionBackend { name, run_examples, .. } in backends() {
+        for example in *run_examples {
+            examples += &format!("  fiber run --backend {name} {example}\n");
+        }
     }
+    examples + "\n" + RUN_CODES
 }
 
 /// The options of `fiber run` that not every backend has.
