@@ -13,6 +13,8 @@
 
 mod disrupted;
 mod missing;
+#[cfg(test)]
+mod tests;
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};

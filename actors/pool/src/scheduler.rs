@@ -447,4 +447,4 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
