@@ -1,4 +1,5 @@
-//! The way to the scheduler: events go in under its lock, and effects are performed outside of it.
+//! The driver of a pool's life: events go in under its lock, and effects are performed outside of
+//! it.
 //!
 //! Callers answer two effects with events: they submit tasks that they have prepared, and report
 //! the outcomes that they have taken. The answers go in together, under the lock once more.
@@ -7,20 +8,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fiber_core::stats::TaskName;
-use fiber_core::value_memory;
+use fiber_core::{Error, value_memory};
 use parking_lot::MutexGuard;
 
 use super::controller::ControllerRequest;
 use super::exchange::Exchange;
 use super::held::together;
+use super::life::PoolLife;
 use super::run::{CallId, Run};
-use super::scheduler::{Completion, Report, Scheduler};
+use super::scheduler::{Completion, Notice, Report, Scheduler};
 use super::state::{Cancellation, PoolState};
 use super::wire::PoolCommand;
 use super::worker_handle::WorkerHandle;
-use fiber_runtime::runtime::ProcessCommand;
+use fiber_runtime::runtime::{DrainHook, ProcessCommand};
 
-pub(super) type PoolScheduler = Scheduler<Arc<WorkerHandle>, Arc<Exchange>>;
+pub(super) type SharedLife = PoolLife<Arc<WorkerHandle>, Arc<Exchange>>;
+type PoolScheduler = Scheduler<Arc<WorkerHandle>, Arc<Exchange>>;
 pub(super) type Effects = super::scheduler::Effects<Arc<WorkerHandle>, Arc<Exchange>>;
 
 /// An event with which a caller answers an effect.
@@ -30,51 +33,80 @@ enum Answer {
 }
 
 impl PoolState {
+    /// Changes the life, and performs the effects.
+    pub(super) fn with_life<T>(
+        &self,
+        change: impl FnOnce(&mut SharedLife, &mut Effects) -> T,
+    ) -> T {
+        let (mut life, mut effects) = (self.lock_life(), Effects::default());
+        let result = change(&mut life, &mut effects);
+        self.unlock_life(life, effects);
+        result
+    }
+
     /// Changes the scheduler, and performs the effects.
     pub(super) fn with_scheduler<T>(
         &self,
         change: impl FnOnce(&mut PoolScheduler, &mut Effects) -> T,
     ) -> T {
-        let (mut scheduler, mut effects) = (self.lock_scheduler(), Effects::default());
-        let result = change(&mut scheduler, &mut effects);
-        self.unlock_scheduler(scheduler, effects);
-        result
+        self.with_life(|life, effects| change(&mut life.scheduler, effects))
     }
 
-    fn lock_scheduler(&self) -> MutexGuard<'_, PoolScheduler> {
+    pub(super) fn lock_life(&self) -> MutexGuard<'_, SharedLife> {
         let (room, limit) = (value_memory::room(), value_memory::limit());
-        let mut scheduler = self.scheduler.lock();
-        scheduler.set_memory(room, limit);
-        scheduler.set_travel_nanos(self.runtime.travel_nanos());
-        scheduler
+        let mut life = self.life.lock();
+        life.scheduler.set_memory(room, limit);
+        life.scheduler.set_travel_nanos(self.runtime.travel_nanos());
+        life
     }
 
-    /// Unlocks the scheduler after a change, performs the effects, and gives it the callers'
-    /// answers.
-    fn unlock_scheduler<'a>(
+    /// Unlocks the life after a change, performs the effects, and gives it the callers' answers.
+    pub(super) fn unlock_life<'a>(
         &'a self,
-        mut scheduler: MutexGuard<'a, PoolScheduler>,
+        mut life: MutexGuard<'a, SharedLife>,
         mut effects: Effects,
     ) {
         loop {
-            self.idle.store(scheduler.idle(), Ordering::Release);
-            let all_done = scheduler.is_empty();
-            drop(scheduler);
-            let answers = self.perform(effects);
-            if all_done {
-                self.end_if_closed();
+            let is_over = life.is_over();
+            let answers = self.settle(life, effects);
+            if is_over {
+                self.end_if_over();
             }
             if answers.is_empty() {
                 return;
             }
-            (scheduler, effects) = (self.lock_scheduler(), Effects::default());
+            (life, effects) = (self.lock_life(), Effects::default());
             for answer in answers {
                 match answer {
-                    Answer::Tasks(run) => scheduler.submit(run, &mut effects),
-                    Answer::Report(call, report) => scheduler.report(call, report, &mut effects),
+                    Answer::Tasks(run) => life.scheduler.submit(run, &mut effects),
+                    Answer::Report(call, report) => {
+                        life.scheduler.report(call, report, &mut effects)
+                    }
                 }
             }
         }
+    }
+
+    /// Ends the pool if it is closed, its calls are done and their outcomes recorded.
+    pub(super) fn end_if_over(&self) {
+        let (mut life, mut effects) = (self.life.lock(), Effects::default());
+        if !self.is_recording() {
+            life.end_if_over(&mut effects);
+        }
+        self.settle(life, effects);
+    }
+
+    /// Unlocks the life and performs effects. Returns the callers' answers.
+    fn settle(&self, mut life: MutexGuard<'_, SharedLife>, mut effects: Effects) -> Vec<Answer> {
+        self.idle.store(life.scheduler.idle(), Ordering::Release);
+        // Under the lock, so that the controller gets them in their order.
+        effects.requests.drain(..).for_each(|request| self.control(request));
+        let is_changed = life.note_readiness();
+        drop(life);
+        if is_changed {
+            self.readiness_changed.send_replace(());
+        }
+        self.perform(effects)
     }
 
     fn perform(&self, effects: Effects) -> Vec<Answer> {
@@ -93,7 +125,7 @@ impl PoolState {
         }
         for (worker, drained) in effects.retired {
             if drained {
-                self.control(ControllerRequest::Retire(worker.number));
+                self.control(ControllerRequest::StopWorker(worker.number));
             } else {
                 let _ = worker.commands.send(ProcessCommand::Shutdown);
             }
@@ -117,6 +149,17 @@ impl PoolState {
                 exchange.complete(completion);
             }
         });
+        if let Some((reason, callers)) = effects.ended {
+            for exchange in callers {
+                exchange.end(Error::PoolEnded { name: self.name.clone(), reason: reason.clone() });
+            }
+        }
+        for notice in effects.notices {
+            match notice {
+                Notice::Warning(text) => tracing::warn!("pool `{}`{text}", self.name),
+                Notice::Info(text) => tracing::info!("pool `{}`{text}", self.name),
+            }
+        }
         let tasks = effects.wanted.into_iter().filter_map(|exchange| exchange.take_open());
         let mut answers: Vec<_> = tasks.map(Answer::Tasks).collect();
         for (exchange, known) in effects.throttled {
