@@ -63,7 +63,7 @@ install: $(if $(FEATURES),setup,setup-local)
 reference: setup
 	$(CARGO) run --quiet -p fiber-cli --features all-backends -- reference >docs/cli.md.new
 	mv docs/cli.md.new docs/cli.md
-	$(CARGO) run --quiet -p fiber-backends --features k8s-latest --example configuration_page \
+	$(CARGO) run --quiet -p fiber-cli --features all-backends -- reference --configuration \
 		>docs/configuration.md.new
 	mv docs/configuration.md.new docs/configuration.md
 	$(CARGO) run --quiet -p fiber-runtime --features metrics --example metrics_page >docs/metrics.md.new
@@ -98,11 +98,11 @@ test-hosts: setup-tests
 
 ## test-nng: the tests that use links, with nng between the processes in place of Unix sockets
 test-nng: setup-tests
-	@FIBER_LINK=nng scripts/test.sh -E 'not package(/^fiber-(cli|core|values|stacks|journal|backends|conformance|sim|world)$$/)' $(ARGS)
+	@FIBER_LINK=nng scripts/test.sh -E 'not package(/^fiber-(cli|core|values|stacks|journal|backends|conformance|gridengine|sim|world)$$/)' $(ARGS)
 
 ## test-seeds: known and fresh seeds of simulated worlds, for SIM_SECONDS, some of them twice
 test-seeds: setup-tests
-	@NEXTEST_PROFILE=soak SIM_SECONDS=$(SIM_SECONDS) SIM_TWICE=300 scripts/test.sh -E 'binary(=seeds)' $(ARGS)
+	@NEXTEST_PROFILE=soak SIM_SECONDS=$(SIM_SECONDS) SIM_TWICE=1000 scripts/test.sh -E 'binary(=seeds)' $(ARGS)
 
 ## test-features: fiber with default features: crates, errors that name a missing feature, size of a program
 test-features: setup-local

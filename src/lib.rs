@@ -64,6 +64,7 @@
 //! | `gridengine` | processes as tasks of Grid Engine jobs; includes `nng` |
 //! | `ssh` | processes on machines with sshd; includes `nng` |
 //! | `all-backends` | all of these |
+//! | `backend-parts` | parts for backends outside of fiber: [`backend`] |
 //! | `nng` | links over TCP, also on one host (`FIBER_LINK=nng`); takes cmake to build |
 //! | `progress` | progress bars: `progress` of `map` and `imap` |
 //! | `metrics` | metrics for Prometheus: `FIBER_METRICS` |
@@ -598,13 +599,13 @@ pub mod error {
 /// fiber::init_with(|config| config.edit(|slurm: &mut SlurmSection| slurm.pilots = 4));
 /// ```
 pub mod config {
-    pub use fiber_backends::{
-        DockerSection, GridEngineSection, KubernetesSection, SlurmSection, SshSection,
-    };
+    pub use fiber_backends::{DockerSection, KubernetesSection, SlurmSection, SshSection};
     pub use fiber_core::{
         Config, ConfigSource, LinkKind, OutputMode, Section, SectionKey, ValueMemory, section,
         value_memory, values,
     };
+    #[cfg(feature = "gridengine")]
+    pub use fiber_gridengine::GridEngineSection;
 }
 
 /// Backends: how processes are started. For programs that bring their own.
@@ -662,7 +663,10 @@ pub mod backend {
     pub use fiber_backends::{
         Backend, BackendEntry, BackendError, ChildOutput, Job, JobPlace, JobSpec, JobState,
         ListenAddress, Local, LocalBoxFuture, Locality, Machine, Parent, Room, WaitReason,
+        configured_environment,
     };
+    #[cfg(feature = "backend-parts")]
+    pub use fiber_backends::{batch, cluster as sessions, shell};
     #[cfg(feature = "conformance")]
     pub use fiber_conformance as conformance;
     pub use fiber_core::{Address, Exit, ExitReason, LinkKind, Meta, SectionEntry};
@@ -690,6 +694,9 @@ macro_rules! __register_backend {
         };
     };
 }
+
+#[cfg(feature = "gridengine")]
+__register_backend!(fiber_gridengine::ENTRY);
 
 /// Arrays of numbers, which processes of one host share.
 ///

@@ -1,6 +1,6 @@
-//! Parts of the backends whose programs run in the allocation of a batch system: Slurm and Grid
-//! Engine.
+//! Parts for backends whose programs run in the allocations of a batch system.
 //!
+//! [`Pilots`] are jobs that a program submits for more hosts, by a [`PilotSystem`].
 //! [`BatchCluster`] is the command's view of a batch system, which implements [`BatchSystem`]. The
 //! head of a session is the program of a batch script. Its output goes to a file in a folder of the
 //! user, which also is the record of the session: batch systems forget jobs after their end.
@@ -8,8 +8,8 @@
 mod cluster;
 mod commands;
 mod head_script;
-pub(crate) mod listen;
-pub(crate) mod options;
+pub mod listen;
+pub mod options;
 mod output;
 mod pilot;
 mod program;
@@ -18,33 +18,26 @@ mod script;
 mod session_job;
 mod system;
 
-pub(crate) use self::cluster::BatchCluster;
-#[cfg(feature = "slurm")]
-pub(crate) use self::cluster::PAUSE;
-pub(crate) use self::commands::{CommandError, Hints, run_within};
-pub(crate) use self::head_script::{HeadScript, exports};
-#[cfg(feature = "gridengine")]
-pub(crate) use self::pilot::ID as PILOT_ID;
+pub use self::cluster::{BatchCluster, PAUSE};
+pub use self::commands::{CommandError, Hints, run_within};
+pub use self::head_script::{HeadScript, exports};
 #[cfg(test)]
 pub(crate) use self::pilot::sample_spec;
-pub(crate) use self::pilot::{
-    PilotFiles, PilotJob, PilotRequest, PilotSettings, PilotSystem, Pilots, Progress, pilots_stay,
-    sweep as sweep_pilots,
+pub use self::pilot::{
+    ID as PILOT_ID, PilotFiles, PilotJob, PilotRequest, PilotSettings, PilotSystem, Pilots,
+    Progress, pilots_stay, sweep as sweep_pilots,
 };
-pub(crate) use self::program::{program_of, program_path};
-#[cfg(feature = "slurm")]
-pub(crate) use self::records::copy_path;
-#[cfg(feature = "gridengine")]
-pub(crate) use self::records::{
-    EXIT, GRACE, NODE, RESTARTS, ended_in, environment_path, has_started_in,
+pub use self::program::{program_of, program_path};
+pub use self::records::{
+    EXIT, GRACE, NODE, RESTARTS, Record, Records, copy_path, ended_in, environment_path,
+    has_started_in,
 };
-pub(crate) use self::records::{Record, Records};
-pub(crate) use self::script::quoted;
-pub(crate) use self::session_job::SessionJob;
-pub(crate) use self::system::{BatchSystem, Words};
+pub use self::script::quoted;
+pub use self::session_job::SessionJob;
+pub use self::system::{BatchSystem, Words};
 
 /// Returns whether a host of an allocation is the one on which this process runs.
-pub(crate) fn is_this_host(name: &str) -> bool {
+pub fn is_this_host(name: &str) -> bool {
     let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
     own.split('.').next() == name.split('.').next()
 }

@@ -8,9 +8,7 @@ use parking_lot::Mutex;
 
 #[cfg(feature = "cluster")]
 use crate::cluster::SessionBackend;
-use crate::sections::{
-    DockerSection, GridEngineSection, KubernetesSection, SlurmSection, SshSection,
-};
+use crate::sections::{DockerSection, KubernetesSection, SlurmSection, SshSection};
 use crate::{Backend, local};
 
 /// All backends of fiber. A build that lacks one knows its section, so that programs with different
@@ -30,11 +28,9 @@ const BUILT_IN: &[BackendEntry] = &[
     crate::slurm::ENTRY.section(SlurmSection::ENTRY),
     #[cfg(not(feature = "slurm"))]
     BackendEntry::missing("slurm", "the backend `slurm`").section(SlurmSection::ENTRY),
-    #[cfg(feature = "gridengine")]
-    crate::gridengine::ENTRY.section(GridEngineSection::ENTRY),
-    #[cfg(not(feature = "gridengine"))]
+    // In a crate of its own.
     BackendEntry::missing("gridengine", "the backend `gridengine`")
-        .section(GridEngineSection::ENTRY),
+        .section(SectionEntry::missing("gridengine")),
     #[cfg(feature = "ssh")]
     crate::ssh::ENTRY.section(SshSection::ENTRY),
     #[cfg(not(feature = "ssh"))]
@@ -85,7 +81,6 @@ impl BackendEntry {
     }
 
     /// Makes the entry of a backend that this build lacks. Its Cargo feature has its name.
-    #[allow(dead_code, reason = "a build may have all backends")]
     pub(crate) const fn missing(name: &'static str, part: &'static str) -> BackendEntry {
         BackendEntry {
             name,
@@ -107,44 +102,59 @@ impl BackendEntry {
 
     /// Adds the backend's part for the command `fiber`: its sessions.
     #[cfg(feature = "cluster")]
-    pub(crate) const fn sessions(mut self, sessions: &'static SessionBackend) -> BackendEntry {
+    #[must_use]
+    pub const fn sessions(mut self, sessions: &'static SessionBackend) -> BackendEntry {
         self.sessions = Some(sessions);
         self
     }
 
     /// Sets what each process does for the backend at its start: it becomes one of the backend's
     /// helper processes, or prepares the end of a job's process, or returns at once.
-    pub(crate) const fn helper(mut self, run_if_helper: fn()) -> BackendEntry {
+    #[must_use]
+    pub const fn helper(mut self, run_if_helper: fn()) -> BackendEntry {
         self.helper = Some(run_if_helper);
         self
     }
 
     /// Names the variable in which each process of a job finds the job's id. Several jobs may share
     /// a machine.
-    #[allow(dead_code, reason = "a build may have no backend whose jobs share machines")]
-    pub(crate) const fn job_variable(mut self, name: &'static str) -> BackendEntry {
+    #[must_use]
+    pub const fn job_variable(mut self, name: &'static str) -> BackendEntry {
         self.job_variable = Some(name);
         self
     }
 }
 
 fn all() -> impl Iterator<Item = BackendEntry> {
-    BUILT_IN.iter().copied().chain(REGISTERED.lock().clone())
+    table(REGISTERED.lock().clone()).into_iter()
 }
 
-/// Becomes one of this crate's small helper processes and never returns, if this process was
+/// Returns the table. A backend from another crate takes the place of the row that says that the
+/// build lacks it.
+fn table(mut registered: Vec<BackendEntry>) -> Vec<BackendEntry> {
+    let mut rows = BUILT_IN.to_vec();
+    for row in rows.iter_mut().filter(|row| row.make.is_err()) {
+        if let Some(at) = registered.iter().position(|entry| entry.name == row.name) {
+            *row = registered.remove(at);
+        }
+    }
+    rows.append(&mut registered);
+    rows
+}
+
+/// Becomes one of the backends' small helper processes and never returns, if this process was
 /// started as one. Otherwise prepares the process of a job for its end.
 pub fn run_if_helper() {
     if !fiber_core::variables::are_own() {
         return;
     }
-    BUILT_IN.iter().filter_map(|entry| entry.helper).for_each(|run| run());
+    all().filter_map(|entry| entry.helper).for_each(|run| run());
 }
 
 /// Returns the variables in which processes find the ids of their jobs, where several jobs may
 /// share a machine.
 pub fn job_variables() -> impl Iterator<Item = &'static str> {
-    BUILT_IN.iter().filter_map(|entry| entry.job_variable)
+    all().filter_map(|entry| entry.job_variable)
 }
 
 /// Returns the backend that the configuration names.
@@ -203,9 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn the_page_about_the_configuration_is_up_to_date() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
-        let written = std::fs::read_to_string(path).unwrap();
-        assert!(written == Config::page(), "{path} is stale: `make reference` writes it");
+    fn a_backend_of_another_crate_takes_the_place_of_its_row_and_none_else() {
+        let made = |name| BackendEntry::new(name, |config| Ok(Arc::new(local::Local::new(config))));
+        let missing = BUILT_IN.iter().filter(|row| row.make.is_err()).map(|row| row.name);
+        let registered = missing.chain(["local", "own"]).map(made).collect();
+        let rows = table(registered);
+        assert!(rows.iter().all(|row| row.make.is_ok()));
+        let names: Vec<_> = rows.iter().map(|row| row.name).collect();
+        let built_in = BUILT_IN.iter().map(|row| row.name);
+        assert_eq!(names, built_in.chain(["local", "own"]).collect::<Vec<_>>());
     }
 }

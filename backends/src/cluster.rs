@@ -6,22 +6,24 @@
 
 pub mod archive;
 mod backend;
-#[cfg(any(feature = "docker", feature = "gridengine", feature = "slurm"))]
-pub(crate) mod bridge;
+pub mod bridge;
 mod options;
 pub(crate) mod session;
 pub(crate) mod volume;
 
+pub use bytes::Bytes;
 use fiber_core::{Config, Result};
+pub use futures_util::stream::LocalBoxStream;
 
 pub(crate) use self::backend::no_sessions;
-pub use self::backend::{SessionBackend, backends, configured, missing};
+pub use self::backend::{Connect, SessionBackend, backends, configured, missing};
 pub use self::options::{BackendOption, OptionKind, OptionValue, OptionValues};
 pub use self::session::{
     ByteStream, Cluster, ExitStatus, Location, OutputChunk, ProcessState, ProgramSource,
     RunRequest, SessionHead, SessionProcess, Started, Usage,
 };
 pub use self::volume::{Volume, VolumeKind, VolumeMount, serve};
+pub use crate::progress::{Progress, Step};
 
 /// Connects to the cluster that `backend` names in the configuration.
 ///

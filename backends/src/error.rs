@@ -51,7 +51,7 @@ impl BackendError {
     }
 
     /// Makes an error of the system's, which is a shortage or a refusal.
-    pub(crate) fn of_system(error: &std::io::Error, message: String) -> BackendError {
+    pub fn of_system(error: &std::io::Error, message: String) -> BackendError {
         match shortage::is_shortage(error) {
             true => BackendError::Shortage(message),
             false => BackendError::Refused(message),
@@ -59,14 +59,13 @@ impl BackendError {
     }
 
     /// Makes the error of a file or folder that can't be read.
-    pub(crate) fn unreadable(path: impl Display, error: &std::io::Error) -> BackendError {
+    pub fn unreadable(path: impl Display, error: &std::io::Error) -> BackendError {
         let message = format!("{path} can't be read: {}", shortage::explain(error));
         BackendError::of_system(error, message)
     }
 
     /// Makes the error of a command that can't be run, with this message if it does not exist.
-    #[cfg(feature = "shell")]
-    pub(crate) fn of_command(command: &str, error: &std::io::Error, missing: &str) -> BackendError {
+    pub fn of_command(command: &str, error: &std::io::Error, missing: &str) -> BackendError {
         if error.kind() == std::io::ErrorKind::NotFound {
             return BackendError::NotAvailable(missing.into());
         }

@@ -27,7 +27,6 @@ impl JobCommands {
 
     /// Returns whether a command is waiting. Both kinds mean the same to a job that has not
     /// started: don't start.
-    #[cfg(any(feature = "docker", feature = "shell"))]
     pub(crate) fn is_pending(&mut self) -> bool {
         !matches!(self.0.try_recv(), Err(mpsc::error::TryRecvError::Empty))
     }

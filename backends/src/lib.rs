@@ -1,5 +1,5 @@
 //! Starts and watches fiber's processes: as child processes, Docker containers, Kubernetes pods, in
-//! jobs of Slurm and Grid Engine, or on machines that ssh reaches.
+//! jobs of Slurm, or on machines that ssh reaches.
 //!
 //! A [`Backend`] creates jobs. A [`Job`] is one process of the program, together with the container
 //! or pod that it runs in. All backends keep these promises, which `fiber-conformance` tests
@@ -19,8 +19,8 @@
 #[macro_use]
 mod error;
 
-#[cfg(any(feature = "gridengine", feature = "slurm"))]
-mod batch;
+#[cfg(feature = "batch")]
+pub mod batch;
 mod catalogue;
 #[cfg(feature = "cluster")]
 pub mod cluster;
@@ -29,30 +29,31 @@ mod docker;
 #[cfg(feature = "docker")]
 mod error_chain;
 mod gpus;
-#[cfg(feature = "gridengine")]
-mod gridengine;
-#[cfg_attr(not(any(feature = "slurm", feature = "shell")), path = "interface/none.rs")]
+#[cfg_attr(not(any(feature = "batch", feature = "shell")), path = "interface/none.rs")]
 mod interface;
-#[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
+#[cfg(feature = "remote")]
+#[allow(dead_code, reason = "not every backend uses all of it")]
 mod job_handle;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
-#[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
+#[cfg(feature = "remote")]
+#[allow(dead_code, reason = "not every backend uses all of it")]
 mod listen;
 mod local;
 #[cfg(feature = "docker")]
 mod mounts;
 mod oom;
 mod output;
-#[cfg(any(feature = "docker", feature = "gridengine", feature = "slurm"))]
+#[cfg(any(feature = "batch", feature = "docker"))]
 mod owner;
 #[cfg(feature = "cluster")]
 mod progress;
-#[cfg(any(feature = "kubernetes", feature = "slurm", feature = "shell"))]
+#[cfg(feature = "remote")]
+#[allow(dead_code, reason = "not every backend uses all of it")]
 mod route;
 mod sections;
 #[cfg(feature = "shell")]
-mod shell;
+pub mod shell;
 #[cfg(any(feature = "docker", feature = "slurm"))]
 mod single_flight;
 #[cfg(feature = "slurm")]
@@ -89,7 +90,7 @@ pub use output::{
 };
 #[cfg(feature = "cluster")]
 pub use progress::{Progress, Step};
-pub use sections::{DockerSection, GridEngineSection, KubernetesSection, SlurmSection, SshSection};
+pub use sections::{DockerSection, KubernetesSection, SlurmSection, SshSection};
 
 /// Time for the end of a process after `grace`, before its engine kills it.
 #[cfg(feature = "docker")]
@@ -338,8 +339,7 @@ impl ListenAddress {
 
 /// Returns the environment variables that the configuration sets for containers, and for processes
 /// on other machines.
-#[cfg(any(feature = "docker", feature = "shell"))]
-fn configured_environment(config: &Config) -> impl Iterator<Item = (String, String)> {
+pub fn configured_environment(config: &Config) -> impl Iterator<Item = (String, String)> {
     config.environment.iter().filter_map(|variable| match variable.split_once('=') {
         Some((name, value)) => Some((name.to_string(), value.to_string())),
         None => std::env::var(variable).ok().map(|value| (variable.clone(), value)),

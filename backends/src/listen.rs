@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, UdpSocket};
 
-use fiber_core::shortage;
+use fiber_core::{Config, shortage};
 
 use crate::{BackendError, ListenAddress};
 
@@ -16,10 +16,9 @@ impl Peers {
     ///
     /// # Errors
     /// The reason why peers can't reach it, with a remedy.
-    #[cfg(any(feature = "gridengine", feature = "kubernetes", feature = "slurm"))]
     pub(crate) fn listen(
         self,
-        config: &fiber_core::Config,
+        config: &Config,
         bind: IpAddr,
     ) -> Result<ListenAddress, BackendError> {
         let listen = ListenAddress::remote(bind, config.advertised_host.clone());
@@ -40,7 +39,6 @@ impl Peers {
     }
 
     /// Fails for an address that is not this host's.
-    #[cfg(any(feature = "kubernetes", feature = "slurm", feature = "shell"))]
     pub(crate) fn must_be_own(self, bind: IpAddr) -> Result<(), BackendError> {
         let Peers(peers) = self;
         bound(bind, |problem| {
@@ -53,7 +51,6 @@ impl Peers {
     }
 
     /// Returns the error if no address was found.
-    #[cfg(any(feature = "kubernetes", feature = "ssh"))]
     pub(crate) fn no_address(self) -> BackendError {
         let Peers(peers) = self;
         refused!(
@@ -77,8 +74,6 @@ pub(crate) fn bound(
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
-
-    use fiber_core::Config;
 
     use super::*;
 

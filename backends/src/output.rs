@@ -6,7 +6,7 @@ mod merge;
 mod printer;
 
 use std::collections::VecDeque;
-#[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
+#[cfg(feature = "remote")]
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub(crate) enum OutputTarget {
         label: Label,
         capture: Option<Capture>,
     },
-    #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
+    #[cfg(feature = "remote")]
     File(Arc<std::fs::File>),
 }
 
@@ -121,7 +121,7 @@ impl LineForwarder {
         }
     }
 
-    #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
+    #[cfg(feature = "remote")]
     pub(crate) async fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
         self.forward_complete_lines().await;
@@ -168,7 +168,7 @@ impl OutputTarget {
                     None => printer::print(*stream, bytes).await,
                 }
             }
-            #[cfg(any(feature = "docker", feature = "slurm", feature = "shell"))]
+            #[cfg(feature = "remote")]
             OutputTarget::File(file) => {
                 if let Err(error) = (&mut &**file).write_all(&lines) {
                     tracing::error!(

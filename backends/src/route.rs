@@ -3,8 +3,11 @@
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 
+use fiber_core::shortage;
+
+use crate::BackendError;
+
 /// An address that is never assigned (RFC 5737): the route to it is the default route.
-#[cfg(any(feature = "kubernetes", feature = "ssh"))]
 pub(crate) const UNASSIGNED: &str = "192.0.2.1";
 
 /// Returns the address from which this host would connect to another, if it has a route to it.
@@ -13,13 +16,10 @@ pub(crate) const UNASSIGNED: &str = "192.0.2.1";
 /// # Errors
 /// A shortage, which may pass: without the address, a wrong one would be used for the whole
 /// session.
-#[cfg(any(feature = "kubernetes", feature = "ssh"))]
-pub(crate) fn local_address_towards(host: &str) -> Result<Option<IpAddr>, crate::BackendError> {
-    use fiber_core::shortage;
-
+pub(crate) fn local_address_towards(host: &str) -> Result<Option<IpAddr>, BackendError> {
     match towards(host) {
         Ok(own) => Ok(Some(own).filter(|own| !own.is_unspecified())),
-        Err(error) if shortage::is_shortage(&error) => Err(crate::BackendError::Shortage(format!(
+        Err(error) if shortage::is_shortage(&error) => Err(BackendError::Shortage(format!(
             "this host's address towards {host} is unknown: {}",
             shortage::explain(&error)
         ))),

@@ -4,13 +4,11 @@
 //! a file.
 
 mod docker;
-mod gridengine;
 mod kubernetes;
 mod slurm;
 mod ssh;
 
 pub use self::docker::DockerSection;
-pub use self::gridengine::GridEngineSection;
 pub use self::kubernetes::KubernetesSection;
 pub use self::slurm::SlurmSection;
 pub use self::ssh::SshSection;

@@ -204,9 +204,12 @@ pub(crate) enum Command {
         #[arg(value_hint = ValueHint::DirPath)]
         directory: Option<PathBuf>,
     },
-    /// Prints docs/cli.md.
+    /// Prints docs/cli.md, or docs/configuration.md.
     #[command(hide = true)]
-    Reference,
+    Reference {
+        #[arg(long)]
+        configuration: bool,
+    },
     /// Serves a volume for `fiber cp`, in a pod that mounts it.
     #[command(hide = true)]
     ServeVolume {
@@ -276,32 +279,8 @@ pub(crate) struct Variant {
 }
 
 /// Starts a program in a container, pod or batch job, from which it starts its workers.
-///
-/// Without --image, fiber builds the image from the Dockerfile in this directory if there is one,
-/// and else from the program CMD and its libraries: that needs neither a base image nor a registry.
-/// If a registry is configured (`registry`, FIBER_REGISTRY), fiber pushes the image there.
-///
-/// The program gets its configuration from this directory's fiber.toml and this environment. With
-/// the backend `local`, it simply runs. On Kubernetes, its pod runs as the service account `fiber`
-/// if that exists (see deploy/kubernetes/rbac.yaml) and no other is configured; --gpu requests
-/// nvidia.com/gpu.
-///
-/// On Slurm, the program is the head of a batch job, started once on its first node, in this
-/// directory and this environment. Its workers run on all nodes of the job. The job gets whole
-/// nodes, unless --cpu, --memory or an option after --slurm say how much of each node.
-///
-/// On Grid Engine, it is the head of a job with a parallel environment, and its workers run in the
-/// slots of that job.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  fiber run --backend docker -a target/release/my-program --its-option
-  fiber run --backend kubernetes -v nfs cat /persistent/foo.txt
-  fiber run --backend slurm --nodes 4 --time 2h -a target/release/my-program
-  fiber run --backend slurm --gpu 2 --slurm=--constraint=a100 target/release/my-program
-  fiber run --backend gridengine --pe mpi --slots 16 -a target/release/my-program
-
-Exit codes: with --attach that of the program; 125 if it could not be started, 126 if CMD can't be executed, 127 if
-there is no such program, 128 and the signal's number if this command was interrupted.")]
+#[command(long_about = backends::run_about(), after_help = backends::run_examples())]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
@@ -318,13 +297,13 @@ pub(crate) struct Run {
     /// Builds the image from CMD even if there is a Dockerfile.
     #[arg(long)]
     pub(crate) bundle: bool,
-    /// CPU cores for the program itself: 2, or 0.5. On Slurm: cores of each node.
+    /// CPU cores for the program itself: 2, or 0.5. In a batch job: cores of each node.
     #[arg(long, value_name = "CORES", value_parser = cores)]
     pub(crate) cpu: Option<f64>,
-    /// Memory for the program itself: 512MiB, or 2GiB. On Slurm: memory of each node.
+    /// Memory for the program itself: 512MiB, or 2GiB. In a batch job: memory of each node.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub(crate) memory: Option<ByteSize>,
-    /// GPUs for the program itself. On Slurm: GPUs of each node.
+    /// GPUs for the program itself. In a batch job: GPUs of each node.
     #[arg(long, value_name = "COUNT")]
     pub(crate) gpu: Option<u32>,
     /// A volume for the program and its workers, mounted at /persistent or at PATH; read-only with
@@ -337,9 +316,9 @@ pub(crate) struct Run {
     /// Starts the program again up to COUNT times if it or its node is lost.
     ///
     /// The engine does that if the program's container or pod ends with another exit code than 0,
-    /// or is lost. Slurm queues the job again. With the backend `local`, this command does it if a
-    /// signal killed the program or its exit code is 75 (`to be continued`); Ctrl-C and SIGTERM end
-    /// both for good.
+    /// or is lost. A batch system queues the job again. With the backend `local`, this command does
+    /// it if a signal killed the program or its exit code is 75 (`to be continued`); Ctrl-C and
+    /// SIGTERM end both for good.
     #[arg(long, value_name = "COUNT", default_value = "0", value_parser = restarts())]
     pub(crate) restarts: u32,
     #[command(flatten)]

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use fiber_core::Config;
 
 use crate::args::Args;
 
@@ -39,8 +40,13 @@ pub(crate) fn man(directory: Option<&Path>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a page with the help of all commands.
-pub(crate) fn markdown() -> anyhow::Result<ExitCode> {
+/// Prints a page with the help of all commands, or the one about the configuration of programs,
+/// with the sections of all backends.
+pub(crate) fn markdown(configuration: bool) -> anyhow::Result<ExitCode> {
+    if configuration {
+        say!("{}", Config::page().trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
     // The width of the terminal must not matter.
     let mut root = Args::command().term_width(100);
     root.build();

@@ -334,8 +334,7 @@ impl Error {
     }
 
     /// Makes an [`Error::Start`] for a process that was not started, with the reason and the remedy
-    /// in words.
-    #[doc(hidden)]
+    /// in words, for backends.
     pub fn not_started(name: impl Into<String>, problem: impl Into<String>) -> Error {
         Error::Start { name: name.into(), reason: ExitReason::NotStarted(problem.into()) }
     }

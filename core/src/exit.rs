@@ -226,7 +226,6 @@ pub struct Exit {
 
 impl Exit {
     /// Makes the exit of a process from its reason and last output.
-    #[doc(hidden)]
     pub fn new(reason: ExitReason, tail: Vec<String>) -> Exit {
         Exit { reason, tail, stack: None }
     }

@@ -96,6 +96,7 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "durable-graph", run: durable::graph },
     Scenario { name: "durable-queue", run: durable::queue },
     Scenario { name: "durable-actor", run: durable::actor },
+    Scenario { name: "durable-entities", run: entities::durable },
 ];
 
 /// Returns the scenario of this name.

@@ -1,8 +1,8 @@
 //! The lifetime of containers and of their program.
 
 use fiber_test_support::docker::docker;
-use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
+use fiber_test_support::{TOGETHER, trial};
 use rustix::process::Signal;
 
 use crate::engine::{containers, inspect, leaves_nothing, program};
@@ -62,8 +62,7 @@ fn sigterm_ends_the_program_and_its_containers() {
 
 #[trial]
 fn actors_queues_pipes_locks_and_rings_reach_across_containers() {
-    let output = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
-    leaves_nothing(program("together").start()).code(0).says(&output);
+    leaves_nothing(program("together").start()).code(0).says(&TOGETHER);
 }
 
 #[trial]

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
 use fiber_test_support::kubectl::{get, kubectl};
-use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
+use fiber_test_support::{TOGETHER, trial};
 use rustix::process::Signal;
 
 use crate::cluster::{delete_running, leaves_nothing, made, name, names, pods, program, text};
@@ -124,8 +124,7 @@ fn sigterm_ends_the_program_and_its_pods() {
 
 #[trial]
 fn actors_queues_pipes_locks_and_rings_reach_across_pods() {
-    let expected = ["consumed: (10100, 2)", "balance: 10101", "ring: [true, true, true]"];
-    leaves_nothing(program("together").start()).code(0).says(&expected);
+    leaves_nothing(program("together").start()).code(0).says(&TOGETHER);
 }
 
 #[trial]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fiber_test_support::program::{Setup, command_line, copy_executable, is_first, is_guard, pid};
 use fiber_test_support::surroundings::{FIRST, LIMITS, NO_MEMORY_FILES, PLACES, SIGNALS, STREAMS};
-use fiber_test_support::trial;
+use fiber_test_support::{TOGETHER, trial};
 use rustix::process::{Signal, kill_process};
 
 #[trial]
@@ -47,12 +47,7 @@ fn behind(words: &[&str], scenario: &str, executable: &Path) -> Setup {
 /// Runs a program with all kinds of children behind the words of a command.
 fn all_works(words: &[&str], executable: &Path) {
     println!("{words:?}");
-    behind(words, "together", executable).run().code(0).says(&[
-        "squares: 338350",
-        "consumed: (10100, 2)",
-        "balance: 10101",
-        "ring: [true, true, true]",
-    ]);
+    behind(words, "together", executable).run().code(0).says(&TOGETHER);
 }
 
 fn own() -> PathBuf {

@@ -2,7 +2,7 @@
 
 use fiber_test_support::command::output;
 use fiber_test_support::program::SCENARIO;
-use fiber_test_support::trial;
+use fiber_test_support::{TOGETHER, trial};
 
 use crate::batch::{Batch, line, slurm};
 
@@ -10,6 +10,14 @@ use crate::batch::{Batch, line, slurm};
 fn pi_in_a_batch_job() {
     let out = Batch::run("pi").succeeds();
     assert_eq!(out, "pi: 3.14\n");
+}
+
+#[trial]
+fn objects_of_all_kinds_reach_across_nodes() {
+    let out = Batch::run("together").succeeds();
+    for words in TOGETHER {
+        assert!(out.contains(words), "{words}: {out}");
+    }
 }
 
 #[trial]

@@ -23,17 +23,18 @@ use crate::progress::Progress;
 /// How long a batch system may be silent before the command gives up.
 pub(super) const SILENT: Duration = Duration::from_secs(120);
 /// The pause between two questions about a job, at first and at most.
-pub(crate) const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+pub const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// The sessions of this user on the cluster of a batch system.
 #[derive(Debug)]
-pub(crate) struct BatchCluster<S> {
+pub struct BatchCluster<S> {
     system: S,
     pub(super) records: Records,
 }
 
 impl<S: BatchSystem> BatchCluster<S> {
-    pub(crate) fn new(system: S, records: Records) -> BatchCluster<S> {
+    /// Makes the view of a cluster whose records are these.
+    pub fn new(system: S, records: Records) -> BatchCluster<S> {
         BatchCluster { system, records }
     }
 

@@ -10,13 +10,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-pub(crate) use self::error::{CommandError, Hints};
+pub use self::error::{CommandError, Hints};
 
 /// Runs a command with this standard input, and returns its standard output.
 ///
 /// # Errors
 /// It can't be run, does not end within `limit`, or fails.
-pub(crate) async fn run_within(
+pub async fn run_within(
     limit: Duration,
     program: &'static str,
     hints: &'static Hints,

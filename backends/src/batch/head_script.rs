@@ -15,36 +15,39 @@ const NOT_FOUND: i32 = 127;
 /// head; and `fiber_signal`, which a trap has to set. A `fiber_reason` goes to the record with the
 /// exit code.
 #[derive(Debug)]
-pub(crate) struct HeadScript<'a> {
+pub struct HeadScript<'a> {
     /// The lines that set variables.
-    pub(crate) exports: String,
+    pub exports: String,
     /// The name of the node, in shell: `$HOSTNAME`.
-    pub(crate) node: &'a str,
-    pub(crate) directory: &'a str,
+    pub node: &'a str,
+    /// The working directory.
+    pub directory: &'a str,
     /// How to choose a directory that the node has.
-    pub(crate) elsewhere: &'a str,
-    pub(crate) program: &'a str,
-    pub(crate) arguments: &'a [String],
+    pub elsewhere: &'a str,
+    /// The path of the program.
+    pub program: &'a str,
+    /// The program's arguments.
+    pub arguments: &'a [String],
     /// The remedy if the node lacks the program.
-    pub(crate) missing: &'a str,
+    pub missing: &'a str,
     /// The line that marks the session as started.
-    pub(crate) begin: &'a str,
+    pub begin: &'a str,
     /// Lines before the end of the script, where `$1` is the exit code.
-    pub(crate) before_end: String,
+    pub before_end: String,
     /// The functions for [`HeadScript::traps`].
-    pub(crate) functions: &'a str,
+    pub functions: &'a str,
     /// The line that makes the head ignore signals.
-    pub(crate) ignored: &'a str,
+    pub ignored: &'a str,
     /// The traps of the script, set when the head runs.
-    pub(crate) traps: &'a str,
+    pub traps: &'a str,
     /// Lines that run when the head has ended with `$fiber_code`.
-    pub(crate) ended: &'a str,
+    pub ended: &'a str,
 }
 
 impl HeadScript<'_> {
     /// Returns the script. It starts the head and writes the exit code beside the output: batch
     /// systems forget a job after its end.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let HeadScript {
             exports,
             node,
@@ -122,11 +125,7 @@ fiber_end $fiber_code
 ///
 /// # Errors
 /// A variable's name can't be exported.
-pub(crate) fn exports(
-    run: &RunRequest,
-    backend: &str,
-    files: &str,
-) -> Result<String, BackendError> {
+pub fn exports(run: &RunRequest, backend: &str, files: &str) -> Result<String, BackendError> {
     let mut lines = format!("fiber_files={files}\nexport FIBER_BACKEND={backend}\n");
     if !run.environment.iter().any(|(name, _)| name == "FIBER_LOG_DIR") {
         lines.push_str(&format!("export FIBER_LOG_DIR=\"$fiber_files.{HOSTS}\"\n"));

@@ -13,10 +13,7 @@ use crate::{BackendError, ListenAddress, route};
 ///
 /// # Errors
 /// The reason why other nodes can't reach this process, with a remedy.
-pub(crate) fn choose(
-    config: &Config,
-    other_node: Option<&str>,
-) -> Result<ListenAddress, BackendError> {
+pub fn choose(config: &Config, other_node: Option<&str>) -> Result<ListenAddress, BackendError> {
     let bind = match (bind_address(config)?, other_node) {
         (Some(bind), _) => bind,
         (None, None) => Ipv4Addr::LOCALHOST.into(),

@@ -3,7 +3,7 @@
 use crate::cluster::{BackendOption, OptionKind};
 
 /// The option for the time limit.
-pub(crate) const TIME: BackendOption = BackendOption::new(
+pub const TIME: BackendOption = BackendOption::new(
     "time",
     OptionKind::Time,
     "TIME",
@@ -11,7 +11,7 @@ pub(crate) const TIME: BackendOption = BackendOption::new(
 );
 
 /// The option that asks for the script alone.
-pub(crate) const DRY_RUN: BackendOption = BackendOption {
+pub const DRY_RUN: BackendOption = BackendOption {
     conflicts: &["attach", "json"],
     ..BackendOption::new(
         "dry-run",

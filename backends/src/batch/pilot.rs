@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use fiber_core::{Error, ExitReason, Meta};
 
-pub(crate) use self::files::PilotFiles;
+pub use self::files::PilotFiles;
 use self::queue::Queue;
-pub(crate) use self::sweep::sweep;
+pub use self::sweep::sweep;
 use self::watch::Pilot;
 use super::{CommandError, Words};
 use crate::output::{Tail, print_message};
@@ -22,12 +22,14 @@ use crate::owner::{JobOwner, new_session, spawn_sweep};
 use crate::{BackendError, Job, JobPlace, JobSpec, JobState, Machine, Room, job_handle};
 
 /// The begin of a pilot's id, and of the names of its files.
-pub(crate) const ID: &str = "fiber-";
+pub const ID: &str = "fiber-";
 /// The names of pilots as machines, before their number.
 const MACHINE: &str = "pilot-";
 
 /// A batch system that takes pilots.
-pub(crate) trait PilotSystem: Debug + 'static {
+#[allow(async_fn_in_trait, reason = "fiber's thread alone polls the futures")]
+pub trait PilotSystem: Debug + 'static {
+    /// Its names in messages.
     const WORDS: Words;
     /// The script of a job, with its options.
     type Script: Display;
@@ -77,41 +79,51 @@ pub(crate) trait PilotSystem: Debug + 'static {
 }
 
 /// The options of pilots that all batch systems have.
-pub(crate) struct PilotSettings<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct PilotSettings<'a> {
     /// How many there may be.
-    pub(crate) most: usize,
+    pub most: usize,
     /// Whether the first script is printed, and none is submitted.
-    pub(crate) dry_run: bool,
+    pub dry_run: bool,
     /// The directory for their files.
-    pub(crate) dir: &'a Path,
+    pub dir: &'a Path,
     /// The room of each, if it is known before it starts.
-    pub(crate) room: Option<Room>,
+    pub room: Option<Room>,
 }
 
 /// A request for a pilot.
-pub(crate) struct PilotRequest<'a> {
+#[derive(Debug)]
+pub struct PilotRequest<'a> {
     /// Its id, which is not that of its job.
-    pub(crate) id: &'a str,
+    pub id: &'a str,
     /// The file with the secrets of its host.
-    pub(crate) key: PathBuf,
+    pub key: PathBuf,
     /// The job of the host.
-    pub(crate) spec: &'a JobSpec,
+    pub spec: &'a JobSpec,
 }
 
 impl PilotRequest<'_> {
     /// Returns the file for the output of the pilot.
-    pub(crate) fn output(&self) -> PathBuf {
+    pub fn output(&self) -> PathBuf {
         self.key.with_extension("out")
     }
 
     /// Returns the environment variables of the host, without secrets.
-    pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, String)> {
+    pub fn variables(&self) -> impl Iterator<Item = (&'static str, String)> {
         let secrets = self.spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
         self.spec.variables().chain(secrets)
     }
 
+    /// Returns this process as the pilot's owner: words with spaces, for [`PilotJob::owner`].
+    ///
+    /// # Errors
+    /// The system does not say when this process was started.
+    pub fn owner(&self) -> Result<String, BackendError> {
+        Ok(JobOwner::this_process()?.to_text())
+    }
+
     /// Returns the program's arguments.
-    pub(crate) fn arguments(&self) -> Vec<String> {
+    pub fn arguments(&self) -> Vec<String> {
         let words = self.spec.arguments.iter();
         words.map(|argument| argument.to_string_lossy().into_owned()).collect()
     }
@@ -119,28 +131,33 @@ impl PilotRequest<'_> {
 
 /// A job in the queue that may be a pilot.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PilotJob {
-    pub(crate) id: String,
-    pub(crate) name: String,
-    pub(crate) progress: Progress,
+pub struct PilotJob {
+    /// The id of the job.
+    pub id: String,
+    /// The name of the job.
+    pub name: String,
+    /// Its state.
+    pub progress: Progress,
     /// The pilot's own id, if it is a pilot.
-    pub(crate) pilot: Option<String>,
-    /// The process that submitted it, if that is known.
-    pub(crate) owner: Option<JobOwner>,
+    pub pilot: Option<String>,
+    /// The process that submitted it, if that is known: see [`PilotRequest::owner`].
+    pub owner: Option<String>,
 }
 
 /// The state of a pilot, read from the answer of the batch system.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Progress {
+pub enum Progress {
+    /// The job of its host is in this state.
     In(JobState),
     /// It never starts.
     Hopeless(String),
+    /// It has ended.
     Ended(ExitReason),
 }
 
 /// The pilots of this process.
 #[derive(Debug)]
-pub(crate) struct Pilots<S> {
+pub struct Pilots<S> {
     system: S,
     /// Begins the ids of all.
     session: String,
@@ -151,7 +168,8 @@ pub(crate) struct Pilots<S> {
 }
 
 impl<S: PilotSystem> Pilots<S> {
-    pub(crate) fn new(system: S) -> Pilots<S> {
+    /// Makes the pilots of a batch system, none of which is submitted yet.
+    pub fn new(system: S) -> Pilots<S> {
         Pilots {
             system,
             session: new_session(),
@@ -162,7 +180,7 @@ impl<S: PilotSystem> Pilots<S> {
     }
 
     /// Returns whether there may be any.
-    pub(crate) fn are_allowed(&self) -> bool {
+    pub fn are_allowed(&self) -> bool {
         self.system.settings().most > 0
     }
 
@@ -170,7 +188,7 @@ impl<S: PilotSystem> Pilots<S> {
     ///
     /// # Errors
     /// A pilot has no room for a process that asks for so much.
-    pub(crate) fn another_machine(&self, meta: &Meta) -> Result<Option<Machine>, BackendError> {
+    pub fn another_machine(&self, meta: &Meta) -> Result<Option<Machine>, BackendError> {
         let PilotSettings { most, room, .. } = self.system.settings();
         let cores = meta.cpu.unwrap_or(1.0);
         if let Some(Room { cpu, .. }) = room.filter(|room| most > 0 && cores > room.cpu) {
@@ -188,7 +206,7 @@ impl<S: PilotSystem> Pilots<S> {
     ///
     /// # Errors
     /// The batch system refuses it, with a remedy.
-    pub(crate) async fn submit_if_asked(
+    pub async fn submit_if_asked(
         &self,
         spec: &JobSpec,
     ) -> Result<Option<Arc<dyn Job>>, BackendError> {
@@ -223,11 +241,12 @@ impl<S: PilotSystem> Pilots<S> {
         Ok(job)
     }
 
-    /// Removes what pilots of dead processes have left: see [`sweep`].
+    /// Cancels the pilots of processes that are gone, removes their files, and returns the names of
+    /// all.
     ///
     /// # Errors
-    /// Those of [`sweep`].
-    pub(crate) async fn sweep(&self) -> Result<Vec<String>, BackendError> {
+    /// The batch system does not answer, or a file can't be removed.
+    pub async fn sweep(&self) -> Result<Vec<String>, BackendError> {
         match self.are_allowed() {
             true => sweep::<S>(self.system.settings().dir).await,
             false => Ok(Vec::new()),
@@ -236,7 +255,7 @@ impl<S: PilotSystem> Pilots<S> {
 }
 
 /// Returns the error of a sweep that has failed.
-pub(crate) fn pilots_stay(problem: BackendError) -> Error {
+pub fn pilots_stay(problem: BackendError) -> Error {
     Error::system("leftovers of dead pilots can't be removed", problem)
 }
 

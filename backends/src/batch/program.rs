@@ -10,7 +10,7 @@ use crate::cluster::session::{ProgramSource, RunRequest};
 ///
 /// # Errors
 /// The file was replaced or deleted.
-pub(crate) fn program_path() -> Result<OsString, BackendError> {
+pub fn program_path() -> Result<OsString, BackendError> {
     let path = fiber_core::executable_name()
         .map_err(|error| format!("the path of this program is not known: {error}"))?;
     if path.exists() {
@@ -27,7 +27,7 @@ pub(crate) fn program_path() -> Result<OsString, BackendError> {
 ///
 /// # Errors
 /// It is an image.
-pub(crate) fn program_of(run: &RunRequest) -> Result<PathBuf, BackendError> {
+pub fn program_of(run: &RunRequest) -> Result<PathBuf, BackendError> {
     let ProgramSource::Executable(path) = &run.source else {
         return Err(
             "batch systems start programs, not images: give the program: `fiber run CMD`".into()

@@ -7,11 +7,8 @@
 //! A copy of a session's program, or its environment, is in `sessions/SESSION`: the id of a job is
 //! not known before it may start.
 
-#[cfg(feature = "slurm")]
 use std::ffi::OsStr;
-#[cfg(feature = "gridengine")]
 use std::io::Write;
-#[cfg(feature = "gridengine")]
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -21,52 +18,49 @@ use crate::BackendError;
 use crate::cluster::session::ExitStatus;
 
 /// The end of the name of a file with an exit code.
-pub(crate) const EXIT: &str = "exit";
+pub const EXIT: &str = "exit";
 /// The end of the name of a folder with the output of hosts.
 pub(crate) const HOSTS: &str = "hosts";
 /// The end of the name of a file with the session and the program of a job, for batch systems that
 /// do not keep them.
 const ABOUT: &str = "session";
 /// The end of the name of a file with the seconds that a head has to end, once it is asked to.
-pub(crate) const GRACE: &str = "grace";
+pub const GRACE: &str = "grace";
 /// The end of the name of a file with the name of the host that runs the script.
-pub(crate) const NODE: &str = "node";
+pub const NODE: &str = "node";
 /// The end of the name of a file with the number of restarts.
-pub(crate) const RESTARTS: &str = "restarts";
+pub const RESTARTS: &str = "restarts";
 /// The text in place of an exit code while the program runs.
-#[cfg(feature = "gridengine")]
 const STARTED: &str = "started";
 /// The folder of what jobs need before their ids are known.
 const SESSIONS: &str = "sessions";
 
 /// Returns the path of the copy of a program.
-#[cfg(feature = "slurm")]
-pub(crate) fn copy_path(folder: &Path, session: &str, original: &Path) -> PathBuf {
+pub fn copy_path(folder: &Path, session: &str, original: &Path) -> PathBuf {
     let name = original.file_name().unwrap_or(OsStr::new("program"));
     folder.join(SESSIONS).join(session).join(name)
 }
 
 /// Returns the path of the file with the environment of a session.
-#[cfg(feature = "gridengine")]
-pub(crate) fn environment_path(folder: &Path, session: &str) -> PathBuf {
+pub fn environment_path(folder: &Path, session: &str) -> PathBuf {
     folder.join(SESSIONS).join(session).join("environment")
 }
 
 /// The folder of the records of one cluster.
 #[derive(Debug)]
-pub(crate) struct Records {
+pub struct Records {
     folder: PathBuf,
 }
 
 /// The record of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub struct Record {
     /// The name of the session.
-    pub(crate) name: String,
+    pub name: String,
     /// The id of its job.
-    pub(crate) id: String,
+    pub id: String,
     /// When the output was written last.
-    pub(crate) written: Option<SystemTime>,
+    pub written: Option<SystemTime>,
 }
 
 impl Record {
@@ -97,16 +91,17 @@ fn removed(result: io::Result<()>, path: &Path) -> Result<(), BackendError> {
 
 impl Records {
     /// Opens the records of a cluster of a backend. Creates nothing.
-    pub(crate) fn open(backend: &str, cluster: &str) -> Result<Records, BackendError> {
+    pub fn open(backend: &str, cluster: &str) -> Result<Records, BackendError> {
         Ok(Records { folder: folder()?.join(backend).join(cluster) })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
+    /// Returns the folder.
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// Returns the file of a session's output.
-    pub(crate) fn path(&self, name: &str, id: &str) -> PathBuf {
+    pub fn path(&self, name: &str, id: &str) -> PathBuf {
         self.file(name, id, "out")
     }
 
@@ -121,7 +116,7 @@ impl Records {
 
     /// Returns how the program has ended, from the exit code that the batch script has written,
     /// and the reason behind it.
-    pub(crate) fn ended(&self, record: &Record) -> Option<ExitStatus> {
+    pub fn ended(&self, record: &Record) -> Option<ExitStatus> {
         ended_in(&self.file(&record.name, &record.id, EXIT))
     }
 
@@ -129,7 +124,11 @@ impl Records {
         self.path(name, id).exists()
     }
 
-    pub(crate) fn create_folder(&self) -> Result<(), BackendError> {
+    /// Creates the folder.
+    ///
+    /// # Errors
+    /// It can't be created.
+    pub fn create_folder(&self) -> Result<(), BackendError> {
         fs::create_dir_all(&self.folder).map_err(|error| {
             refused!(
                 "the folder {} for output can't be created: {error}: set XDG_STATE_HOME to a \
@@ -147,8 +146,7 @@ impl Records {
     }
 
     /// Creates the record of a job, with its session and its program.
-    #[cfg(feature = "gridengine")]
-    pub(crate) fn describe(
+    pub fn describe(
         &self,
         name: &str,
         id: &str,
@@ -160,11 +158,7 @@ impl Records {
     }
 
     /// Returns the session and the program of a job, and when it was submitted.
-    #[cfg(feature = "gridengine")]
-    pub(crate) fn description(
-        &self,
-        record: &Record,
-    ) -> Option<(String, String, Option<SystemTime>)> {
+    pub fn description(&self, record: &Record) -> Option<(String, String, Option<SystemTime>)> {
         let path = self.file(&record.name, &record.id, ABOUT);
         let text = fs::read_to_string(&path).ok()?;
         let (session, program) = text.trim_end_matches('\n').split_once(' ')?;
@@ -173,37 +167,27 @@ impl Records {
     }
 
     /// Returns whether the batch script has begun, and has written no exit code yet.
-    #[cfg(feature = "gridengine")]
-    pub(crate) fn has_started(&self, record: &Record) -> bool {
+    pub fn has_started(&self, record: &Record) -> bool {
         has_started_in(&self.file(&record.name, &record.id, EXIT))
     }
 
     /// Returns how often the program was started again, as the batch script has counted.
-    #[cfg(feature = "gridengine")]
-    pub(crate) fn restarts(&self, record: &Record) -> u64 {
+    pub fn restarts(&self, record: &Record) -> u64 {
         let text = fs::read_to_string(self.file(&record.name, &record.id, RESTARTS));
         text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     }
 
     /// Returns the host on which the batch script has begun last.
-    #[cfg(feature = "gridengine")]
-    pub(crate) fn node(&self, record: &Record) -> Option<String> {
+    pub fn node(&self, record: &Record) -> Option<String> {
         let text = fs::read_to_string(self.file(&record.name, &record.id, NODE)).ok()?;
         Some(text.trim().to_string()).filter(|name| !name.is_empty())
     }
 
     /// Says to the batch script how long the head has to end.
-    #[cfg(feature = "gridengine")]
-    pub(crate) fn write_grace(
-        &self,
-        name: &str,
-        id: &str,
-        seconds: u32,
-    ) -> Result<(), BackendError> {
+    pub fn write_grace(&self, name: &str, id: &str, seconds: u32) -> Result<(), BackendError> {
         self.write(name, id, GRACE, &format!("{seconds}\n"))
     }
 
-    #[cfg(feature = "gridengine")]
     fn write(&self, name: &str, id: &str, kind: &str, text: &str) -> Result<(), BackendError> {
         let path = self.file(name, id, kind);
         fs::write(&path, text)
@@ -211,7 +195,7 @@ impl Records {
     }
 
     /// Removes the record of a job, and all files beside it.
-    pub(crate) fn remove(&self, name: &str, id: &str) -> Result<(), BackendError> {
+    pub fn remove(&self, name: &str, id: &str) -> Result<(), BackendError> {
         remove_folder(&self.hosts(name, id))?;
         // The record itself is the last: without it, nothing leads to the others.
         let others = [EXIT, ABOUT, GRACE, NODE, RESTARTS].map(|kind| self.file(name, id, kind));
@@ -222,8 +206,7 @@ impl Records {
     }
 
     /// Copies the program of a session for its nodes.
-    #[cfg(feature = "slurm")]
-    pub(crate) fn copy_program(&self, session: &str, original: &Path) -> Result<(), BackendError> {
+    pub fn copy_program(&self, session: &str, original: &Path) -> Result<(), BackendError> {
         let copy = copy_path(&self.folder, session, original);
         let made = || {
             fs::create_dir_all(copy.parent().unwrap_or(&self.folder))?;
@@ -239,8 +222,7 @@ impl Records {
     }
 
     /// Writes the environment of a session, which only this user may read.
-    #[cfg(feature = "gridengine")]
-    pub(crate) fn write_environment(&self, session: &str, text: &[u8]) -> Result<(), BackendError> {
+    pub fn write_environment(&self, session: &str, text: &[u8]) -> Result<(), BackendError> {
         let path = environment_path(&self.folder, session);
         let written = || {
             fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
@@ -252,7 +234,7 @@ impl Records {
     }
 
     /// Removes the copy of a session's program and its environment, if they are there.
-    pub(crate) fn remove_needs(&self, session: &str) -> Result<(), BackendError> {
+    pub fn remove_needs(&self, session: &str) -> Result<(), BackendError> {
         remove_folder(&self.folder.join(SESSIONS).join(session))
     }
 
@@ -275,7 +257,11 @@ impl Records {
         Ok(())
     }
 
-    pub(crate) fn all(&self) -> Result<Vec<Record>, BackendError> {
+    /// Returns all records.
+    ///
+    /// # Errors
+    /// The folder can't be read.
+    pub fn all(&self) -> Result<Vec<Record>, BackendError> {
         let unreadable = |error: io::Error| {
             format!("the folder {} can't be read: {error}", self.folder.display())
         };
@@ -298,7 +284,7 @@ impl Records {
 }
 
 /// Returns the exit code in a file of a batch script, and the reason behind it.
-pub(crate) fn ended_in(path: &Path) -> Option<ExitStatus> {
+pub fn ended_in(path: &Path) -> Option<ExitStatus> {
     let text = fs::read_to_string(path).ok()?;
     let (code, reason) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     let reason = Some(reason.to_string()).filter(|reason| !reason.is_empty());
@@ -306,8 +292,7 @@ pub(crate) fn ended_in(path: &Path) -> Option<ExitStatus> {
 }
 
 /// Returns whether a batch script has begun, and has written no exit code into its file yet.
-#[cfg(feature = "gridengine")]
-pub(crate) fn has_started_in(path: &Path) -> bool {
+pub fn has_started_in(path: &Path) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.trim() == STARTED)
 }
 

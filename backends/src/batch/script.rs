@@ -3,7 +3,7 @@
 use shlex::Quoter;
 
 /// Quotes a word for a shell.
-pub(crate) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let quoted = Quoter::new().allow_nul(true).quote(word);
     quoted.expect("all characters are allowed").into_owned()
 }

@@ -11,30 +11,37 @@ use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess
 
 /// A job that `fiber run` has submitted. Its name is that of its session.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SessionJob {
+pub struct SessionJob {
     /// The id of its session.
-    pub(crate) session: String,
+    pub session: String,
     /// The path of its program.
-    pub(crate) program: String,
-    pub(crate) name: String,
-    pub(crate) id: String,
+    pub program: String,
+    /// The name of its session.
+    pub name: String,
+    /// The id of the job.
+    pub id: String,
     /// The state of its head.
-    pub(crate) state: ProcessState,
-    pub(crate) restarts: u64,
-    pub(crate) submitted: Option<SystemTime>,
-    pub(crate) meta: Meta,
+    pub state: ProcessState,
+    /// How often its program was started again.
+    pub restarts: u64,
+    /// When it was submitted, if that is known.
+    pub submitted: Option<SystemTime>,
+    /// The resources of the head.
+    pub meta: Meta,
     /// The node of its script.
-    pub(crate) node: Option<String>,
+    pub node: Option<String>,
     /// The file of its output.
-    pub(crate) output: PathBuf,
+    pub output: PathBuf,
 }
 
 impl SessionJob {
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Returns whether its head has ended.
+    pub fn has_ended(&self) -> bool {
         matches!(self.state, ProcessState::Ended(_) | ProcessState::Gone)
     }
 
-    pub(crate) fn is_pending(&self) -> bool {
+    /// Returns whether its head has not started yet.
+    pub fn is_pending(&self) -> bool {
         matches!(self.state, ProcessState::Starting(_))
     }
 

@@ -1,4 +1,4 @@
-//! The trait that Slurm and Grid Engine implement for the command.
+//! The trait that batch systems implement for the command.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -14,19 +14,21 @@ use crate::progress::Progress;
 
 /// The names of a batch system in messages.
 #[derive(Debug)]
-pub(crate) struct Words {
+pub struct Words {
     /// The name of its backend: `slurm`.
-    pub(crate) backend: &'static str,
+    pub backend: &'static str,
     /// Its name in texts: `Slurm`.
-    pub(crate) title: &'static str,
+    pub title: &'static str,
     /// The name of a cluster of it: `a Slurm cluster`.
-    pub(crate) cluster: &'static str,
+    pub cluster: &'static str,
     /// The command that shows a job: `scontrol show job`.
-    pub(crate) show: &'static str,
+    pub show: &'static str,
 }
 
 /// A batch system, which [`BatchCluster`](super::BatchCluster) asks.
-pub(crate) trait BatchSystem: Debug {
+#[allow(async_fn_in_trait, reason = "fiber's thread alone polls the futures")]
+pub trait BatchSystem: Debug {
+    /// Its names in messages.
     const WORDS: Words;
     /// How long a job may be missing in its answers before the job counts as gone.
     const FORGETS: Duration;

@@ -17,6 +17,10 @@ pub struct SessionBackend {
     pub about: &'static str,
     /// Its options of `fiber run`, in their order in the help.
     pub run_options: &'static [BackendOption],
+    /// How `fiber run` starts programs there, as a paragraph of its help, or nothing.
+    pub run_about: &'static str,
+    /// Examples of `fiber run` for its help: what follows the name of the backend.
+    pub run_examples: &'static [&'static str],
     /// Its options of each command that looks for sessions.
     pub place_options: &'static [BackendOption],
     /// Changes a configuration by the values of its `place_options`.
@@ -25,15 +29,15 @@ pub struct SessionBackend {
     /// `--image is for containers, but …`: how it runs programs, and the remedy.
     pub refused: (&'static [&'static str], &'static str),
     /// Connects to its sessions.
-    pub(crate) connect: Connect,
+    pub connect: Connect,
 }
 
 /// Connects to the sessions of a backend.
-type Connect = for<'a> fn(&'a Config) -> LocalBoxFuture<'a, Result<Box<dyn Cluster>>>;
+pub type Connect = for<'a> fn(&'a Config) -> LocalBoxFuture<'a, Result<Box<dyn Cluster>>>;
 
 impl SessionBackend {
     /// Returns a backend that takes all options of `fiber run` and has none of its own.
-    pub(crate) const fn new(
+    pub const fn new(
         name: &'static str,
         title: &'static str,
         about: &'static str,
@@ -44,6 +48,8 @@ impl SessionBackend {
             title,
             about,
             run_options: &[],
+            run_about: "",
+            run_examples: &[],
             place_options: &[],
             place: |_, _| {},
             refused: (&[], ""),

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "docker")]
-use fiber_core::inspect::BRIDGE;
+pub use fiber_core::inspect::BRIDGE;
 use fiber_core::inspect::{GREETING, READY};
 use fiber_core::{Error, Result};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -14,7 +13,6 @@ const START: Duration = Duration::from_secs(10);
 /// The longest first line, in bytes.
 const LONGEST_LINE: u64 = 4096;
 /// An init of the image has started the head with one of the first pids.
-#[cfg(feature = "docker")]
 const FIRST_PIDS: std::ops::RangeInclusive<u32> = 2..=9;
 
 /// Returns the commands to try, in this order. `words` is the command line of the container, as far
@@ -23,8 +21,7 @@ const FIRST_PIDS: std::ops::RangeInclusive<u32> = 2..=9;
 /// The first word is the program, unless that is an init such as tini: then one of the others is,
 /// or one of the first processes. Programs other than the head's don't know the argument, and
 /// refuse it.
-#[cfg(feature = "docker")]
-pub(crate) fn commands<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<[String; 2]> {
+pub fn commands<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<[String; 2]> {
     let mut programs: Vec<String> = Vec::new();
     let paths = words.into_iter().enumerate();
     let named = paths.filter(|(index, word)| *index == 0 || word.starts_with('/'));
@@ -39,7 +36,8 @@ pub(crate) fn commands<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<[Str
 }
 
 /// The first line of a command.
-pub(crate) enum Greeting {
+#[derive(Debug)]
+pub enum Greeting {
     /// It is the bridge, and is connected.
     Ready,
     /// It is the bridge, and can't reach an inspector.
@@ -49,7 +47,7 @@ pub(crate) enum Greeting {
 }
 
 /// Reads the first line of a command, and nothing after it.
-pub(crate) async fn greeting(stream: &mut (impl AsyncRead + Unpin + ?Sized)) -> Greeting {
+pub async fn greeting(stream: &mut (impl AsyncRead + Unpin + ?Sized)) -> Greeting {
     let mut line = Vec::new();
     let read = async {
         let mut limited = stream.take(LONGEST_LINE);
@@ -69,19 +67,21 @@ pub(crate) async fn greeting(stream: &mut (impl AsyncRead + Unpin + ?Sized)) -> 
 }
 
 /// Returns the error for a head that has no bridge.
-pub(crate) fn failed<T>(head: &str, problem: impl ToString) -> Result<T> {
+///
+/// # Errors
+/// Always.
+pub fn failed<T>(head: &str, problem: impl ToString) -> Result<T> {
     Err(Error::system(format!("{head} can't be asked"), problem.to_string()))
 }
 
 /// The problem if no command was the bridge.
-pub(crate) const NO_BRIDGE: &str =
+pub const NO_BRIDGE: &str =
     "its program does not use fiber, or another version of fiber, or does not run any more";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[cfg(feature = "docker")]
     #[test]
     fn the_program_is_tried_first_and_inits_are_passed_over() {
         let programs = |words: &[&str]| -> Vec<String> {

@@ -223,10 +223,9 @@ pub struct SessionHead {
     pub pid: Option<u32>,
 }
 
-#[cfg(feature = "docker")]
 impl RunRequest {
     /// Returns the head's role: the program's name.
-    pub(crate) fn role(&self) -> String {
+    pub fn role(&self) -> String {
         let program = match &self.source {
             ProgramSource::Executable(path) => {
                 path.file_name().map(|name| name.to_string_lossy().into_owned())

@@ -34,14 +34,19 @@ use crate::progress::Progress;
 pub(crate) type Command = (Option<Vec<String>>, Vec<String>);
 
 /// Docker, as the command sees it.
-pub(crate) static SESSIONS: SessionBackend = SessionBackend::new(
-    "docker",
-    "Docker",
-    "Containers of a Docker engine: this host's, or the one that DOCKER_HOST names",
-    |config| {
-        Box::pin(async { Ok(Box::new(DockerCluster::connect(config).await?) as Box<dyn Cluster>) })
-    },
-);
+pub(crate) static SESSIONS: SessionBackend = SessionBackend {
+    run_examples: &["-a target/release/my-program --its-option"],
+    ..SessionBackend::new(
+        "docker",
+        "Docker",
+        "Containers of a Docker engine: this host's, or the one that DOCKER_HOST names",
+        |config| {
+            Box::pin(async {
+                Ok(Box::new(DockerCluster::connect(config).await?) as Box<dyn Cluster>)
+            })
+        },
+    )
+};
 
 /// The sessions of a Docker engine.
 #[derive(Debug)]

@@ -40,6 +40,10 @@ const CHUNKS: usize = 16;
 
 /// Kubernetes, as the command sees it.
 pub(crate) static SESSIONS: SessionBackend = SessionBackend {
+    run_about: "On Kubernetes, its pod runs as the service account `fiber` if that exists (see \
+                deploy/kubernetes/rbac.yaml) and no other is configured; --gpu requests \
+                nvidia.com/gpu.",
+    run_examples: &["-v nfs cat /persistent/foo.txt"],
     place_options: &[BackendOption::new(
         "namespace",
         OptionKind::Text,

@@ -27,6 +27,7 @@ pub(crate) const REFUSED: (&[&str], &str) = (
 
 /// The default backend, as the command sees it.
 pub(crate) static SESSIONS: SessionBackend = SessionBackend {
+    run_examples: &["--restarts 3 target/release/my-program"],
     refused: REFUSED,
     ..SessionBackend::new("local", "this host", "Processes of this host", |_| {
         Box::pin(ready(Ok(host_sessions())))

@@ -6,12 +6,13 @@
 //! trip.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::JobSpec;
 
 /// The command for the login shell of the user there.
-pub(crate) const COMMAND: &str = "exec sh -c 'IFS= read -r script; eval \"$script\"'";
+pub const COMMAND: &str = "exec sh -c 'IFS= read -r script; eval \"$script\"'";
 /// The begin of the script's lines that are for this process.
 pub(super) const MARK: &str = "fiber-shell ";
 /// A line end, as the variable that holds one.
@@ -20,20 +21,34 @@ const BEGIN: &str = include_str!("begin.sh");
 const KEEP: &str = include_str!("keep.sh");
 
 /// The line for a job, in the making. It has the job's secrets.
-pub(crate) struct Script {
+pub struct Script {
     line: Vec<u8>,
     /// The commands that set the program's environment.
     exports: Vec<u8>,
 }
 
+impl fmt::Debug for Script {
+    /// Shows no values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Script").finish_non_exhaustive()
+    }
+}
+
+impl Default for Script {
+    fn default() -> Script {
+        Script::new()
+    }
+}
+
 impl Script {
-    pub(crate) fn new() -> Script {
+    /// Makes the line of a job without values.
+    pub fn new() -> Script {
         let line = b"fiber_line_end=$(printf \"\\nx\"); fiber_line_end=${fiber_line_end%x}; ";
         Script { line: line.to_vec(), exports: Vec::new() }
     }
 
     /// Sets a variable of the script.
-    pub(crate) fn set(&mut self, name: &str, value: &OsStr) {
+    pub fn set(&mut self, name: &str, value: &OsStr) {
         // A variable of the machine that has this name would be the program's, too.
         self.line.extend_from_slice(format!("unset {name}; {name}=").as_bytes());
         quote(value, &mut self.line);
@@ -41,7 +56,7 @@ impl Script {
     }
 
     /// Sets a variable of the program's environment. Leaves out names that a shell can't set.
-    pub(crate) fn export(&mut self, name: &OsStr, value: &OsStr) {
+    pub fn export(&mut self, name: &OsStr, value: &OsStr) {
         if is_name(name.as_bytes()) {
             self.exports.extend_from_slice(b"export ");
             self.exports.extend_from_slice(name.as_bytes());
@@ -52,15 +67,14 @@ impl Script {
     }
 
     /// Returns the line that sets the environment.
-    #[cfg(feature = "gridengine")]
-    pub(crate) fn environment(mut self) -> Vec<u8> {
+    pub fn environment(mut self) -> Vec<u8> {
         self.line.append(&mut self.exports);
         self.line.push(b'\n');
         self.line
     }
 
     /// Returns the line that runs `own`, and then a job's program in a directory there.
-    pub(crate) fn line(mut self, spec: &JobSpec, directory: &OsStr, own: &str) -> Vec<u8> {
+    pub fn line(mut self, spec: &JobSpec, directory: &OsStr, own: &str) -> Vec<u8> {
         for (name, value) in spec.variables() {
             self.export(name.as_ref(), value.as_ref());
         }
@@ -121,8 +135,7 @@ mod tests {
 
     #[test]
     fn a_script_is_one_line_without_comments() {
-        let own = [include_str!("../ssh/start.sh"), include_str!("../gridengine/start.sh")];
-        for script in [BEGIN, KEEP].into_iter().chain(own) {
+        for script in [BEGIN, KEEP, include_str!("../ssh/start.sh")] {
             let line = one_line(script);
             assert!(!line.contains('\n') && !line.contains(" #"), "{line}");
             let checked = Command::new("sh").args(["-n", "-c", &line]).output().unwrap();

@@ -37,7 +37,7 @@ const WORDS: usize = 20;
 const SIGNAL_BASE: i32 = 128;
 
 /// The way to a machine: a command that runs a shell there, and the meaning of its words.
-pub(crate) trait Remote: 'static {
+pub trait Remote: 'static {
     /// Returns the name of the machine.
     fn machine(&self) -> &str;
 
@@ -85,7 +85,10 @@ pub(crate) trait Remote: 'static {
 }
 
 /// Starts a session that runs a script's line, in a local task, which watches it to its end.
-pub(crate) fn start(
+///
+/// # Errors
+/// The file for the output can't be opened.
+pub fn start(
     remote: impl Remote,
     line: Vec<u8>,
     spec: JobSpec,

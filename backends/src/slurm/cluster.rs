@@ -31,6 +31,14 @@ use crate::{BackendError, SlurmSection};
 /// Slurm, as the command sees it.
 pub(crate) static SESSIONS: SessionBackend = SessionBackend {
     run_options: job_options::OPTIONS,
+    run_about: "On Slurm, the program is the head of a batch job, started once on its first node, \
+                in this directory and this environment. Its workers run on all nodes of the job. \
+                The job gets whole nodes, unless --cpu, --memory or an option after --slurm say \
+                how much of each node.",
+    run_examples: &[
+        "--nodes 4 --time 2h -a target/release/my-program",
+        "--gpu 2 --slurm=--constraint=a100 target/release/my-program",
+    ],
     refused: (
         &["image", "dockerfile", "bundle", "volume"],
         "Slurm runs the program from the file system that its nodes share: leave it out",

@@ -14,7 +14,6 @@ use crate::batch::{
     CommandError, PilotFiles, PilotJob, PilotRequest, PilotSettings, PilotSystem, Progress, Words,
     program_path, quoted,
 };
-use crate::owner::JobOwner;
 use crate::{BackendError, JobState, SlurmSection, WaitReason};
 
 /// The begin of a pilot's comment, before its id and its owner.
@@ -80,7 +79,7 @@ fn script(section: &SlurmSection, request: &PilotRequest<'_>) -> Result<BatchScr
     let id = request.id;
     let mut options = vec![
         format!("--job-name={id}"),
-        format!("--comment={COMMENT}{id} {}", JobOwner::this_process()?.to_text()),
+        format!("--comment={COMMENT}{id} {}", request.owner()?),
         "--nodes=1".into(),
         "--ntasks=1".into(),
         "--exclusive".into(),
@@ -121,7 +120,7 @@ fn pilot(job: &SlurmJob) -> PilotJob {
         name: job.name.clone(),
         progress: progress(job),
         pilot: mark.map(|(id, _)| id.to_string()),
-        owner: mark.and_then(|(_, owner)| JobOwner::from_text(owner)),
+        owner: mark.map(|(_, owner)| owner.to_string()),
     }
 }
 
@@ -215,8 +214,9 @@ mod tests {
 
     #[test]
     fn a_pilot_is_known_by_its_comment() {
-        let owner = JobOwner::this_process().unwrap();
-        let comment = format!("{COMMENT}fiber-1 {}", owner.to_text());
+        let (spec, key) = (sample_spec(), "/x.key".into());
+        let owner = PilotRequest { id: "fiber-1", key, spec: &spec }.owner().unwrap();
+        let comment = format!("{COMMENT}fiber-1 {owner}");
         let found = pilot(&SlurmJob { comment, ..job("RUNNING", "None") });
         assert_eq!((found.pilot.as_deref(), found.owner), (Some("fiber-1"), Some(owner)));
         let other = pilot(&SlurmJob { comment: "fiber 00aa /x".into(), ..job("RUNNING", "None") });

@@ -3,12 +3,9 @@
 //! `local` is always tested, other backends if `TEST_BACKENDS` names them
 //! (`TEST_BACKENDS=docker,…`), and then they have to be available. Add a new backend to
 //! [`BACKENDS`]. `TEST_REGISTRY` names a registry for nodes that do not share this host's Docker
-//! engine, `TEST_SSH_CONFIG` ssh's configuration for the machines `a`, `b` and `c`, and
-//! `TEST_GRIDENGINE` the script that runs commands on hosts of a Grid Engine cluster.
+//! engine, and `TEST_SSH_CONFIG` ssh's configuration for the machines `a`, `b` and `c`.
 //!
 //! The jobs run this program again, with a command in its arguments.
-
-mod gridengine;
 
 use std::process::{Command, ExitCode};
 
@@ -27,19 +24,11 @@ struct Subject {
     images: bool,
     /// Whether it limits the resources of its jobs. Otherwise their hosts do.
     limits: bool,
-    /// The machine on which its jobs run, if a test has to choose one.
-    machine: fn() -> Option<String>,
 }
 
 /// A backend that is available anywhere, and all of whose jobs run on this host.
-const LOCAL: Subject = Subject {
-    name: "local",
-    configure: |_| {},
-    always: true,
-    images: false,
-    limits: true,
-    machine: || None,
-};
+const LOCAL: Subject =
+    Subject { name: "local", configure: |_| {}, always: true, images: false, limits: true };
 /// A backend that `TEST_BACKENDS` has to name.
 const ENGINE: Subject = Subject { always: false, ..LOCAL };
 
@@ -48,7 +37,6 @@ const BACKENDS: &[Subject] = &[
     Subject { name: "docker", images: true, ..ENGINE },
     Subject { name: "kubernetes", configure: registry_of_nodes, images: true, ..ENGINE },
     Subject { name: "slurm", ..ENGINE },
-    Subject { name: "gridengine", limits: false, machine: gridengine::other_host, ..ENGINE },
     Subject { name: "ssh", configure: machines, limits: false, ..ENGINE },
 ];
 
@@ -69,27 +57,16 @@ fn main() -> ExitCode {
         std::process::exit(code);
     }
     let wanted = std::env::var("TEST_BACKENDS").unwrap_or_default();
-    let mut wanted: Vec<&str> =
-        wanted.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-    if let Some(unknown) =
-        wanted.iter().find(|name| BACKENDS.iter().all(|subject| subject.name != **name))
-    {
-        eprintln!("error: TEST_BACKENDS names `{unknown}`, which is no backend");
-        return ExitCode::FAILURE;
-    }
+    let wanted: Vec<&str> = wanted.split(',').map(str::trim).collect();
     let arguments = Arguments::from_args();
-    let mut code = ExitCode::SUCCESS;
-    if runs(&arguments, "gridengine::") {
-        code = gridengine::run_in_a_job_if_asked(&mut wanted);
-    }
     let is_outside = std::env::var_os("SLURM_JOB_ID").is_none();
     if wanted.contains(&"slurm") && is_outside && runs(&arguments, "slurm::") {
-        return worse(code, in_an_allocation(&wanted));
+        return in_an_allocation(&wanted);
     }
     let mut trials = Vec::new();
-    for Subject { name, configure, always, images, limits, machine } in BACKENDS {
-        let asked = *always && !gridengine::is_in_a_job() || wanted.contains(name);
-        if !asked && !gridengine::is_in_a_job() {
+    for Subject { name, configure, always, images, limits } in BACKENDS {
+        let asked = *always || wanted.contains(name);
+        if !asked {
             eprintln!(
                 "SKIPPED: the promises of the backend `{name}`; TEST_BACKENDS={name} enables them"
             );
@@ -101,10 +78,7 @@ fn main() -> ExitCode {
                 let mut config = Config::default();
                 config.backend = name.to_string();
                 configure(&mut config);
-                match machine() {
-                    Some(machine) => promise.check_on(&config, machine),
-                    None => promise.check(&config),
-                }
+                promise.check(&config);
                 Ok(())
             };
             trials.push(
@@ -112,7 +86,7 @@ fn main() -> ExitCode {
             );
         }
     }
-    worse(code, libtest_mimic::run(&arguments, trials).exit_code())
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// Returns whether this process is to run tests whose names begin with this. nextest starts it for
@@ -120,11 +94,6 @@ fn main() -> ExitCode {
 fn runs(arguments: &Arguments, prefix: &str) -> bool {
     let is_excluded = |name: &String| arguments.exact && !name.starts_with(prefix);
     !arguments.list && !arguments.filter.as_ref().is_some_and(is_excluded)
-}
-
-/// Returns the first code, unless it is a success.
-fn worse(first: ExitCode, second: ExitCode) -> ExitCode {
-    if first == ExitCode::SUCCESS { second } else { first }
 }
 
 /// Runs this program again in an allocation of Slurm, whose steps are the jobs of `slurm`.

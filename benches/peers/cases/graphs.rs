@@ -6,7 +6,7 @@ use anyhow::ensure;
 use fiber::{Output, Pool};
 
 use crate::measure::{median_time, rate, ready_pool, seconds};
-use crate::table::{Figure, Row, Table};
+use crate::table::{Figure, Row, Table, Target};
 
 const CHAIN: u64 = 10_000;
 const FAN: u64 = 100_000;
@@ -33,7 +33,7 @@ fn fibonacci(n: u64) -> u64 {
 }
 
 pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
-    for workers in [1, 2] {
+    for (workers, bar) in [(1, 15e-6), (2, 25e-6)] {
         let pool = ready_pool(workers)?;
         let time = median_time(|| {
             let mut last = pool.apply(increment, 0).output();
@@ -44,7 +44,8 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
             Ok(())
         })?;
         let what = format!("a chain of tasks, each edge, {workers} workers");
-        table.push(Row::new(what, seconds(time / CHAIN as u32)));
+        let row = Row::new(what, seconds(time / CHAIN as u32));
+        table.push(row.target(Target::Below(Figure::Seconds(bar))));
     }
     let pool = ready_pool(2)?;
     let time = median_time(|| {
@@ -52,8 +53,10 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
         ensure!(pool.apply(sum, outputs).wait()? == FAN * (FAN + 1) / 2, "values are missing");
         Ok(())
     })?;
+    // 10,000 in 50 ms.
+    let enough = || Target::Above(Figure::Rate(200e3));
     let row = Row::new("outputs to one task", Figure::Rate(rate(FAN as usize, time)));
-    table.push(row);
+    table.push(row.target(enough()));
     let time = median_time(|| {
         let calls = (0..FAN).map(|x| pool.apply(increment, x));
         let values = fiber::as_completed(calls).wait().map(|(_, value)| value);
@@ -61,7 +64,7 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
         Ok(())
     })?;
     let row = Row::new("outcomes of calls as they come", Figure::Rate(rate(FAN as usize, time)));
-    table.push(row);
+    table.push(row.target(enough()));
     let time = median_time(|| {
         let mut layer = pool.map(increment, 0..FAN).outputs();
         while layer.len() > 1 {
@@ -73,7 +76,7 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
     })?;
     let tasks = 2 * FAN as usize;
     let row = Row::new("tasks of a tree of pairs", Figure::Rate(rate(tasks, time)));
-    table.push(row);
+    table.push(row.target(Target::Above(Figure::Rate(500e3))));
     let time = median_time(|| {
         let sum = pool.map(increment, 0..FAN).reduce(|a, b| a + b).wait()?;
         ensure!(sum == Some(FAN * (FAN + 1) / 2), "values are missing");
@@ -93,7 +96,7 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
     for pattern in [Pattern::Stencil, Pattern::Fft, Pattern::Tree, Pattern::Random] {
         let time = least_time(&pool, pattern)?;
         let what = format!("least time of tasks that keeps workers half busy, {pattern:?}");
-        table.push(Row::new(what, seconds(time)));
+        table.push(Row::new(what, seconds(time)).target(Target::Below(Figure::Seconds(20e-6))));
     }
     Ok(())
 }

@@ -16,6 +16,38 @@ pub(super) fn names() -> PossibleValuesParser {
     backends().map(value).chain(lacks).collect::<Vec<_>>().into()
 }
 
+/// What `fiber run` does on all backends.
+const RUN: &str = "\
+Starts a program in a container, pod or batch job, from which it starts its workers.
+
+Without --image, fiber builds the image from the Dockerfile in this directory if there is one, and \
+else from the program CMD and its libraries: that needs neither a base image nor a registry. If a \
+registry is configured (`registry`, FIBER_REGISTRY), fiber pushes the image there.
+
+The program gets its configuration from this directory's fiber.toml and this environment. With the \
+backend `local`, it simply runs.";
+/// The end of the help of `fiber run`.
+const RUN_CODES: &str = "Exit codes: with --attach that of the program; 125 if it could not be \
+started, 126 if CMD can't be executed, 127 if there is no such program, 128 and the signal's number \
+if this command was interrupted.";
+
+/// Returns the description of `fiber run`, with the paragraphs of backends.
+pub(super) fn run_about() -> String {
+    let own = backends().map(|backend| backend.run_about).filter(|about| !about.is_empty());
+    std::iter::once(RUN).chain(own).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Returns the examples of `fiber run`, and its exit codes.
+pub(super) fn run_examples() -> String {
+    let mut examples = String::from("Examples:\n");
+    for SessionBackend { name, run_examples, .. } in backends() {
+        for example in *run_examples {
+            examples += &format!("  fiber run --backend {name} {example}\n");
+        }
+    }
+    examples + "\n" + RUN_CODES
+}
+
 /// The options of `fiber run` that not every backend has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunOptions(pub(crate) OptionValues);

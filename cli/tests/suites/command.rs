@@ -51,11 +51,16 @@ fn a_reader_that_stops_early_is_no_failure() {
 }
 
 #[test]
-fn the_reference_page_is_up_to_date() {
-    let said = text(&output(&["reference"]).stdout);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(said == written, "docs/cli.md is stale: run `make reference`");
+fn the_reference_pages_are_up_to_date() {
+    let page = |name: &str, arguments: &[&str]| {
+        let said = text(&output(arguments).stdout);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/{name}.md"));
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(said == written, "docs/{name}.md is stale: run `make reference`");
+        said
+    };
+    page("configuration", &["reference", "--configuration"]);
+    let said = page("cli", &["reference"]);
     for command in [
         "new",
         "run",

@@ -10,7 +10,7 @@ use super::{Config, GROUPS, PREFIX};
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- `make reference` writes this page from core/src/config.rs and backends/src/sections. -->
+<!-- `make reference` writes this page from core/src/config.rs and the sections of backends. -->
 
 Fiber takes each value from the code (`fiber::init_with`, builders), else from the environment, else
 from `fiber.toml` in the working directory or the nearest one above it (or the file that
@@ -58,7 +58,8 @@ impl Config {
                     .expect("a text takes all");
             }
         }
-        entries().for_each(|entry| add_section(&mut page, &entry));
+        let known = entries().filter(|entry| !entry.keys.is_empty());
+        known.for_each(|entry| add_section(&mut page, &entry));
         page
     }
 }

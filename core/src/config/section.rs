@@ -123,6 +123,19 @@ impl SectionEntry {
         }
     }
 
+    /// Makes the entry of a section whose part this build lacks. Its keys are not known here, so none
+    /// is checked.
+    pub const fn missing(name: &'static str) -> SectionEntry {
+        SectionEntry {
+            name,
+            about: "",
+            keys: &[],
+            is_forwarded: false,
+            defaults: Values::new,
+            check: |_| Ok(()),
+        }
+    }
+
     /// Makes `fiber run` keep the section from the program that it starts: it says where that runs.
     #[must_use]
     pub const fn not_forwarded(mut self) -> SectionEntry {

@@ -112,6 +112,14 @@ fn take_section(
     source: &ConfigSource,
 ) -> Result<Values, ConfigProblem> {
     let is_environment = *source == ConfigSource::Environment;
+    if entry.keys.is_empty() {
+        let own = entry.variable("");
+        options.retain(|name, value| match is_environment {
+            true => !name.starts_with(&own),
+            false => name != entry.name || !value.is_object(),
+        });
+        return Ok(Values::new());
+    }
     let mut section = match options.remove(entry.name) {
         None => Values::new(),
         Some(Value::Object(values)) => values,

@@ -6,12 +6,13 @@ use actix::prelude::*;
 use fiber::entities::{EntitiesAddr, EntitiesBuilder, EventSourced};
 use fiber::manager::Snapshot;
 use fiber::supervisor::Backoff;
-use fiber::{Entities, Error, Process, Reply};
-use fiber_world::{count, counted, is_dead, nap};
+use fiber::{Entities, Error, Journal, Process, Reply};
+use fiber_world::{all_counted, count, counted, is_dead, nap};
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
 use crate::Ground;
+use crate::restarts::is_of_surroundings;
 
 /// Notes the numbers that it sees.
 #[derive(Default)]
@@ -105,6 +106,45 @@ pub(super) fn snapshots(ground: &mut Ground) -> Outcome {
         let builder = builder.events_and_snapshots(ground.rng.u64(1..5));
         builder.start(|_: String, ()| Notes::default(), ())
     })
+}
+
+/// A program keeps entities in a journal, while their processes and the head die and the disk fails.
+/// What was answered is there from then on, once and in order, in later runs, too.
+pub(super) fn durable(ground: &mut Ground) -> Outcome {
+    let journal = Journal::at(ground.folder().join("journal"));
+    let (processes, keys) = (ground.processes(), ground.items(4));
+    // Each key gets one in each run.
+    let (messages, every) = (keys + ground.items(40), ground.rng.u64(1..5));
+    let deaths = ground.deaths();
+    let program = || {
+        let builder = Entities::builder("notes").processes(processes);
+        let builder = builder.idle(Duration::from_millis(50)).manager(|process| {
+            process.intensity(u32::MAX, Duration::from_secs(1)).backoff(Backoff::none())
+        });
+        let builder = builder.events_and_snapshots(every).durable(journal.clone());
+        let notes = builder.start(|_: String, ()| Notes::default(), ()).wait()?;
+        for _ in 0..messages {
+            nap(Duration::from_millis(10));
+            let number = count("numbers", 0);
+            let key = number % keys;
+            match notes.of(key).send(See(number)).wait() {
+                Ok(seen) => {
+                    assert!(seen.is_sorted_by(|one, other| one < other), "key {key}: {seen:?}");
+                    let lost = |number: &u64| number % keys == key && !seen.contains(number);
+                    let lost: Vec<_> = all_counted("answered").into_iter().filter(lost).collect();
+                    assert!(lost.is_empty(), "key {key} has lost {lost:?}: {seen:?}");
+                    count("answered", number);
+                }
+                Err(error) if counted("calm", 0) == 0 && is_of_surroundings(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        notes.stop().wait()
+    };
+    let storm = Some(ground.storm());
+    ground.restart_until_completed(storm, &deaths, &program, |_, _| {})?;
+    count("calm", 0);
+    ground.restart_until_completed(None, &[], &program, |_, _| {})
 }
 
 fn play(

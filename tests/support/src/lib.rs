@@ -25,5 +25,6 @@ pub use fiber_test_macros::{crates, scenario, trial};
 pub use inventory;
 
 pub use self::scenario::{Scenario, exit_code, run_scenario};
+pub use self::scenarios::TOGETHER;
 pub use self::suite::{Test, is_asked, run_tests, runs, soak, tests, topic};
 pub use self::wait::hang;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use actix::prelude::*;
 use fiber::sync::{Event, Lock};
 use fiber::{
-    AsyncManager, Meta, Pipe, Pool, Process, Queue, Reduction, RemoteAddr, Ring, RingNode,
+    AsyncManager, Entities, Meta, Pipe, Pool, Process, Queue, Reduction, RemoteAddr, Ring,
+    RingNode,
     pipe::{PipeReceiver, PipeSender},
 };
 use serde::{Deserialize, Serialize};
@@ -120,12 +121,27 @@ impl Handler<Deposit> for Account {
     }
 }
 
-/// Uses a pool, and actors, a queue, a pipe, a lock and a ring from sibling processes.
+/// What `together` prints.
+pub const TOGETHER: [&str; 6] = [
+    "squares: 338350",
+    "output: 4999950000",
+    "consumed: (10100, 2)",
+    "balance: 10101",
+    "entity: 7",
+    "ring: [true, true, true]",
+];
+
+/// Uses a pool with an output, and actors, a queue, a pipe, a lock and a ring from sibling processes.
 #[scenario("together")]
 fn together() {
     fiber::init();
-    let squares = Pool::new(1).unwrap().map(|x: u64| x * x, 1..=100).wait().unwrap();
+    let pool = Pool::new(1).unwrap();
+    let squares = pool.map(|x: u64| x * x, 1..=100).wait().unwrap();
     println!("squares: {}", squares.iter().sum::<u64>());
+    let numbers = pool.apply(|| (0..100_000).collect::<Vec<u64>>(), ()).output();
+    let sum = pool.apply(|numbers: Vec<u64>| numbers.iter().sum::<u64>(), numbers);
+    println!("output: {}", sum.wait().unwrap());
+    drop(pool);
     let account = AsyncManager::start(Account, 1).wait().unwrap();
     let (queue, (sender, receiver)) = (Queue::new().unwrap(), Pipe::one_way().unwrap());
     let lock = Lock::new().unwrap();
@@ -151,6 +167,10 @@ fn together() {
     queue.close().wait().unwrap();
     println!("consumed: {:?}", consumer.wait().unwrap());
     println!("balance: {}", account.send(Deposit(0)).wait().unwrap());
+    let accounts = Entities::builder("accounts").processes(1);
+    let accounts = accounts.start(|_: String, opening: u64| Account(opening), 5).wait().unwrap();
+    println!("entity: {}", accounts.of("anna").send(Deposit(2)).wait().unwrap());
+    accounts.stop().wait().unwrap();
 
     let sums = |mut node: RingNode| {
         let mut sums = vec![node.rank() as f32; 100_000];

@@ -10,33 +10,54 @@ use crate::BackendError;
 
 /// The words of messages about the commands of one batch system, and the way to read its own.
 #[derive(Debug)]
-pub(crate) struct Hints {
+pub struct Hints {
     /// Where commands are missing, and the remedy: `in PATH: load its module`.
-    pub(crate) missing: &'static str,
+    pub missing: &'static str,
     /// The remedy if a command does not answer.
-    pub(crate) silent: &'static str,
+    pub silent: &'static str,
     /// Returns the part of a line of standard error that says something.
-    pub(crate) trim: fn(&str) -> &str,
+    pub trim: fn(&str) -> &str,
     /// Returns whether the same request may succeed later, from the words of a failure.
-    pub(crate) is_passing: fn(&str) -> bool,
+    pub is_passing: fn(&str) -> bool,
     /// Returns the remedy, from the words of a failure.
-    pub(crate) remedy: fn(&str) -> Option<&'static str>,
+    pub remedy: fn(&str) -> Option<&'static str>,
 }
 
 /// Why a command did not do its work.
 #[derive(Debug)]
-pub(crate) enum CommandError {
+pub enum CommandError {
     /// It can't be run.
-    NotRun { program: &'static str, error: io::Error, hints: &'static Hints },
+    NotRun {
+        /// The command.
+        program: &'static str,
+        /// The system's error.
+        error: io::Error,
+        /// The words of messages about it.
+        hints: &'static Hints,
+    },
     /// It did not end in time.
-    TimedOut { program: &'static str, limit: Duration, hints: &'static Hints },
+    TimedOut {
+        /// The command.
+        program: &'static str,
+        /// The time limit.
+        limit: Duration,
+        /// The words of messages about it.
+        hints: &'static Hints,
+    },
     /// It failed, with this on standard error.
-    Failed { program: &'static str, words: String, hints: &'static Hints },
+    Failed {
+        /// The command.
+        program: &'static str,
+        /// Its words on standard error, as one line.
+        words: String,
+        /// The words of messages about it.
+        hints: &'static Hints,
+    },
 }
 
 impl CommandError {
     /// Returns the failure of a command that printed `errors`, and nothing useful without any.
-    pub(crate) fn failed(
+    pub fn failed(
         program: &'static str,
         hints: &'static Hints,
         errors: &str,
@@ -49,7 +70,7 @@ impl CommandError {
 
     /// Returns whether the batch system may answer the same request later: it is busy, restarted or
     /// out of reach.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub fn is_passing(&self) -> bool {
         match self {
             CommandError::NotRun { .. } => false,
             CommandError::TimedOut { .. } => true,
@@ -58,7 +79,7 @@ impl CommandError {
     }
 
     /// Returns whether a command has failed with one of these words.
-    pub(crate) fn says(&self, signs: &[&str]) -> bool {
+    pub fn says(&self, signs: &[&str]) -> bool {
         matches!(self, CommandError::Failed { words, .. }
             if signs.iter().any(|sign| words.contains(sign)))
     }

@@ -21,7 +21,7 @@ const OWN_FILE: i32 = (OFlags::NOFOLLOW.bits() | OFlags::NONBLOCK.bits()) as i32
 
 /// The files of a pilot, which are removed with this.
 #[derive(Debug)]
-pub(crate) struct PilotFiles {
+pub struct PilotFiles {
     key: PathBuf,
 }
 
@@ -52,7 +52,7 @@ impl PilotFiles {
     }
 
     /// Returns the path of one of the files.
-    pub(crate) fn path(&self, kind: &str) -> PathBuf {
+    pub fn path(&self, kind: &str) -> PathBuf {
         self.key.with_extension(kind)
     }
 

@@ -19,7 +19,7 @@ const UNKNOWN: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// The batch system does not answer, or a file can't be removed.
-pub(crate) async fn sweep<S: PilotSystem>(directory: &Path) -> Result<Vec<String>, BackendError> {
+pub async fn sweep<S: PilotSystem>(directory: &Path) -> Result<Vec<String>, BackendError> {
     // Before the question about jobs: the job of a file that is younger may be missing there.
     let files = files::all(directory)?;
     let jobs = S::jobs().await?;
@@ -48,7 +48,8 @@ fn has_ended(job: &PilotJob) -> bool {
 }
 
 fn is_orphaned(job: &PilotJob) -> bool {
-    job.owner.as_ref().is_some_and(JobOwner::is_a_dead_process)
+    let owner = job.owner.as_deref().and_then(JobOwner::from_text);
+    owner.is_some_and(|owner| owner.is_a_dead_process())
 }
 
 /// Returns whether a file has no process or job that needs it.
@@ -85,7 +86,7 @@ mod tests {
             name: "fiber-1".into(),
             progress: progress.clone(),
             pilot: Some("fiber-1".into()),
-            owner: Some(owner.clone()),
+            owner: Some(owner.to_text()),
         };
         for (progress, seconds, expected) in
             [(&runs, 999, false), (&ended, 1, false), (&ended, 999, true)]

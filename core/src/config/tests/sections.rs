@@ -21,7 +21,7 @@ crate::section! {
 }
 
 inventory::submit! {
-    SectionTable(|| vec![SectionEntry::of::<TestSection>()])
+    SectionTable(|| vec![SectionEntry::of::<TestSection>(), SectionEntry::missing("absent")])
 }
 
 /// Reads variables of the environment, which begin with `prefix` in place of `FIBER_`.
@@ -101,6 +101,18 @@ fn an_unknown_key_of_a_section_is_an_error_that_names_the_near_one_and_all() {
     );
     assert!(error_of("[shh]\nhosts = 'a'").contains("sets `shh`, which does not exist"));
     assert!(error_of("[sections.ssh]\nhosts = 'a'").contains("`sections`, which does not exist"));
+}
+
+#[test]
+fn a_section_of_a_part_that_is_missing_is_skipped() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"processes = 3\n[absent]\nanything = [1]\n").unwrap();
+    let variables = [("FIBER_ABSENT_OTHER", "x"), ("FIBER_SSH_HOSTS", "a")].into_iter();
+    let variables = variables.map(|(name, value)| (name.to_string(), value));
+    let config = Config::read(Some(file.path()), Environment::of("FIBER_", variables)).unwrap();
+    assert_eq!((config.processes, section(&config).hosts), (3, vec!["a".to_string()]));
+    let wrong = error_of("absent = 1");
+    assert!(wrong.contains("`absent`, which does not exist"), "{wrong}");
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use fiber_backends::batch::{self, Pilots, is_this_host, listen};
+use fiber_backends::{Backend, BackendError, Job, JobSpec, ListenAddress, Machine, Room, shell};
 use fiber_core::{Config, Error, Meta, Result};
 use futures_util::future::{LocalBoxFuture, ready};
 use tokio::sync::OnceCell;
@@ -10,8 +12,6 @@ use tokio::sync::OnceCell;
 use super::allocation::{Allocation, Host};
 use super::pilot::GridEnginePilots;
 use super::{commands, task};
-use crate::batch::{self, Pilots, is_this_host, listen};
-use crate::{Backend, BackendError, Job, JobSpec, ListenAddress, Machine, Room, shell};
 
 /// Runs jobs as tasks of this process's job of Grid Engine, and as pilots.
 #[derive(Debug)]

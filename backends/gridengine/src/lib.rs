@@ -1,4 +1,7 @@
-//! Jobs as tasks of a job of Grid Engine. `GridEngineCluster` sees whole sessions, from outside.
+//! The backend `gridengine` of fiber: jobs as tasks of a job of Grid Engine.
+//!
+//! It uses what `fiber::backend` and `fiber::config` offer to backends outside of fiber, and takes
+//! it from the crates below `fiber`, whose feature `gridengine` adds this one.
 //!
 //! A program that runs in a job with a parallel environment (`qsub -pe NAME SLOTS script`) starts
 //! its processes on the hosts of the job: on its own host with a shell, on the others with `qrsh
@@ -7,6 +10,13 @@
 //! `qrsh` is killed: it ends with its input.
 //!
 //! Outside of a job, or beyond its hosts, a job is a *pilot*: a job of Grid Engine of its own.
+
+/// Formats the message of a [`BackendError::Refused`](fiber_backends::BackendError::Refused).
+macro_rules! refused {
+    ($($message:tt)*) => {
+        fiber_backends::BackendError::Refused(format!($($message)*))
+    };
+}
 
 mod allocation;
 mod backend;
@@ -18,13 +28,19 @@ mod pilot;
 mod problem;
 mod queue;
 mod script;
+mod section;
 mod task;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 
-pub(crate) use self::backend::GridEngine;
-use crate::BackendEntry;
-use crate::batch::Words;
+use fiber_backends::BackendEntry;
+use fiber_backends::batch::Words;
+use fiber_core::SectionEntry;
+
+use self::backend::GridEngine;
+pub use self::section::GridEngineSection;
 
 const WORDS: Words = Words {
     backend: "gridengine",
@@ -33,7 +49,9 @@ const WORDS: Words = Words {
     show: "qstat -j",
 };
 
-pub(crate) const ENTRY: BackendEntry =
+/// The row in the table of backends.
+pub const ENTRY: BackendEntry =
     BackendEntry::new("gridengine", |config| Ok(Arc::new(GridEngine::new(config))))
+        .section(SectionEntry::of::<GridEngineSection>())
         .sessions(&cluster::SESSIONS)
         .job_variable("JOB_ID");

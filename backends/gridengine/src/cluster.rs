@@ -10,26 +10,29 @@ mod submission;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use fiber_backends::BackendError;
+use fiber_backends::batch::{
+    BatchCluster, BatchSystem, Record, Records, SessionJob, Words, options, sweep_pilots,
+};
+use fiber_backends::cluster::{
+    ByteStream, Cluster, ExitStatus, ProcessState, Progress, RunRequest, SessionBackend,
+    SessionProcess, Started,
+};
 use fiber_core::{Config, Error, Meta, Result};
 
 use self::submission::{CONTEXT, Submission};
 use super::pilot::GridEnginePilots;
 use super::queue::{self, QueuedJob};
 use super::script::CANCELLED;
+use super::section::GridEngineSection;
 use super::{WORDS, commands};
-use crate::batch::{
-    BatchCluster, BatchSystem, Record, Records, SessionJob, Words, options, sweep_pilots,
-};
-use crate::cluster::session::{
-    ByteStream, Cluster, ExitStatus, ProcessState, RunRequest, SessionProcess,
-};
-use crate::cluster::{SessionBackend, Started};
-use crate::progress::Progress;
-use crate::{BackendError, GridEngineSection};
 
 /// Grid Engine, as the command sees it.
 pub(crate) static SESSIONS: SessionBackend = SessionBackend {
     run_options: job_options::OPTIONS,
+    run_about: "On Grid Engine, the program is the head of a job with a parallel environment, and \
+                its workers run in the slots of that job.",
+    run_examples: &["--pe mpi --slots 16 -a target/release/my-program"],
     refused: (
         &["image", "dockerfile", "bundle", "volume", "cpu", "memory", "gpu"],
         "Grid Engine runs the program from the file system that its hosts share, in slots of them \

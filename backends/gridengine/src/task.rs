@@ -4,15 +4,15 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
+use fiber_backends::batch::{is_this_host, program_path};
+use fiber_backends::shell::{COMMAND, Remote, Script};
+use fiber_backends::{BackendError, JobSpec, configured_environment};
 use fiber_core::{Config, ExitReason};
 use rustix::process::Signal;
 use tokio::process::Command;
 
 use super::allocation::{Allocation, HOSTS, Host};
 use super::{commands, problem};
-use crate::batch::{is_this_host, program_path};
-use crate::shell::{COMMAND, Remote, Script};
-use crate::{BackendError, JobSpec, configured_environment};
 
 const START: &str = include_str!("start.sh");
 /// Variables that are about this process or its host. A task has its own ones.
@@ -61,8 +61,9 @@ pub(super) fn line(
 ) -> Result<Vec<u8>, BackendError> {
     let mut script = Script::new();
     script.set("program", &program_path()?);
-    let status = fiber_core::read_lossy("/proc/self/status").unwrap_or_default();
-    script.set("ignored", ignored_warnings(&status).as_ref());
+    // The name of a process may be any bytes.
+    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    script.set("ignored", ignored_warnings(&String::from_utf8_lossy(&status)).as_ref());
     // A task gets nothing of the job's environment.
     export_environment(&mut script, &[]);
     script.export(HOSTS.as_ref(), allocation.list().as_ref());
@@ -161,6 +162,17 @@ impl Remote for Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::sample_spec;
+
+    #[test]
+    fn the_script_of_a_task_is_one_line_for_a_shell() {
+        let line = Script::new().line(&sample_spec(), "/".as_ref(), START);
+        let line = String::from_utf8(line).unwrap();
+        assert_eq!(line.find('\n'), Some(line.len() - 1), "{line}");
+        assert!(!line.contains(" #"), "{line}");
+        let checked = std::process::Command::new("sh").args(["-n", "-c", &line]).output().unwrap();
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    }
 
     #[test]
     fn ignored_warnings_are_found_in_a_status() {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::BackendError;
+use fiber_backends::BackendError;
 
 const NO_QRSH: &str = "there is no command `qrsh`, neither in $SGE_ROOT/bin/$SGE_ARCH nor in PATH: \
     load Grid Engine's settings in the script of the job (`. $SGE_ROOT/default/common/settings.sh`) \

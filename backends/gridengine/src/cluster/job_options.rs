@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use fiber_backends::BackendError;
+use fiber_backends::batch::options;
+use fiber_backends::cluster::{BackendOption, OptionKind, RunRequest};
+
 use super::super::options::{seconds, verbatim};
 use super::super::queue;
-use crate::BackendError;
-use crate::batch::options;
-use crate::cluster::session::RunRequest;
-use crate::cluster::{BackendOption, OptionKind};
 
 /// The options, in their order in the help.
 pub(super) const OPTIONS: &[BackendOption] = &[

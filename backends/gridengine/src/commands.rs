@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fiber_backends::batch::{CommandError, Hints, run_within};
 use tokio::process::Command;
 
 use super::task::OWN_VARIABLES;
-use crate::batch::{CommandError, Hints, run_within};
 
 /// Time limit for a command. A busy sge_qmaster answers late.
 const LIMIT: Duration = Duration::from_secs(30);

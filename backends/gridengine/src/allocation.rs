@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use fiber_backends::BackendError;
 use futures_util::future::join;
 
 use super::queue;
-use crate::BackendError;
 
 const NO_JOB: &str = "this process is in no job of Grid Engine: start it in a script that `qsub \
                       -pe NAME SLOTS` submits (`qconf -spl` lists the names), or let it submit \

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use fiber_backends::BackendError;
+use fiber_backends::batch::{EXIT, HeadScript, NODE, RESTARTS, quoted};
+
 use super::allocation::ENDS_AT;
-use crate::BackendError;
-use crate::batch::{EXIT, HeadScript, NODE, RESTARTS, quoted};
 
 /// How many seconds a head has to end if `fiber kill` does not say it: the `notify` of queues,
 /// after which Grid Engine kills the job, is 60 s by default.

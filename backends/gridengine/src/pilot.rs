@@ -4,19 +4,19 @@ use std::fmt::{self, Display};
 use std::fs;
 use std::path::PathBuf;
 
+use fiber_backends::batch::{
+    CommandError, EXIT, GRACE, PILOT_ID, PilotFiles, PilotJob, PilotRequest, PilotSettings,
+    PilotSystem, Progress, Words, ended_in, has_started_in, program_path, quoted,
+};
+use fiber_backends::cluster::{ExitStatus, ProcessState};
+use fiber_backends::{BackendError, JobState, Room, WaitReason};
 use fiber_core::{Config, ExitReason};
 
 use super::options::{seconds, verbatim};
 use super::queue::{self, Details, QueuedJob};
 use super::script::{self, JobScript, text_of};
+use super::section::GridEngineSection;
 use super::{WORDS, commands, environments, task};
-use crate::batch::{
-    CommandError, EXIT, GRACE, PilotFiles, PilotJob, PilotRequest, PilotSettings, PilotSystem,
-    Progress, Words, ended_in, has_started_in, program_path, quoted,
-};
-use crate::cluster::session::{ExitStatus, ProcessState};
-use crate::owner::JobOwner;
-use crate::{BackendError, GridEngineSection, JobState, Room, WaitReason};
 
 /// The name of a pilot's context that has its owner.
 const CONTEXT: &str = "fiber_pilot";
@@ -131,7 +131,7 @@ fn options(
     request: &PilotRequest<'_>,
     directory: &str,
 ) -> Result<Vec<String>, BackendError> {
-    let owner = JobOwner::this_process()?.to_text().replace(' ', ":");
+    let owner = request.owner()?.replace(' ', ":");
     let context = format!("{CONTEXT}={owner}");
     let output = text_of(&request.output())?;
     let mut words = script::common_options(request.id, &context, &output, directory, false);
@@ -196,16 +196,14 @@ fn text(
 }
 
 fn is_pilot(job: &QueuedJob) -> bool {
-    job.name.starts_with(crate::batch::PILOT_ID)
+    job.name.starts_with(PILOT_ID)
 }
 
 /// Returns a job as one that may be a pilot.
 fn pilot(job: &QueuedJob, details: Option<&Details>) -> PilotJob {
     let entries = details.map_or("", |details| &details.context).split(',');
     let mut owners = entries.filter_map(|entry| {
-        JobOwner::from_text(
-            &entry.trim().strip_prefix(CONTEXT)?.strip_prefix('=')?.replace(':', " "),
-        )
+        Some(entry.trim().strip_prefix(CONTEXT)?.strip_prefix('=')?.replace(':', " "))
     });
     PilotJob {
         id: job.id.clone(),
@@ -248,7 +246,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::batch::sample_spec;
+    use crate::testing::sample_spec;
 
     fn job(letters: &str) -> QueuedJob {
         QueuedJob { letters: letters.into(), ..QueuedJob::sample("7", "fiber-1") }
@@ -280,14 +278,19 @@ mod tests {
         assert_eq!(ended(3, None), ExitReason::Code(3));
         assert_eq!(ended(143, Some(script::OUT_OF_MEMORY)), ExitReason::OutOfMemory);
         for reason in [script::CANCELLED, script::TIME_LIMIT] {
-            assert!(ended(143, Some(reason)).is_disruption(), "{reason}");
+            let ended = ended(143, Some(reason));
+            assert!(
+                matches!(ended, ExitReason::Cancelled(_) | ExitReason::Evicted(_)),
+                "{ended:?}"
+            );
         }
     }
 
     #[test]
     fn a_pilot_is_known_by_its_name_and_its_owner_by_the_context() {
-        let owner = JobOwner::this_process().unwrap();
-        let context = format!("x=1,{CONTEXT}={}", owner.to_text().replace(' ', ":"));
+        let (spec, key) = (sample_spec(), PathBuf::from("/x.key"));
+        let owner = PilotRequest { id: "fiber-1", key, spec: &spec }.owner().unwrap();
+        let context = format!("x=1,{CONTEXT}={}", owner.replace(' ', ":"));
         let details = Details { context, ..Details::default() };
         let found = pilot(&job("r"), Some(&details));
         assert_eq!((found.pilot.as_deref(), found.owner), (Some("fiber-1"), Some(owner)));

@@ -1,7 +1,8 @@
 //! The parallel environments of a cluster, to refuse early what never starts.
 
+use fiber_backends::BackendError;
+
 use super::commands;
-use crate::BackendError;
 
 /// Returns the parallel environment of this name, or else the only one that there is.
 ///

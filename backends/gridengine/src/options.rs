@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::BackendError;
+use fiber_backends::BackendError;
 
 /// Options that fiber needs itself, or that would start several heads or none.
 const RESERVED: [(&[&str], &str); 10] = [

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use fiber_backends::BackendError;
+use fiber_backends::batch::{self, Records, SessionJob, environment_path, program_of, quoted};
+use fiber_backends::cluster::{Progress, RunRequest};
+
 use super::super::script::{self, JobScript, text_of};
 use super::super::{commands, environments, task};
 use super::job_options::JobOptions;
-use crate::BackendError;
-use crate::batch::{self, Records, SessionJob, environment_path, program_of, quoted};
-use crate::cluster::session::RunRequest;
-use crate::progress::Progress;
 
 /// The name of a job's context by which fiber finds the job of a session without a record.
 pub(super) const CONTEXT: &str = "fiber";
@@ -129,12 +129,11 @@ fn environment_of(run: &RunRequest, folder: &Path) -> Result<Vec<u8>, BackendErr
 mod tests {
     use std::time::Duration;
 
+    use fiber_backends::cluster::{OptionValue, OptionValues, ProgramSource};
     use fiber_core::Meta;
 
     use super::*;
-    use crate::cluster::session::ProgramSource;
-    use crate::cluster::{OptionValue, OptionValues};
-    use crate::gridengine::allocation::ENDS_AT;
+    use crate::allocation::ENDS_AT;
 
     fn run(options: &[(&'static str, OptionValue)]) -> RunRequest {
         let mut values = OptionValues::default();

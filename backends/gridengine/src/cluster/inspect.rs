@@ -4,17 +4,16 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use fiber_backends::batch::{CommandError, SessionJob, environment_path, quoted};
+use fiber_backends::cluster::ByteStream;
+use fiber_backends::cluster::bridge::{BRIDGE, Greeting, NO_BRIDGE, failed, greeting};
+use fiber_backends::shell::COMMAND;
 use fiber_core::Result;
-use fiber_core::inspect::BRIDGE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::commands::{self, HINTS};
 use super::super::problem;
-use crate::batch::{CommandError, SessionJob, environment_path, quoted};
-use crate::cluster::bridge::{Greeting, NO_BRIDGE, failed, greeting};
-use crate::cluster::session::ByteStream;
-use crate::shell::COMMAND;
 
 /// Time for the words of a `qrsh` that has failed.
 const WORDS: Duration = Duration::from_secs(1);

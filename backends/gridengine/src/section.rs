@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fiber_core::SectionEntry;
 use fiber_core::values::{duration, lenient};
 
 fiber_core::section! {
@@ -35,8 +34,4 @@ fiber_core::section! {
         /// creates it if it is missing, and removes the files of pilots that have ended.
         dir: PathBuf = "fiber-gridengine".into(),
     }
-}
-
-impl GridEngineSection {
-    pub(crate) const ENTRY: SectionEntry = SectionEntry::of::<GridEngineSection>();
 }

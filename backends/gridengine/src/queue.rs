@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use fiber_backends::batch::CommandError;
+use fiber_backends::cluster::ProcessState;
+
 use super::commands;
-use crate::batch::CommandError;
-use crate::cluster::session::ProcessState;
 
 /// A job that waits or runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +99,9 @@ pub(super) async fn details(ids: &[&str]) -> HashMap<String, Details> {
 
 /// Returns the name of a user, as the system knows it.
 fn user_name(uid: u32) -> Option<String> {
-    let users = fiber_core::read_lossy("/etc/passwd").unwrap_or_default();
+    // Names may be any bytes.
+    let users = std::fs::read("/etc/passwd").unwrap_or_default();
+    let users = String::from_utf8_lossy(&users);
     let of_file = users.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
