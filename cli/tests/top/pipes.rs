@@ -81,7 +81,7 @@ fn a_local_session_is_listed_with_its_processes() {
     assert!((1..memory("resident")).contains(&memory("pss")), "{session}");
     let table = out(&["ps"]);
     for word in
-        ["NAME", "MACHINE", "└ squares/worker-2", "MiB PSS", &format!("pid {}", program.pid())]
+        ["NAME", "MACHINE", "└ squares/worker-2", "M PSS", &format!("pid {}", program.pid())]
     {
         assert!(table.contains(word), "`{word}` is missing in:\n{table}");
     }

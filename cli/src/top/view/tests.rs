@@ -216,18 +216,15 @@ fn a_line_of_the_grid_is_as_wide_as_the_pane() {
 }
 
 #[test]
-fn a_worker_shows_its_task_its_figures_and_its_stack() {
+fn a_worker_shows_its_statistics_and_its_stack() {
     let mut app = app(PLAIN, 8);
     press(&mut app, &[KeyCode::Tab, KeyCode::Enter]);
     shows(
         &mut app,
         (80, 24),
         &[
-            "pid 4002 on host, worker, running",
-            "3h05m, after 0 restarts",
-            "1m02s, 3 threads",
-            "40 pending, 1.0k done",
-            "41.0s: task 124 (`simulate::step`), ten times the usual time",
+            "runs      pid 4002 on host, worker, running",
+            "runs for  41.0s: task 124 (`simulate::step`), ten times the usual time",
             "line of worker-1",
         ],
     );

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use fiber_core::ProcessId;
 use fiber_core::stats::SessionStats;
 
-use super::rows::{memory, messages};
+use super::{memory, messages};
 
 /// The number of looks that the memory of a session is kept for.
 const LOOKS: usize = 240;
@@ -60,6 +60,12 @@ impl Trends {
         self.cpu.get(&process)?.share
     }
 
+    /// Returns how many cores the processes of a session used lately.
+    pub(super) fn cores(&self, stats: &SessionStats) -> Option<f64> {
+        let shares = stats.report.processes.iter().filter_map(|process| self.cpu(process.id));
+        shares.reduce(|sum, share| sum + share)
+    }
+
     /// Returns the share of the time that a worker's threads ran tasks lately.
     pub(crate) fn busy(&self, process: ProcessId) -> Option<f64> {
         Some(self.busy.get(&process)?.share?.min(1.0))
@@ -88,7 +94,7 @@ mod tests {
         let mut stats = stats("program", 2);
         let id = stats.report.processes[1].id;
         trends.update(&stats);
-        assert_eq!((trends.cpu(id), trends.busy(id)), (None, None));
+        assert_eq!((trends.cpu(id), trends.busy(id), trends.cores(&stats)), (None, None, None));
         stats.taken_at += Duration::from_secs(2);
         stats.report.pools[0].workers[0].busy += Duration::from_secs(1);
         let usage = stats.report.processes[1].usage.as_mut().unwrap();
@@ -96,6 +102,7 @@ mod tests {
         usage.cpu += Duration::from_secs(3);
         trends.update(&stats);
         assert_eq!((trends.cpu(id), trends.busy(id)), (Some(1.5), Some(0.5)));
+        assert_eq!(trends.cores(&stats), Some(1.5));
         // Without new statistics, the last shares stay.
         trends.update(&stats);
         assert_eq!(trends.cpu(id), Some(1.5));

@@ -7,7 +7,7 @@ const SHOWN: usize = 8;
 
 /// Returns a line with the names of actors, the groups with their numbers of members, and the topics
 /// with those of their subscriptions. `None` if there are none.
-pub(crate) fn line(report: &Report) -> Option<String> {
+pub(super) fn line(report: &Report) -> Option<String> {
     let shown = report.names.iter().take(SHOWN).map(|one| match one.kind {
         NameKind::Group => format!("group {} ({})", one.name, one.members),
         NameKind::Topic => format!("topic {} ({})", one.name, one.members),
