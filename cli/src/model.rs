@@ -23,9 +23,8 @@ pub(crate) mod workers;
 use std::sync::Arc;
 
 use fiber_core::ProcessId;
-use fiber_core::stats::{PoolStats, ProcessUsage, SessionStats};
+use fiber_core::stats::{PoolStats, ProcessStats, ProcessUsage, SessionStats};
 
-pub(crate) use self::process::Details;
 use self::table::{Mark, Table};
 use self::trends::Trends;
 use self::workers::Worker;
@@ -34,6 +33,7 @@ use self::workers::Worker;
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) stats: Arc<SessionStats>,
+    measure: Measure,
     /// How long it runs, and its numbers of processes and cores.
     pub(crate) summary: Vec<String>,
     /// Its pace and its memory.
@@ -72,6 +72,7 @@ impl Model {
         let warning = values::warning(report).map(|line| (Mark::Bad, line));
         let waits = waits::line(report).map(|line| (Mark::Plain, line));
         Model {
+            measure: Measure::of(stats),
             summary: summary(stats, trends),
             trends: [pace(stats, trends), memory_trend(stats, trends)],
             notices: warning.into_iter().chain(waits).collect(),
@@ -96,8 +97,29 @@ impl Model {
         is_service(&self.stats)
     }
 
+    /// Returns the summary with the pace and the memory.
+    pub(crate) fn whole_summary(&self) -> Vec<String> {
+        let trends = self.trends.iter().map(|trend| format!("{} {}", trend.now, trend.name));
+        self.summary.iter().cloned().chain(trends).collect()
+    }
+
+    /// Returns the memory of processes: `12.0M PSS`. `None` if none of them has told it.
+    pub(crate) fn memory<'a>(
+        &self,
+        processes: impl IntoIterator<Item = &'a ProcessStats>,
+    ) -> Option<String> {
+        let usage = processes.into_iter().filter_map(|process| process.usage.as_ref());
+        let bytes =
+            usage.map(|usage| self.measure.bytes(usage)).reduce(|sum, bytes| sum + bytes)?;
+        Some(self.measure.text(bytes))
+    }
+
     /// Returns the details of a process.
-    pub(crate) fn process(&self, id: ProcessId, trends: Option<&Trends>) -> Option<Details> {
+    pub(crate) fn process(
+        &self,
+        id: ProcessId,
+        trends: Option<&Trends>,
+    ) -> Option<process::Details> {
         process::details(&self.stats, self.stats.report.process(id)?, trends)
     }
 }

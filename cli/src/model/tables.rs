@@ -126,7 +126,7 @@ pub(super) fn tasks(report: &Report) -> Table {
         .column(Column::figure("INDEX", 7, 1), |(.., task)| {
             Cell::number(task.index.to_string(), task.index as f64)
         })
-        .column(Column::figure("WORKER", 10, 2), |(pool, worker, _)| {
+        .column(Column::text("WORKER", 10, 10).rank(2), |(pool, worker, _)| {
             Cell::path(match several {
                 true => format!("{}/{}", pool.name, worker.name),
                 false => worker.name.clone(),

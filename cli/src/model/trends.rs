@@ -7,6 +7,7 @@ use fiber_core::ProcessId;
 use fiber_core::stats::SessionStats;
 
 use super::{memory, messages};
+use crate::inspect::sessions::Observed;
 
 /// The number of looks that the memory of a session is kept for.
 const LOOKS: usize = 240;
@@ -22,6 +23,25 @@ pub(crate) struct Trends {
     busy: HashMap<ProcessId, Share>,
 }
 
+/// The trends of sessions, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct AllTrends(HashMap<String, Trends>);
+
+impl AllTrends {
+    /// Takes what the heads have answered.
+    pub(crate) fn update(&mut self, observed: &[Observed]) {
+        let answered = || observed.iter().filter_map(|session| session.stats.as_ref().ok());
+        self.0.retain(|session, _| answered().any(|stats| stats.session == *session));
+        for stats in answered() {
+            self.0.entry(stats.session.clone()).or_default().update(stats);
+        }
+    }
+
+    pub(crate) fn of(&self, session: &str) -> Option<&Trends> {
+        self.0.get(session)
+    }
+}
+
 /// A growing time, and its share of the time that passed.
 #[derive(Debug)]
 struct Share {
@@ -32,7 +52,7 @@ struct Share {
 
 impl Trends {
     /// Takes the statistics of a look.
-    pub(crate) fn update(&mut self, stats: &SessionStats) {
+    fn update(&mut self, stats: &SessionStats) {
         let processes = &stats.report.processes;
         let usage =
             || processes.iter().filter_map(|process| Some((process, process.usage.as_ref()?)));

@@ -1,6 +1,5 @@
 //! The state of the screen, and what keys do to it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -11,7 +10,7 @@ use super::theme::Theme;
 use crate::inspect::sessions::{Head, Observed};
 use crate::model::Model;
 use crate::model::table::{Filter, Order, Row, Table};
-use crate::model::trends::Trends;
+use crate::model::trends::{AllTrends, Trends};
 use crate::model::workers::{self, Worker};
 
 /// The panes of a session's screen, in the order of Tab.
@@ -118,7 +117,7 @@ pub(crate) struct App {
     pub(crate) scroll: usize,
     /// Something to tell, until the next key.
     pub(crate) notice: Option<String>,
-    trends: HashMap<String, Trends>,
+    trends: AllTrends,
 }
 
 impl App {
@@ -146,7 +145,7 @@ impl App {
             stack: None,
             scroll: 0,
             notice: None,
-            trends: HashMap::new(),
+            trends: AllTrends::default(),
         }
     }
 
@@ -157,13 +156,7 @@ impl App {
         }
         let shown = self.head().map(|head| (head, self.model()));
         self.observed = observed;
-        for session in &self.observed {
-            if let Ok(stats) = &session.stats {
-                self.trends.entry(stats.session.clone()).or_default().update(stats);
-            }
-        }
-        let seen: Vec<String> = self.sessions().map(|(_, stats)| stats.session.clone()).collect();
-        self.trends.retain(|session, _| seen.contains(session));
+        self.trends.update(&self.observed);
         self.choose(self.session.clone());
         // A session that does not answer has not ended.
         let (head, model) = shown?;
@@ -254,7 +247,7 @@ impl App {
     }
 
     pub(crate) fn trends(&self) -> Option<&Trends> {
-        self.trends.get(self.session.as_ref()?)
+        self.trends.of(self.session.as_ref()?)
     }
 
     pub(crate) fn order(&self, pane: Pane) -> Order {

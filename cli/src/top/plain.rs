@@ -10,10 +10,8 @@ use crate::terminal::column;
 /// Describes a session. `name` is that of its head.
 pub(crate) fn session(name: &str, model: &Model) -> String {
     let stats = &model.stats;
-    let trends = model.trends.iter().map(|trend| format!("{} {}", trend.now, trend.name));
-    let summary: Vec<_> = model.summary.iter().cloned().chain(trends).collect();
-    let mut text =
-        format!("{} ({name}, {}): {}\n", stats.program, stats.backend, summary.join(", "));
+    let summary = model.whole_summary().join(", ");
+    let mut text = format!("{} ({name}, {}): {summary}\n", stats.program, stats.backend);
     let notices = model.notices.iter().map(|(_, line)| line).chain(&model.named);
     notices.for_each(|line| text += &format!("{line}\n"));
     let tables = [

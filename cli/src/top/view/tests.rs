@@ -68,7 +68,7 @@ fn a_small_terminal_shows_everything_that_matters() {
             "squares: 8 workers",
             "!1 slow #0 long +4 short .3 idle",
             "worker-1 !!!!!!!! 41.0s step #124",
-            "!41.0s ~ulate::step     124   worker-1",
+            "!41.0s ~ulate::step     124 worker-1",
             "1m30s squares/worker-2 (pid 3999) was killed by signal 9",
             "? help",
         ],
