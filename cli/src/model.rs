@@ -7,11 +7,10 @@
 //! - `workers`: the workers of a pool, one by one.
 //! - `process`: the details of a process.
 //! - `trends`: values that need several looks.
-//! - `values`, `waits`, `names`: lines about what matters now.
+//! - `values`, `waits`: lines about what matters now.
 //! - `format`: numbers as people read them.
 
 pub(crate) mod format;
-mod names;
 mod process;
 pub(crate) mod table;
 pub(crate) mod tables;
@@ -29,6 +28,9 @@ use self::table::{Mark, Table};
 use self::trends::Trends;
 use self::workers::Worker;
 
+/// How many names a line has.
+const NAMED: usize = 8;
+
 /// A session as commands show it.
 #[derive(Debug)]
 pub(crate) struct Model {
@@ -40,8 +42,6 @@ pub(crate) struct Model {
     pub(crate) trends: [Trend; 2],
     /// Lines about what matters now, the most important first.
     pub(crate) notices: Vec<(Mark, String)>,
-    /// The names of actors, groups and topics in a line, if there are any.
-    pub(crate) named: Option<String>,
     pub(crate) pools: Table,
     /// The workers of each pool.
     pub(crate) workers: Vec<Vec<Worker>>,
@@ -76,7 +76,6 @@ impl Model {
             summary: summary(stats, trends),
             trends: [pace(stats, trends), memory_trend(stats, trends)],
             notices: warning.into_iter().chain(waits).collect(),
-            named: names::line(report),
             pools: tables::pools(report),
             workers: report.pools.iter().map(|pool| workers::of_pool(report, pool)).collect(),
             calls: tables::calls(stats),
@@ -95,6 +94,15 @@ impl Model {
     /// Returns whether the session has actors in place of pools, as a service has.
     pub(crate) fn is_service(&self) -> bool {
         is_service(&self.stats)
+    }
+
+    /// Returns a line with the first names of actors, groups and topics, if there are any.
+    pub(crate) fn named(&self) -> Option<String> {
+        let names = self.names.rows.iter().map(|row| row.cells[0].text.clone());
+        let more = self.names.rows.len().saturating_sub(NAMED);
+        let more = (more > 0).then(|| format!("{more} more"));
+        let shown: Vec<_> = names.take(NAMED).chain(more).collect();
+        (!shown.is_empty()).then(|| format!("names: {}", shown.join(", ")))
     }
 
     /// Returns the summary with the pace and the memory.
@@ -230,8 +238,30 @@ fn memory(stats: &SessionStats) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use fiber_core::stats::{NameKind, NameStats};
+
     use super::*;
     use crate::inspect::testing::stats;
+
+    #[test]
+    fn a_line_has_the_first_names_and_groups() {
+        let mut stats = stats("crawl", 2);
+        let named = |stats: &SessionStats| Model::new(&Arc::new(stats.clone()), None).named();
+        assert_eq!(named(&stats), None);
+        let mut add = |name: &str, kind, members| {
+            let name = NameStats::new(name.into(), kind, "crawl::Frontier".into(), members);
+            stats.report.names.push(name);
+        };
+        add("frontier", NameKind::Name, 1);
+        add("fetchers", NameKind::Group, 12);
+        add("prices", NameKind::Topic, 3);
+        (0..8).for_each(|number| add(&format!("user-{number}"), NameKind::Name, 1));
+        let line = named(&stats).unwrap();
+        assert!(
+            line.starts_with("names: frontier, group fetchers (12), topic prices (3), user-0, ")
+        );
+        assert!(line.ends_with("user-4, 3 more"), "{line}");
+    }
 
     #[test]
     fn memory_that_processes_share_counts_once_where_the_system_tells_it() {

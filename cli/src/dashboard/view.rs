@@ -5,13 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use fiber_core::ProcessId;
 use fiber_core::stats::{
-    Branch, Event, EventKind, PoolStats, ProcessState, ProcessStats, Slice, SliceKind,
+    Event, EventKind, PoolStats, ProcessState, ProcessStats, Slice, SliceKind,
 };
 use serde_json::{Value, json};
 
 use crate::inspect::sessions::Observed;
 use crate::model::Model;
-use crate::model::format::{plural, rate, span, whole};
+use crate::model::format::{plural, span, whole};
 use crate::model::tables;
 use crate::model::trends::{AllTrends, Trends};
 use crate::model::workers::{State, Worker, counts};
@@ -58,20 +58,13 @@ fn shown(model: &Model, trends: Option<&Trends>, open: Option<ProcessId>) -> Val
         },
         "processes": processes,
         "groups": groups,
-        "supervisors": Value::from_iter(supervisors.map(branch)),
+        "supervisors": Value::from_iter(supervisors.map(ToString::to_string)),
         "marks": Value::from_iter(stats.events.iter().filter_map(mark)),
         "opened": opened,
     })
 }
 
 fn pool(pool: &PoolStats, workers: &[Worker]) -> Value {
-    let most = pool.history.iter().max().copied().unwrap_or(0);
-    let pace = format!(
-        "Tasks completed in each of the last {} seconds: now {}, at most {}",
-        pool.history.len(),
-        rate(pool.rate),
-        whole(most)
-    );
     let counts = counts(workers).into_iter().filter(|(_, number)| *number > 0);
     let counts = counts.map(|(state, number)| format!("{number} {}", state.name()));
     let counts: Vec<String> =
@@ -101,7 +94,6 @@ fn pool(pool: &PoolStats, workers: &[Worker]) -> Value {
     json!({
         "key": format!("{}/{}", pool.process, pool.name),
         "name": pool.name,
-        "pace": pace,
         "history": pool.history,
         "counts": counts.join(", "),
         "workers": Value::from_iter(workers.iter().map(worker)),
@@ -145,20 +137,6 @@ fn processes(model: &Model) -> (Vec<Value>, HashMap<String, [String; 2]>) {
         (group, [name, model.memory(members).unwrap_or_default()])
     });
     (shown, groups.collect())
-}
-
-fn branch(branch: &Branch) -> Value {
-    let state = format!("{:?}", branch.state).to_lowercase();
-    let place = branch.place.iter().map(|place| format!(", {place}"));
-    let restarts = match usize::try_from(branch.restarts).unwrap_or(usize::MAX) {
-        0 => None,
-        restarts => Some(format!(", {}", plural(restarts, "restart"))),
-    };
-    json!({
-        "name": branch.name,
-        "text": std::iter::once(state).chain(place).chain(restarts).collect::<String>(),
-        "children": Value::from_iter(branch.children.iter().map(self::branch)),
-    })
 }
 
 /// Returns the mark of an event in the timeline of a worker.

@@ -272,21 +272,6 @@ impl<R> Builder<R> {
         self
     }
 
-    /// Sets the process of each row.
-    pub(crate) fn process(self, process: impl Fn(&R) -> ProcessId) -> Builder<R> {
-        self.rows(|item, row| row.process = Some(process(item)))
-    }
-
-    /// Sets the mark of each row.
-    pub(crate) fn mark(self, mark: impl Fn(&R) -> Mark) -> Builder<R> {
-        self.rows(|item, row| row.mark = mark(item))
-    }
-
-    /// Makes a tree of the rows.
-    pub(crate) fn depth(self, depth: impl Fn(&R) -> usize) -> Builder<R> {
-        self.rows(|item, row| row.depth = depth(item))
-    }
-
     /// Limits the rows that are listed where they can't be scrolled.
     pub(crate) fn many(mut self) -> Builder<R> {
         self.table.most = MOST;
@@ -313,7 +298,7 @@ mod tests {
             .column(Column::figure("RESTARTS", 8, 0).order(Order::Failures), |(.., restarts)| {
                 Cell::count(*restarts)
             })
-            .depth(|(name, ..)| name.len())
+            .rows(|(name, ..), row| row.depth = name.len())
             .done();
         let listed = |filter: &str, order| -> Vec<(usize, String)> {
             let rows = table.listed(&Filter(filter.into()), order);

@@ -132,8 +132,10 @@ pub(super) fn tasks(report: &Report) -> Table {
                 false => worker.name.clone(),
             })
         })
-        .mark(|(.., task)| if task.straggler { Mark::Slow } else { Mark::Plain })
-        .process(|(_, worker, _)| worker.process)
+        .rows(|(_, worker, task), row| {
+            row.process = Some(worker.process);
+            row.mark = if task.straggler { Mark::Slow } else { Mark::Plain };
+        })
         .many()
         .done()
 }
@@ -194,7 +196,7 @@ pub(super) fn actors(stats: &SessionStats) -> Table {
         .column(Column::figure(measure.name(), 6, 5), |actor| {
             Cell::of(memory.get(&actor.process).copied(), Cell::bytes)
         })
-        .process(|actor| actor.process)
+        .rows(|actor, row| row.process = Some(actor.process))
         .many()
         .done()
 }
@@ -227,15 +229,16 @@ pub(super) fn rings(report: &Report) -> Table {
         .done()
 }
 
+/// Returns the names of actors, the groups with their numbers of members, and the topics with those
+/// of their subscriptions.
 pub(super) fn names(report: &Report) -> Table {
     Table::of("Names and groups", &report.names)
         .column(Column::text("NAME", 8, 40), |one| match one.kind {
-            NameKind::Group => Cell::text(format!("group {}", one.name)),
-            NameKind::Topic => Cell::text(format!("topic {}", one.name)),
+            NameKind::Group => Cell::text(format!("group {} ({})", one.name, one.members)),
+            NameKind::Topic => Cell::text(format!("topic {} ({})", one.name, one.members)),
             _ => Cell::text(&one.name),
         })
         .column(Column::text("ACTOR, OR MESSAGES", 8, usize::MAX), |one| Cell::path(&one.of))
-        .column(Column::figure("MEMBERS", 7, 0), |one| Cell::count(one.members))
         .many()
         .done()
 }
@@ -270,8 +273,7 @@ pub(super) fn processes(stats: &SessionStats, trends: Option<&Trends>) -> Table 
         .column(Column::figure("AGE", 7, 11), |(_, process)| {
             Cell::time(age(process.since, stats.taken_at))
         })
-        .depth(|(depth, _)| *depth)
-        .process(|(_, process)| process.id)
+        .rows(|(depth, process), row| (row.depth, row.process) = (*depth, Some(process.id)))
         .done()
 }
 
@@ -302,7 +304,7 @@ pub(super) fn events(stats: &SessionStats) -> Table {
     Table::of("Last events", stats.events.iter().rev())
         .column(Column::figure("AGO", 7, 0), |event| Cell::time(age(event.at, stats.taken_at)))
         .column(Column::text("EVENT", 20, usize::MAX), |event| Cell::words(event.to_string()))
-        .mark(|event| mark(event))
+        .rows(|event, row| row.mark = mark(event))
         .many()
         .done()
 }
@@ -410,15 +412,22 @@ mod tests {
     }
 
     #[test]
-    fn actors_are_sorted() {
+    fn orders_have_their_columns() {
         let mut stats = stats("program", 1);
         service(&mut stats, 3);
-        let table = actors(&stats);
-        let till = "till-1 (teller-1)";
-        assert_eq!(first(&table, Order::Natural), [till, "teller-2", "teller-3"]);
-        assert_eq!(first(&table, Order::Amount), ["teller-3", "teller-2", till]);
-        assert_eq!(first(&table, Order::Time)[0], "teller-3");
-        assert_eq!(first(&table, Order::Failures)[0], "teller-2");
+        let actors = |order| first(&actors(&stats), order);
+        assert_eq!(actors(Order::Natural), ["till-1 (teller-1)", "teller-2", "teller-3"]);
+        assert_eq!(
+            (&*actors(Order::Amount)[0], &*actors(Order::Time)[0]),
+            ("teller-3", "teller-3")
+        );
+        assert_eq!(actors(Order::Failures)[0], "teller-2");
+        let mut other = FunctionStats::new("simulate::rest".into());
+        (other.done, other.failed) = (8_000_000, 1);
+        stats.report.pools[0].functions.push(other);
+        let functions = |order| first(&functions(&stats.report), order)[0].clone();
+        assert_eq!(functions(Order::Amount), "simulate::rest");
+        assert_eq!([functions(Order::Time), functions(Order::Failures)], ["simulate::step"; 2]);
     }
 
     #[test]

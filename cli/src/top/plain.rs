@@ -12,8 +12,7 @@ pub(crate) fn session(name: &str, model: &Model) -> String {
     let stats = &model.stats;
     let summary = model.whole_summary().join(", ");
     let mut text = format!("{} ({name}, {}): {summary}\n", stats.program, stats.backend);
-    let notices = model.notices.iter().map(|(_, line)| line).chain(&model.named);
-    notices.for_each(|line| text += &format!("{line}\n"));
+    model.notices.iter().for_each(|(_, line)| text += &format!("{line}\n"));
     let tables = [
         (&model.pools, Order::Natural),
         (&model.calls, Order::Natural),

@@ -54,19 +54,15 @@ impl Theme {
 
     /// Returns the symbol of a worker.
     pub(crate) fn symbol(&self, state: State) -> char {
-        match (state, self.unicode) {
-            (State::Idle, true) => '·',
-            (State::Idle, false) => '.',
-            (State::Short, true) => '▒',
-            (State::Short, false) => '+',
-            (State::Draining, true) => '↓',
-            (State::Draining, false) => 'v',
-            (State::Starting, true) => '○',
-            (State::Starting, false) => 'o',
-            (State::Long, true) => '█',
-            (State::Long, false) => '#',
-            (State::Slow, _) => '!',
-        }
+        let (unicode, ascii) = match state {
+            State::Idle => ('·', '.'),
+            State::Short => ('▒', '+'),
+            State::Draining => ('↓', 'v'),
+            State::Starting => ('○', 'o'),
+            State::Long => ('█', '#'),
+            State::Slow => ('!', '!'),
+        };
+        if self.unicode { unicode } else { ascii }
     }
 
     pub(crate) fn state(&self, state: State) -> Style {

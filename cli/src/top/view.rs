@@ -135,9 +135,8 @@ fn waiting(frame: &mut Frame, area: Rect, app: &App) {
 }
 
 fn session(frame: &mut Frame, area: Rect, app: &mut App, model: &Model) {
-    let notices = model.notices.iter().map(|(mark, line)| (*mark, line));
-    let mut notices: Vec<_> =
-        notices.chain(model.named.iter().map(|line| (Mark::Plain, line))).collect();
+    let named = model.named().map(|line| (Mark::Plain, line));
+    let mut notices: Vec<_> = model.notices.iter().cloned().chain(named).collect();
     // The panes keep a row each, below a line of trends.
     notices.truncate(usize::from(area.height.saturating_sub(COMPLETE - 1)));
     let notices_height = notices.len() as u16;
@@ -154,7 +153,7 @@ fn session(frame: &mut Frame, area: Rect, app: &mut App, model: &Model) {
     .areas(area);
     let notices: Vec<Line> = notices
         .into_iter()
-        .map(|(mark, line)| Line::styled(fit(line, top.width.into()), app.theme.mark(mark)))
+        .map(|(mark, line)| Line::styled(fit(&line, top.width.into()), app.theme.mark(mark)))
         .collect();
     frame.render_widget(Paragraph::new(notices), top);
     sparks(frame, trends, app, model);

@@ -88,19 +88,6 @@ fn a_local_session_is_listed_with_its_processes() {
 }
 
 #[trial]
-fn one_look_has_the_figures_of_the_session() {
-    let program = start();
-    look_until(&program, "a task runs for long", |session| {
-        spins(session) && session["pools"][0]["rate"].as_f64() > Some(0.0)
-    });
-    let text = out(&["top", "--once", &pid(&program)]);
-    for word in [&own_name(), "POOL", "squares", "3/3", "spin", "square", "RUNS FOR", "P99", "PSS"]
-    {
-        assert!(text.contains(word), "`{word}` is missing in:\n{text}");
-    }
-}
-
-#[trial]
 fn a_program_whose_queue_spills_is_named() {
     let program = Setup::new("spilling").env("FIBER_VALUE_MEMORY", "1MiB").start();
     program.line("ready");

@@ -178,8 +178,9 @@ function spark(pool) {
   const most = Math.max(...values, 1);
   const points = values.map((value, i) =>
     [(600 * i) / (values.length - 1), 50 - (46 * value) / most].map((x) => x.toFixed(1)).join(","));
+  const label = `Tasks completed in each of the last ${pool.history.length} seconds`;
   return s("svg", { class: "spark", viewBox: "0 0 600 52", preserveAspectRatio: "none", role: "img",
-    "aria-label": pool.pace }, s("title", {}, pool.pace),
+    "aria-label": label }, s("title", {}, label),
     s("path", { d: `M0,52 L${points.join(" L")} L600,52 Z` }),
     s("polyline", { points: points.join(" ") }));
 }
@@ -627,15 +628,12 @@ function tree(now) {
       s("svg", { width: wide - 6, height: tall }, s("text", { x: 25, y: 18 }, clip(name, 29)),
         s("text", { class: "sub", x: 25, y: 32 }, clip(sub, 36)))));
   }
-  const branch = (one) => h("li", {}, one.name, h("span", { class: "faint" }, " " + one.text),
-    one.children.length ? h("ul", {}, one.children.slice(0, 50).map(branch),
-      one.children.length > 50 ? h("li", { class: "faint" }, `and ${one.children.length - 50} others`) : null) : null);
   const unfolded = $("supervisors")?.open;
   const scrolled = $("view").querySelector(".scroll")?.scrollTop || 0;
   $("view").replaceChildren(
     h("section", { class: "card" }, h("h2", {}, "Processes"), h("div", { class: "scroll" }, drawing)),
     now.supervisors.length ? h("details", { class: "card", id: "supervisors", open: unfolded },
-      h("summary", { "data-key": "supervisors" }, "Supervisors"), h("ul", {}, now.supervisors.map(branch))) : "");
+      h("summary", { "data-key": "supervisors" }, "Supervisors"), now.supervisors.map((tree) => h("pre", {}, tree))) : "");
   $("view").querySelector(".scroll").scrollTop = scrolled;
 }
 
