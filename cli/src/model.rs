@@ -22,7 +22,7 @@ pub(crate) mod workers;
 use std::sync::Arc;
 
 use fiber_core::ProcessId;
-use fiber_core::stats::{PoolStats, ProcessStats, ProcessUsage, SessionStats};
+use fiber_core::stats::{PoolStats, ProcessUsage, SessionStats};
 
 use self::table::{Mark, Table};
 use self::trends::Trends;
@@ -35,7 +35,6 @@ const NAMED: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) stats: Arc<SessionStats>,
-    measure: Measure,
     /// How long it runs, and its numbers of processes and cores.
     pub(crate) summary: Vec<String>,
     /// Its pace and its memory.
@@ -72,7 +71,6 @@ impl Model {
         let warning = values::warning(report).map(|line| (Mark::Bad, line));
         let waits = waits::line(report).map(|line| (Mark::Plain, line));
         Model {
-            measure: Measure::of(stats),
             summary: summary(stats, trends),
             trends: [pace(stats, trends), memory_trend(stats, trends)],
             notices: warning.into_iter().chain(waits).collect(),
@@ -91,9 +89,11 @@ impl Model {
         }
     }
 
-    /// Returns whether the session has actors in place of pools, as a service has.
-    pub(crate) fn is_service(&self) -> bool {
-        is_service(&self.stats)
+    /// Returns all tables, in the order in which a look lists them.
+    pub(crate) fn tables(&self) -> [&Table; 10] {
+        let Model { pools, calls, tasks, functions, actors, .. } = self;
+        let Model { queues, rings, names, processes, events, .. } = self;
+        [pools, calls, tasks, functions, actors, queues, rings, names, processes, events]
     }
 
     /// Returns a line with the first names of actors, groups and topics, if there are any.
@@ -111,17 +111,6 @@ impl Model {
         self.summary.iter().cloned().chain(trends).collect()
     }
 
-    /// Returns the memory of processes: `12.0M PSS`. `None` if none of them has told it.
-    pub(crate) fn memory<'a>(
-        &self,
-        processes: impl IntoIterator<Item = &'a ProcessStats>,
-    ) -> Option<String> {
-        let usage = processes.into_iter().filter_map(|process| process.usage.as_ref());
-        let bytes =
-            usage.map(|usage| self.measure.bytes(usage)).reduce(|sum, bytes| sum + bytes)?;
-        Some(self.measure.text(bytes))
-    }
-
     /// Returns the details of a process.
     pub(crate) fn process(
         &self,
@@ -132,7 +121,8 @@ impl Model {
     }
 }
 
-fn is_service(stats: &SessionStats) -> bool {
+/// Returns whether a session has actors in place of pools, as a service has.
+pub(crate) fn is_service(stats: &SessionStats) -> bool {
     stats.report.pools.is_empty() && !stats.report.actors.is_empty()
 }
 

@@ -8,7 +8,7 @@ use fiber_backends::cluster::{self, ProcessState, SessionProcess};
 use serde_json::{Value, json};
 
 use crate::args::ClusterArgs;
-use crate::model::table::{Cell, Column, Order, Table};
+use crate::model::table::{Cell, Table};
 use crate::model::{format, memory_text};
 use crate::sessions::{self, Session};
 use crate::terminal::{column, printable, warn};
@@ -61,7 +61,7 @@ fn print(sessions: &[Session], as_json: bool) {
     } else if sessions.is_empty() {
         say!("There are no sessions.");
     } else {
-        say!("{}", printable(plain::table(&table(sessions), Order::Natural)));
+        say!("{}", printable(plain::table(&table(sessions))));
     }
 }
 
@@ -71,25 +71,23 @@ fn table(sessions: &[Session]) -> Table {
         let workers = session.workers.iter().map(move |(depth, one)| (branch(*depth), one));
         std::iter::once((String::new(), &session.head)).chain(workers)
     });
-    let text = |head| Column::text(head, 8, 40);
-    let figure = |head| Column::figure(head, 8, 0);
     Table::of("Sessions", rows)
-        .column(text("NAME"), |(branch, one)| Cell::words(format!("{branch}{}", column(&one.name))))
-        .column(text("PROGRAM"), |(_, one)| Cell::of(one.program.as_deref(), Cell::text))
-        .column(text("STATE"), |(_, one)| Cell::words(words(&one.state)))
-        .column(text("MACHINE"), |(_, one)| Cell::of(one.machine.as_deref(), Cell::text))
-        .column(figure("RESTARTS"), |(_, one)| Cell::count(one.restarts))
-        .column(figure("CPU"), |(_, one)| match one.meta.cpu {
+        .text("NAME", 8, 40, |(branch, one)| Cell::words(format!("{branch}{}", column(&one.name))))
+        .text("PROGRAM", 8, 40, |(_, one)| Cell::of(one.program.as_deref(), Cell::text))
+        .text("STATE", 8, 40, |(_, one)| Cell::words(words(&one.state)))
+        .text("MACHINE", 8, 40, |(_, one)| Cell::of(one.machine.as_deref(), Cell::text))
+        .figure("RESTARTS", 8, 0, |(_, one)| Cell::count(one.restarts))
+        .figure("CPU", 8, 0, |(_, one)| match one.meta.cpu {
             Some(cores) => Cell::number(cores.to_string(), cores),
             None => Cell::of(cpu_share(one), Cell::share),
         })
-        .column(figure("MEMORY"), |(_, one)| match one.meta.memory {
+        .figure("MEMORY", 8, 0, |(_, one)| match one.meta.memory {
             Some(limit) => Cell::bytes(limit.as_u64()),
             None => Cell::of(one.usage, |usage| Cell::text(memory_text(usage.memory, usage.pss))),
         })
-        .column(figure("GPU"), |(_, one)| Cell::of(one.meta.gpu, |gpus| Cell::count(gpus.into())))
-        .column(figure("AGE"), |(_, one)| Cell::of(one.started_at.map(age), Cell::time))
-        .column(text("PLACE"), |(_, one)| Cell::words(one.place.to_string()))
+        .figure("GPU", 8, 0, |(_, one)| Cell::of(one.meta.gpu, |gpus| Cell::count(gpus.into())))
+        .figure("AGE", 8, 0, |(_, one)| Cell::of(one.started_at.map(age), Cell::time))
+        .text("PLACE", 8, 40, |(_, one)| Cell::words(one.place.to_string()))
         .done()
 }
 

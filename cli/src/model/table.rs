@@ -7,9 +7,6 @@ use serde::{Serialize, Serializer};
 
 use super::format;
 
-/// The number of rows that a look lists of the tables that may have very many.
-const MOST: usize = 20;
-
 /// The order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -170,26 +167,6 @@ pub(crate) struct Column {
 impl Column {
     /// The smallest rank of columns that are shown only where no text has to be cut for them.
     pub(crate) const EXTRA: u8 = 10;
-
-    /// Returns a column of texts, which gets the room that is left, up to `most`.
-    pub(crate) fn text(head: &'static str, least: usize, most: usize) -> Column {
-        Column { head, is_figure: false, width: (least, most), rank: 0, order: None }
-    }
-
-    /// Returns a column of statistics, which are aligned to the right.
-    pub(crate) fn figure(head: &'static str, width: usize, rank: u8) -> Column {
-        Column { head, is_figure: true, width: (width, width), rank, order: None }
-    }
-
-    /// Returns it as one that is left out before those with lower ranks.
-    pub(crate) fn rank(self, rank: u8) -> Column {
-        Column { rank, ..self }
-    }
-
-    /// Returns it as one of the columns by which an order sorts.
-    pub(crate) fn order(self, order: Order) -> Column {
-        Column { order: Some(order), ..self }
-    }
 }
 
 /// A row of a table.
@@ -201,12 +178,15 @@ pub(crate) struct Row {
     #[serde(serialize_with = "id")]
     pub(crate) process: Option<ProcessId>,
     /// The number of rows above it in the tree.
-    #[serde(skip)]
     pub(crate) depth: usize,
 }
 
 /// Writes an id as text: numbers of JavaScript have 53 bits.
-fn id<S: Serializer>(id: &Option<ProcessId>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn id<S: Serializer>(
+    id: &(impl Copy + Into<Option<ProcessId>>),
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let id: Option<ProcessId> = (*id).into();
     id.map(|id| id.to_string()).serialize(serializer)
 }
 
@@ -216,8 +196,10 @@ pub(crate) struct Table {
     pub(crate) name: &'static str,
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Row>,
-    /// The number of rows that are listed where they can't be scrolled.
+    /// The number of rows that are listed where they can't be scrolled, and their order there.
     pub(crate) most: usize,
+    #[serde(skip)]
+    usual: Order,
 }
 
 impl Table {
@@ -225,7 +207,8 @@ impl Table {
     pub(crate) fn of<R>(name: &'static str, items: impl IntoIterator<Item = R>) -> Builder<R> {
         let items: Vec<R> = items.into_iter().collect();
         let rows = items.iter().map(|_| Row::default()).collect();
-        Builder { items, table: Table { name, columns: Vec::new(), rows, most: usize::MAX } }
+        let (columns, most, usual) = (Vec::new(), usize::MAX, Order::Natural);
+        Builder { items, table: Table { name, columns, rows, most, usual } }
     }
 
     /// Returns the rows of which a text has what the filter wants, sorted, each with its depth in
@@ -244,6 +227,11 @@ impl Table {
         rows
     }
 
+    /// Returns the rows that are listed where they can't be scrolled.
+    pub(crate) fn first(&self) -> impl Iterator<Item = (usize, &Row)> {
+        self.listed(&Filter::default(), self.usual).into_iter().take(self.most)
+    }
+
     fn key(&self, row: &Row, order: Order) -> f64 {
         let cells = self.columns.iter().zip(&row.cells);
         let cells = cells.filter(|(column, _)| column.order == Some(order));
@@ -259,10 +247,45 @@ pub(crate) struct Builder<R> {
 }
 
 impl<R> Builder<R> {
-    /// Adds a column: what it is, and its cell in an item's row.
-    pub(crate) fn column(mut self, column: Column, cell: impl Fn(&R) -> Cell) -> Builder<R> {
+    /// Adds a column of texts, which gets the room that is left, up to `most`.
+    pub(crate) fn text(
+        self,
+        head: &'static str,
+        least: usize,
+        most: usize,
+        cell: impl Fn(&R) -> Cell,
+    ) -> Builder<R> {
+        let width = (least, most);
+        self.column(Column { head, is_figure: false, width, rank: 0, order: None }, cell)
+    }
+
+    /// Adds a column of statistics, which are aligned to the right.
+    pub(crate) fn figure(
+        self,
+        head: &'static str,
+        width: usize,
+        rank: u8,
+        cell: impl Fn(&R) -> Cell,
+    ) -> Builder<R> {
+        let width = (width, width);
+        self.column(Column { head, is_figure: true, width, rank, order: None }, cell)
+    }
+
+    fn column(mut self, column: Column, cell: impl Fn(&R) -> Cell) -> Builder<R> {
         self.table.columns.push(column);
         self.rows(|item, row| row.cells.push(cell(item)))
+    }
+
+    /// Leaves the last column out before those with lower ranks.
+    pub(crate) fn rank(mut self, rank: u8) -> Builder<R> {
+        self.table.columns.last_mut().expect("there is a column").rank = rank;
+        self
+    }
+
+    /// Makes the last column one by which an order sorts.
+    pub(crate) fn order(mut self, order: Order) -> Builder<R> {
+        self.table.columns.last_mut().expect("there is a column").order = Some(order);
+        self
     }
 
     /// Changes the row of each item.
@@ -272,9 +295,9 @@ impl<R> Builder<R> {
         self
     }
 
-    /// Limits the rows that are listed where they can't be scrolled.
-    pub(crate) fn many(mut self) -> Builder<R> {
-        self.table.most = MOST;
+    /// Sets the number of rows that are listed where they can't be scrolled, and their order.
+    pub(crate) fn lists(mut self, most: usize, usual: Order) -> Builder<R> {
+        (self.table.most, self.table.usual) = (most, usual);
         self
     }
 
@@ -291,13 +314,11 @@ mod tests {
     fn rows_are_filtered_by_texts_and_sorted_by_the_columns_of_an_order() {
         let items = [("one::step", 3, 1), ("two::step", 5, 2), ("three", 3, 8)];
         let table = Table::of("Functions", items)
-            .column(Column::text("FUNCTION", 8, 20), |(name, ..)| Cell::function(name))
-            .column(Column::figure("FAILED", 6, 0).order(Order::Failures), |(_, failed, _)| {
-                Cell::failures(*failed)
-            })
-            .column(Column::figure("RESTARTS", 8, 0).order(Order::Failures), |(.., restarts)| {
-                Cell::count(*restarts)
-            })
+            .text("FUNCTION", 8, 20, |(name, ..)| Cell::function(name))
+            .figure("FAILED", 6, 0, |(_, failed, _)| Cell::failures(*failed))
+            .order(Order::Failures)
+            .figure("RESTARTS", 8, 0, |(.., restarts)| Cell::count(*restarts))
+            .order(Order::Failures)
             .rows(|(name, ..), row| row.depth = name.len())
             .done();
         let listed = |filter: &str, order| -> Vec<(usize, String)> {

@@ -10,27 +10,28 @@ use fiber_core::stats::{
 };
 
 use super::format::{age, both, last};
-use super::table::{Cell, Column, Mark, Order, Table};
+use super::table::{Cell, Mark, Order, Table};
 use super::trends::Trends;
 use super::{Measure, memory, rate, values};
+
+/// The number of rows that a look lists of the tables that may have very many.
+const MOST: usize = 20;
 
 /// Returns the list of sessions, each with the name of its head.
 pub(crate) fn sessions<'a>(
     sessions: impl IntoIterator<Item = (String, &'a SessionStats)>,
 ) -> Table {
     Table::of("Sessions", sessions)
-        .column(Column::text("NAME", 14, 14), |(name, _)| Cell::text(name))
-        .column(Column::text("PROGRAM", 12, 40), |(_, stats)| Cell::text(&stats.program))
-        .column(Column::figure("BACKEND", 10, 2), |(_, stats)| Cell::text(&stats.backend))
-        .column(Column::figure("PROCESSES", 9, 1), |(_, stats)| {
-            Cell::count(stats.report.processes.len() as u64)
-        })
-        .column(Column::figure("TASKS/S", 8, 0), |(_, stats)| Cell::rate(rate(stats)))
-        .column(Column::figure("MEMORY", 10, 0), |(_, stats)| {
+        .text("NAME", 14, 14, |(name, _)| Cell::text(name))
+        .text("PROGRAM", 12, 40, |(_, stats)| Cell::text(&stats.program))
+        .figure("BACKEND", 10, 2, |(_, stats)| Cell::text(&stats.backend))
+        .figure("PROCESSES", 9, 1, |(_, stats)| Cell::count(stats.report.processes.len() as u64))
+        .figure("TASKS/S", 8, 0, |(_, stats)| Cell::rate(rate(stats)))
+        .figure("MEMORY", 10, 0, |(_, stats)| {
             let bytes = memory(stats);
             Cell::number(Measure::of(stats).text(bytes), bytes as f64)
         })
-        .column(Column::figure("AGE", 8, 0), |(_, stats)| {
+        .figure("AGE", 8, 0, |(_, stats)| {
             let head = stats.report.processes.first();
             Cell::of(head, |head| Cell::time(age(head.since, stats.taken_at)))
         })
@@ -47,37 +48,36 @@ pub(super) fn pools(report: &Report) -> Table {
     let busy =
         |pool: &PoolStats| pool.workers.iter().filter(|worker| !worker.running.is_empty()).count();
     Table::of("Pools", &report.pools)
-        .column(Column::text("POOL", 8, 40), |pool| Cell::text(name(pool)))
-        .column(Column::figure("WORKERS", 9, 0), |pool| {
+        .text("POOL", 8, 40, |pool| Cell::text(name(pool)))
+        .figure("WORKERS", 9, 0, |pool| {
             Cell::number(format!("{}/{}", pool.ready, pool.wanted), pool.ready as f64)
         })
-        .column(Column::figure("IDLE", 5, 3), |pool| Cell::count(pool.idle as u64))
-        .column(Column::figure("RUNNING", 7, 12), |pool| Cell::count(busy(pool) as u64))
-        .column(Column::figure("TASKS/S", 7, 1), |pool| Cell::rate(pool.rate))
-        .column(Column::figure("WAITING", 8, 0), |pool| {
+        .figure("IDLE", 5, 3, |pool| Cell::count(pool.idle as u64))
+        .figure("RUNNING", 7, 12, |pool| Cell::count(busy(pool) as u64))
+        .figure("TASKS/S", 7, 1, |pool| Cell::rate(pool.rate))
+        .figure("WAITING", 8, 0, |pool| {
             let tasks = &pool.tasks;
             Cell::number(both(tasks.waiting, tasks.held), (tasks.waiting + tasks.held) as f64)
         })
-        .column(Column::figure("PENDING", 8, 2), |pool| Cell::count(pool.tasks.pending))
-        .column(Column::figure("DONE", 8, 0), |pool| Cell::count(pool.tasks.done))
-        .column(Column::figure("FAILED", 7, 0), |pool| {
+        .figure("PENDING", 8, 2, |pool| Cell::count(pool.tasks.pending))
+        .figure("DONE", 8, 0, |pool| Cell::count(pool.tasks.done))
+        .figure("FAILED", 7, 0, |pool| {
             let (failed, abandoned) = (pool.tasks.failed, pool.tasks.abandoned);
             let all = failed + abandoned;
             Cell::number(both(failed, abandoned), all as f64).marked_if(all > 0, Mark::Bad)
         })
-        .column(Column::figure("RETRIED", 7, 13), |pool| Cell::count(pool.tasks.retried))
-        .column(Column::figure("REDELIVERED", 11, 11), |pool| Cell::count(pool.tasks.redelivered))
-        .column(Column::figure("DEATHS", 6, 0), |pool| Cell::failures(pool.deaths))
-        .column(Column::figure("SENT", 7, 14), |pool| Cell::bytes(pool.bytes_out))
-        .column(Column::figure("RECEIVED", 8, 14), |pool| Cell::bytes(pool.bytes_in))
+        .figure("RETRIED", 7, 13, |pool| Cell::count(pool.tasks.retried))
+        .figure("REDELIVERED", 11, 11, |pool| Cell::count(pool.tasks.redelivered))
+        .figure("DEATHS", 6, 0, |pool| Cell::failures(pool.deaths))
+        .figure("SENT", 7, 14, |pool| Cell::bytes(pool.bytes_out))
+        .figure("RECEIVED", 8, 14, |pool| Cell::bytes(pool.bytes_in))
         .done()
 }
 
-/// Returns a column of functions. It has room for the last names in their paths, and for the files
-/// and lines of closures.
-fn functions_column<'a>(functions: impl Iterator<Item = &'a str>) -> Column {
-    let least = functions.map(|function| last(function).chars().count()).max();
-    Column::text("FUNCTION", least.unwrap_or(0).clamp(8, 16), usize::MAX)
+/// Returns the least width of a column of functions: it has room for the last names in their paths,
+/// and for the files and lines of closures.
+fn least<'a>(functions: impl Iterator<Item = &'a String>) -> usize {
+    functions.map(|function| last(function).chars().count()).max().unwrap_or(0).clamp(8, 16)
 }
 
 /// Returns the calls that are not complete.
@@ -87,24 +87,19 @@ pub(super) fn calls(stats: &SessionStats) -> Table {
         pools.flat_map(|pool| pool.calls.iter().map(move |call| (pool, call))).collect();
     let shares = |call: &CallStats, total: u64| {
         let share = |tasks: u64| (tasks as f64 / total.max(1) as f64).min(1.0);
-        let bar = Some([share(call.done), share(call.pending)]);
-        Cell { bar, ..Cell::share(share(call.done)) }
+        Cell { bar: Some([share(call.done), share(call.pending)]), ..Cell::share(share(call.done)) }
     };
     Table::of("Calls", calls)
-        .column(Column::text("FUNCTION", 8, usize::MAX), |(_, call)| Cell::function(&call.function))
-        .column(Column::text("POOL", 8, 20), |(pool, _)| Cell::text(&pool.name))
-        .column(Column::figure("TASKS", 7, 0), |(_, call)| Cell::of(call.total, Cell::count))
-        .column(Column::figure("DONE", 7, 0), |(_, call)| Cell::count(call.done))
-        .column(Column::figure("PENDING", 7, 0), |(_, call)| Cell::count(call.pending))
-        .column(Column::figure("WAITING", 8, 0), |(_, call)| {
+        .text("FUNCTION", 8, usize::MAX, |(_, call)| Cell::function(&call.function))
+        .text("POOL", 8, 20, |(pool, _)| Cell::text(&pool.name))
+        .figure("TASKS", 7, 0, |(_, call)| Cell::of(call.total, Cell::count))
+        .figure("DONE", 7, 0, |(_, call)| Cell::count(call.done))
+        .figure("PENDING", 7, 0, |(_, call)| Cell::count(call.pending))
+        .figure("WAITING", 8, 0, |(_, call)| {
             Cell::number(both(call.waiting, call.held), (call.waiting + call.held) as f64)
         })
-        .column(Column::figure("FOR", 7, 0), |(_, call)| {
-            Cell::time(age(call.since, stats.taken_at))
-        })
-        .column(Column::figure("PROGRESS", 8, 0), |(_, call)| {
-            Cell::of(call.total, |total| shares(call, total))
-        })
+        .figure("FOR", 7, 0, |(_, call)| Cell::time(age(call.since, stats.taken_at)))
+        .figure("PROGRESS", 8, 0, |(_, call)| Cell::of(call.total, |total| shares(call, total)))
         .done()
 }
 
@@ -115,28 +110,28 @@ pub(super) fn tasks(report: &Report) -> Table {
         .flat_map(|pool| pool.running().into_iter().map(move |(worker, task)| (pool, worker, task)))
         .collect();
     running.sort_by_key(|(.., task)| Reverse(task.ran));
-    let functions = functions_column(running.iter().map(|(.., task)| task.function.as_str()));
+    let least = least(running.iter().map(|(.., task)| &task.function));
     let several = report.pools.len() > 1;
     Table::of("Slowest tasks under way", running)
-        .column(Column::figure("RUNS FOR", 8, 0).order(Order::Time), |(.., task)| {
+        .figure("RUNS FOR", 8, 0, |(.., task)| {
             let time = Cell::time(task.ran);
             if task.straggler { Cell { text: format!("!{}", time.text), ..time } } else { time }
         })
-        .column(functions, |(.., task)| Cell::function(&task.function))
-        .column(Column::figure("INDEX", 7, 1), |(.., task)| {
-            Cell::number(task.index.to_string(), task.index as f64)
-        })
-        .column(Column::text("WORKER", 10, 10).rank(2), |(pool, worker, _)| {
+        .order(Order::Time)
+        .text("FUNCTION", least, usize::MAX, |(.., task)| Cell::function(&task.function))
+        .figure("INDEX", 7, 1, |(.., task)| Cell::number(task.index.to_string(), task.index as f64))
+        .text("WORKER", 10, 10, |(pool, worker, _)| {
             Cell::path(match several {
                 true => format!("{}/{}", pool.name, worker.name),
                 false => worker.name.clone(),
             })
         })
+        .rank(2)
         .rows(|(_, worker, task), row| {
             row.process = Some(worker.process);
             row.mark = if task.straggler { Mark::Slow } else { Mark::Plain };
         })
-        .many()
+        .lists(MOST, Order::Natural)
         .done()
 }
 
@@ -145,31 +140,32 @@ pub(super) fn functions(report: &Report) -> Table {
     let functions: Vec<(&PoolStats, &FunctionStats)> = pools
         .flat_map(|pool| pool.functions.iter().map(move |function| (pool, function)))
         .collect();
-    let column = functions_column(functions.iter().map(|(_, one)| one.function.as_str()));
+    let least = least(functions.iter().map(|(_, one)| &one.function));
     Table::of("Functions", functions)
-        .column(column, |(_, one)| {
+        .text("FUNCTION", least, usize::MAX, |(_, one)| {
             Cell::function(&one.function).marked_if(one.failed > 0, Mark::Bad)
         })
-        .column(Column::text("POOL", 8, 20).rank(12), |(pool, _)| Cell::text(&pool.name))
-        .column(Column::figure("DONE", 7, 0).order(Order::Amount), |(_, one)| Cell::count(one.done))
-        .column(Column::figure("FAILED", 6, 10).order(Order::Failures), |(_, one)| {
-            Cell::failures(one.failed)
-        })
-        .column(Column::figure("P50", 7, 0), |(_, one)| Cell::time(one.times.quantile(0.5)))
-        .column(Column::figure("P99", 7, 1), |(_, one)| Cell::time(one.times.quantile(0.99)))
-        .column(Column::figure("MAX", 7, 2), |(_, one)| Cell::time(one.times.max()))
-        .column(Column::figure("TOTAL", 7, 11).order(Order::Time), |(_, one)| {
-            Cell::time(one.times.sum())
-        })
+        .text("POOL", 8, 20, |(pool, _)| Cell::text(&pool.name))
+        .rank(12)
+        .figure("DONE", 7, 0, |(_, one)| Cell::count(one.done))
+        .order(Order::Amount)
+        .figure("FAILED", 6, 10, |(_, one)| Cell::failures(one.failed))
+        .order(Order::Failures)
+        .figure("P50", 7, 0, |(_, one)| Cell::time(one.times.quantile(0.5)))
+        .figure("P99", 7, 1, |(_, one)| Cell::time(one.times.quantile(0.99)))
+        .figure("MAX", 7, 2, |(_, one)| Cell::time(one.times.max()))
+        .figure("TOTAL", 7, 11, |(_, one)| Cell::time(one.times.sum()))
+        .order(Order::Time)
+        .lists(usize::MAX, Order::Time)
         .done()
 }
 
 /// Returns the actors that other processes can reach.
 pub(super) fn actors(stats: &SessionStats) -> Table {
-    let report = &stats.report;
     let measure = Measure::of(stats);
     // Other actors share the memory of their process with the program.
-    let managed = report.processes.iter().filter(|process| process.role == ProcessRole::Actor);
+    let managed =
+        stats.report.processes.iter().filter(|process| process.role == ProcessRole::Actor);
     let memory: HashMap<ProcessId, u64> = managed
         .filter_map(|process| Some((process.id, measure.bytes(process.usage.as_ref()?))))
         .collect();
@@ -177,55 +173,53 @@ pub(super) fn actors(stats: &SessionStats) -> Table {
         [] => Cell::path(&actor.name),
         names => Cell::text(format!("{} ({})", names.join(", "), actor.name)),
     };
-    Table::of("Actors", &report.actors)
-        .column(Column::text("ACTOR", 10, 40), |actor| name(actor))
-        .column(Column::text("TYPE", 10, usize::MAX).rank(6), |actor| Cell::path(&actor.actor_type))
-        .column(Column::figure("MSGS/S", 6, 0).order(Order::Amount), |actor| Cell::rate(actor.rate))
-        .column(Column::figure("WAITING", 7, 0), |actor| Cell::count(actor.waiting))
-        .column(Column::figure("HANDLED", 7, 10), |actor| Cell::count(actor.handled))
-        .column(Column::figure("P50", 7, 4), |actor| Cell::time(actor.latency.quantile(0.5)))
-        .column(Column::figure("P99", 7, 1).order(Order::Time), |actor| {
-            Cell::time(actor.latency.quantile(0.99))
-        })
-        .column(Column::figure("FAILED", 6, 2).order(Order::Failures), |actor| {
-            Cell::failures(actor.failed)
-        })
-        .column(Column::figure("RESTARTS", 8, 3).order(Order::Failures), |actor| {
-            Cell::failures(actor.restarts)
-        })
-        .column(Column::figure(measure.name(), 6, 5), |actor| {
+    Table::of("Actors", &stats.report.actors)
+        .text("ACTOR", 10, 40, |actor| name(actor))
+        .text("TYPE", 10, usize::MAX, |actor| Cell::path(&actor.actor_type))
+        .rank(6)
+        .figure("MSGS/S", 6, 0, |actor| Cell::rate(actor.rate))
+        .order(Order::Amount)
+        .figure("WAITING", 7, 0, |actor| Cell::count(actor.waiting))
+        .figure("HANDLED", 7, 10, |actor| Cell::count(actor.handled))
+        .figure("P50", 7, 4, |actor| Cell::time(actor.latency.quantile(0.5)))
+        .figure("P99", 7, 1, |actor| Cell::time(actor.latency.quantile(0.99)))
+        .order(Order::Time)
+        .figure("FAILED", 6, 2, |actor| Cell::failures(actor.failed))
+        .order(Order::Failures)
+        .figure("RESTARTS", 8, 3, |actor| Cell::failures(actor.restarts))
+        .order(Order::Failures)
+        .figure(measure.name(), 6, 5, |actor| {
             Cell::of(memory.get(&actor.process).copied(), Cell::bytes)
         })
         .rows(|actor, row| row.process = Some(actor.process))
-        .many()
+        .lists(MOST, Order::Amount)
         .done()
 }
 
 pub(super) fn queues(report: &Report) -> Table {
     Table::of("Queues and pipes", &report.queues)
-        .column(Column::text("QUEUE", 10, 40), |queue| Cell::text(values::name(queue)))
-        .column(Column::figure("ELEMENTS", 8, 0), |queue| Cell::count(queue.length))
-        .column(Column::figure("BYTES", 7, 0).order(Order::Amount), |queue| {
-            Cell::bytes(queue.bytes)
-        })
-        .column(Column::figure("WAIT FOR ROOM", 13, 0), |queue| Cell::count(queue.blocked))
-        .column(Column::figure("CONSUMERS WAIT", 14, 0), |queue| Cell::count(queue.waiting))
-        .column(Column::figure("PUT", 7, 0), |queue| Cell::count(queue.put))
-        .column(Column::figure("TAKEN", 7, 0), |queue| Cell::count(queue.taken))
-        .many()
+        .text("QUEUE", 10, 40, |queue| Cell::text(values::name(queue)))
+        .figure("ELEMENTS", 8, 0, |queue| Cell::count(queue.length))
+        .figure("BYTES", 7, 0, |queue| Cell::bytes(queue.bytes))
+        .order(Order::Amount)
+        .figure("WAIT FOR ROOM", 13, 0, |queue| Cell::count(queue.blocked))
+        .figure("CONSUMERS WAIT", 14, 0, |queue| Cell::count(queue.waiting))
+        .figure("PUT", 7, 0, |queue| Cell::count(queue.put))
+        .figure("TAKEN", 7, 0, |queue| Cell::count(queue.taken))
+        .lists(MOST, Order::Amount)
         .done()
 }
 
 pub(super) fn rings(report: &Report) -> Table {
     Table::of("Rings", &report.rings)
-        .column(Column::text("RING", 8, 40), |ring| Cell::text(&ring.name))
-        .column(Column::text("FUNCTION", 8, usize::MAX), |ring| Cell::function(&ring.function))
-        .column(Column::figure("NODES", 7, 0), |ring| {
+        .text("RING", 8, 40, |ring| Cell::text(&ring.name))
+        .text("FUNCTION", 8, usize::MAX, |ring| Cell::function(&ring.function))
+        .figure("NODES", 7, 0, |ring| {
             let running = ring.ranks.iter().flatten().count();
             Cell::number(format!("{running}/{}", ring.ranks.len()), running as f64)
         })
-        .column(Column::figure("START", 5, 0), |ring| Cell::count(ring.attempt))
-        .column(Column::figure("CHECKPOINT", 10, 0), |ring| Cell::of(ring.checkpoint, Cell::count))
+        .figure("START", 5, 0, |ring| Cell::count(ring.attempt))
+        .figure("CHECKPOINT", 10, 0, |ring| Cell::of(ring.checkpoint, Cell::count))
         .done()
 }
 
@@ -233,13 +227,13 @@ pub(super) fn rings(report: &Report) -> Table {
 /// of their subscriptions.
 pub(super) fn names(report: &Report) -> Table {
     Table::of("Names and groups", &report.names)
-        .column(Column::text("NAME", 8, 40), |one| match one.kind {
+        .text("NAME", 8, 40, |one| match one.kind {
             NameKind::Group => Cell::text(format!("group {} ({})", one.name, one.members)),
             NameKind::Topic => Cell::text(format!("topic {} ({})", one.name, one.members)),
             _ => Cell::text(&one.name),
         })
-        .column(Column::text("ACTOR, OR MESSAGES", 8, usize::MAX), |one| Cell::path(&one.of))
-        .many()
+        .text("ACTOR, OR MESSAGES", 8, usize::MAX, |one| Cell::path(&one.of))
+        .lists(MOST, Order::Natural)
         .done()
 }
 
@@ -247,33 +241,40 @@ pub(super) fn names(report: &Report) -> Table {
 pub(super) fn processes(stats: &SessionStats, trends: Option<&Trends>) -> Table {
     let measure = Measure::of(stats);
     let table = Table::of("Processes", tree(&stats.report.processes))
-        .column(Column::text("PROCESS", 10, 60), |(_, process)| {
+        .text("PROCESS", 10, 60, |(_, process)| {
             Cell::path(match &process.state {
                 ProcessState::Running => process.name.clone(),
                 other => format!("{} ({other})", process.name),
             })
         })
-        .column(Column::text("PLACE", 10, 40).rank(2), |(_, process)| Cell::path(&process.place));
+        .text("PLACE", 10, 40, |(_, process)| Cell::path(&process.place))
+        .rank(2);
     let table = match trends {
-        Some(trends) => table.column(Column::figure("CPU", 5, 0), |(_, process)| {
-            Cell::of(trends.cpu(process.id), Cell::share)
-        }),
+        Some(trends) => {
+            table.figure("CPU", 5, 0, |(_, process)| Cell::of(trends.cpu(process.id), Cell::share))
+        }
         None => table,
     };
     table
-        .column(Column::figure("CPU TIME", 8, 10).order(Order::Time), |(_, process)| {
+        .figure("CPU TIME", 8, 10, |(_, process)| {
             Cell::of(process.usage.as_ref(), |usage| Cell::time(usage.cpu))
         })
-        .column(Column::figure(measure.name(), 7, 0).order(Order::Amount), |(_, process)| {
+        .order(Order::Time)
+        .figure(measure.name(), 7, 0, |(_, process)| {
             Cell::of(process.usage.as_ref(), |usage| Cell::bytes(measure.bytes(usage)))
         })
-        .column(Column::figure("RESTARTS", 8, 1).order(Order::Failures), |(_, process)| {
-            Cell::count(process.restarts)
+        .order(Order::Amount)
+        .figure("RESTARTS", 8, 1, |(_, process)| Cell::count(process.restarts))
+        .order(Order::Failures)
+        .figure("AGE", 7, 11, |(_, process)| Cell::time(age(process.since, stats.taken_at)))
+        .rows(|(depth, process), row| {
+            (row.depth, row.process) = (*depth, Some(process.id));
+            row.mark = match process.state {
+                ProcessState::Starting => Mark::Faint,
+                ProcessState::Waiting(_) => Mark::Slow,
+                _ => Mark::Plain,
+            };
         })
-        .column(Column::figure("AGE", 7, 11), |(_, process)| {
-            Cell::time(age(process.since, stats.taken_at))
-        })
-        .rows(|(depth, process), row| (row.depth, row.process) = (*depth, Some(process.id)))
         .done()
 }
 
@@ -302,10 +303,10 @@ fn tree(all: &[ProcessStats]) -> Vec<(usize, &ProcessStats)> {
 /// Returns the events, newest first.
 pub(super) fn events(stats: &SessionStats) -> Table {
     Table::of("Last events", stats.events.iter().rev())
-        .column(Column::figure("AGO", 7, 0), |event| Cell::time(age(event.at, stats.taken_at)))
-        .column(Column::text("EVENT", 20, usize::MAX), |event| Cell::words(event.to_string()))
+        .figure("AGO", 7, 0, |event| Cell::time(age(event.at, stats.taken_at)))
+        .text("EVENT", 20, usize::MAX, |event| Cell::words(event.to_string()))
         .rows(|event, row| row.mark = mark(event))
-        .many()
+        .lists(MOST, Order::Natural)
         .done()
 }
 

@@ -6,98 +6,88 @@ use std::time::Duration;
 
 use fiber_core::ProcessId;
 use fiber_core::stats::{PoolStats, ProcessRole, ProcessState, Report, RunningTask, WorkerStats};
+use serde::Serialize;
 
 use super::format::{span, whole};
-use super::table::{Filter, Order};
+use super::table::{self, Filter, Order};
 
-/// The state of a worker. One that is more noticeable is larger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The state of a worker. One that is more noticeable is smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    Idle,
-    Short,
-    Draining,
-    Starting,
-    Long,
     Slow,
+    Long,
+    Start,
+    Drain,
+    Short,
+    Idle,
 }
 
-impl State {
-    /// All states, the most noticeable first.
-    pub(crate) const ALL: [State; 6] =
-        [State::Slow, State::Long, State::Starting, State::Draining, State::Short, State::Idle];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            State::Idle => "idle",
-            State::Short => "short",
-            State::Draining => "drain",
-            State::Starting => "start",
-            State::Long => "long",
-            State::Slow => "slow",
-        }
-    }
-
-    pub(crate) fn meaning(self) -> &'static str {
-        match self {
-            State::Idle => "has no task",
-            State::Short => "runs short tasks",
-            State::Draining => "stops after its tasks",
-            State::Starting => "starts, or waits for a place",
-            State::Long => "runs a task of 5 ms or more",
-            State::Slow => "runs a straggler",
-        }
-    }
-}
+/// All states in their order, each with its name and what it says of a worker.
+pub(crate) const STATES: [(State, &str, &str); 6] = [
+    (State::Slow, "slow", "runs a straggler"),
+    (State::Long, "long", "runs a task of 5 ms or more"),
+    (State::Start, "start", "starts, or waits for a place"),
+    (State::Drain, "drain", "stops after its tasks"),
+    (State::Short, "short", "runs short tasks"),
+    (State::Idle, "idle", "has no task"),
+];
 
 /// A worker of a pool.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(crate) struct Worker {
+    #[serde(serialize_with = "table::id")]
     pub(crate) process: ProcessId,
     /// Its name in the pool.
     pub(crate) name: String,
     pub(crate) state: State,
-    /// The task that has run for longest, of those that have run for a while.
-    pub(crate) task: Option<RunningTask>,
+    /// What it does, and what it has done.
+    lines: [String; 2],
+    /// The tasks that have run for a while.
+    running: Vec<RunningTask>,
     /// The function of its short tasks, or why it has none.
+    #[serde(skip)]
     pub(crate) what: String,
-    pub(crate) done: u64,
-    pending: u64,
-    failed: u64,
-    busy: Duration,
+    /// The numbers by which it is sorted: busy time, tasks that are done, and that have failed.
+    #[serde(skip)]
+    numbers: (Duration, u64, u64),
 }
 
 impl Worker {
-    /// Returns what it does, in a line.
-    pub(crate) fn line(&self) -> String {
-        match (&self.task, self.state) {
-            (Some(task), _) => format!("{} {} #{}", span(task.ran), task.function, task.index),
-            (None, State::Short) => format!("{}, {} pending", self.what, whole(self.pending)),
-            (None, State::Idle) => "idle".into(),
-            (None, _) => self.what.clone(),
-        }
+    /// Returns the task that has run for longest, of those that have run for a while.
+    pub(crate) fn task(&self) -> Option<&RunningTask> {
+        longest(&self.running)
     }
 
     fn ready(worker: &WorkerStats) -> Worker {
         let function = worker.function.clone().unwrap_or_default();
         let (state, what) = match worker {
             worker if worker.running.iter().any(|task| task.straggler) => (State::Slow, function),
-            worker if worker.retiring => (State::Draining, "stops after its tasks".into()),
+            worker if worker.retiring => (State::Drain, "stops after its tasks".into()),
             worker if !worker.running.is_empty() => (State::Long, function),
             worker if worker.pending > 0 => (State::Short, function),
             _ => (State::Idle, String::new()),
+        };
+        let line = match (longest(&worker.running), state) {
+            (Some(task), _) => format!("{} {} #{}", span(task.ran), task.function, task.index),
+            (None, State::Short) => format!("{what}, {} pending", whole(worker.pending)),
+            (None, State::Idle) => "idle".into(),
+            (None, _) => what.clone(),
         };
         Worker {
             process: worker.process,
             name: worker.name.clone(),
             state,
-            task: worker.running.iter().max_by_key(|task| task.ran).cloned(),
+            lines: [line, format!("{} done", whole(worker.done))],
+            running: worker.running.clone(),
             what,
-            done: worker.done,
-            pending: worker.pending,
-            failed: worker.failed,
-            busy: worker.busy,
+            numbers: (worker.busy, worker.done, worker.failed),
         }
     }
+}
+
+fn longest(tasks: &[RunningTask]) -> Option<&RunningTask> {
+    tasks.iter().max_by_key(|task| task.ran)
 }
 
 /// Returns the workers of a pool by name, with those that are not ready yet.
@@ -112,13 +102,11 @@ pub(super) fn of_pool(report: &Report, pool: &PoolStats) -> Vec<Worker> {
         (is_own && starts).then(|| Worker {
             process: process.id,
             name: name.into(),
-            state: State::Starting,
-            task: None,
+            state: State::Start,
+            lines: [process.state.to_string(), String::new()],
+            running: Vec::new(),
             what: process.state.to_string(),
-            done: 0,
-            pending: 0,
-            failed: 0,
-            busy: Duration::ZERO,
+            numbers: (Duration::ZERO, 0, 0),
         })
     });
     let mut workers: Vec<Worker> = pool.workers.iter().map(Worker::ready).chain(starting).collect();
@@ -130,28 +118,24 @@ pub(super) fn of_pool(report: &Report, pool: &PoolStats) -> Vec<Worker> {
 /// Returns the workers whose names or functions pass the filter, sorted.
 pub(crate) fn listed<'a>(workers: &'a [Worker], filter: &Filter, order: Order) -> Vec<&'a Worker> {
     let passes = |worker: &&Worker| {
-        let function = worker.task.as_ref().map_or(&worker.what, |task| &task.function);
+        let function = worker.task().map_or(&worker.what, |task| &task.function);
         filter.passes(&worker.name) || filter.passes(function)
     };
     let mut listed: Vec<&Worker> = workers.iter().filter(passes).collect();
-    let ran = |worker: &Worker| worker.task.as_ref().map(|task| task.ran);
+    let ran = |worker: &Worker| worker.task().map(|task| task.ran);
     match order {
         Order::Natural => {}
-        Order::Time => listed.sort_by_key(|worker| Reverse((ran(worker), worker.busy))),
-        Order::Amount => listed.sort_by_key(|worker| Reverse(worker.done)),
-        Order::Failures => listed.sort_by_key(|worker| Reverse(worker.failed)),
+        Order::Time => listed.sort_by_key(|worker| Reverse((ran(worker), worker.numbers.0))),
+        Order::Amount => listed.sort_by_key(|worker| Reverse(worker.numbers.1)),
+        Order::Failures => listed.sort_by_key(|worker| Reverse(worker.numbers.2)),
     }
     listed
 }
 
-/// Returns how many of these workers have each state, the most noticeable first.
-pub(crate) fn counts<'a>(workers: impl IntoIterator<Item = &'a Worker>) -> [(State, usize); 6] {
-    let mut counts = State::ALL.map(|state| (state, 0));
-    for worker in workers {
-        let count = counts.iter_mut().find(|(state, _)| *state == worker.state);
-        count.into_iter().for_each(|(_, number)| *number += 1);
-    }
-    counts
+/// Returns how many of these workers have each state, with the name of the state.
+pub(crate) fn counts(workers: &[&Worker]) -> [(State, &'static str, usize); 6] {
+    let count = |state| workers.iter().filter(|worker| worker.state == state).count();
+    STATES.map(|(state, name, _)| (state, name, count(state)))
 }
 
 #[cfg(test)]
@@ -181,13 +165,14 @@ mod tests {
         let process = report.processes.iter_mut().find(|process| process.id == gone).unwrap();
         process.state = ProcessState::Waiting("there is no room".into());
         let workers = of_pool(&report, &report.pools[0]);
-        let line = |place: usize| format!("{}: {}", workers[place].name, workers[place].line());
+        let line = |place: usize| format!("{}: {}", workers[place].name, workers[place].lines[0]);
         assert_eq!(line(0), "worker-1: 41.0s simulate::step #124");
         assert_eq!(line(1), "worker-2: stops after its tasks");
         assert_eq!(line(2), "worker-3: simulate::step, 40 pending");
         assert_eq!(line(5), "worker-6: idle");
         assert_eq!(line(7), "worker-8: waiting: there is no room");
-        let counts = counts(&workers).map(|(state, number)| format!("{number} {}", state.name()));
+        let workers: Vec<&Worker> = workers.iter().collect();
+        let counts = counts(&workers).map(|(_, name, number)| format!("{number} {name}"));
         assert_eq!(counts, ["1 slow", "0 long", "1 start", "1 drain", "3 short", "2 idle"]);
     }
 }

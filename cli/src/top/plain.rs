@@ -1,10 +1,8 @@
 //! One look at sessions as plain text, for scripts and terminals that can't be drawn on.
 
-use comfy_table::ContentArrangement;
-use comfy_table::presets::NOTHING;
-
+use crate::journal::new_table;
 use crate::model::Model;
-use crate::model::table::{Cell, Cut, Filter, Order, Table};
+use crate::model::table::{Cell, Cut, Table};
 use crate::terminal::column;
 
 /// Describes a session. `name` is that of its head.
@@ -13,40 +11,24 @@ pub(crate) fn session(name: &str, model: &Model) -> String {
     let summary = model.whole_summary().join(", ");
     let mut text = format!("{} ({name}, {}): {summary}\n", stats.program, stats.backend);
     model.notices.iter().for_each(|(_, line)| text += &format!("{line}\n"));
-    let tables = [
-        (&model.pools, Order::Natural),
-        (&model.calls, Order::Natural),
-        (&model.tasks, Order::Natural),
-        (&model.functions, Order::Time),
-        (&model.actors, Order::Amount),
-        (&model.queues, Order::Amount),
-        (&model.rings, Order::Natural),
-        (&model.names, Order::Natural),
-        (&model.processes, Order::Natural),
-        (&model.events, Order::Natural),
-    ];
-    for (table, order) in tables {
-        if !table.rows.is_empty() {
-            text += &format!("\n{}\n", self::table(table, order));
-        }
-        let more = table.rows.len().saturating_sub(table.most);
-        if more > 0 {
-            text += &format!(" {more} more\n");
+    for table in model.tables().into_iter().filter(|table| !table.rows.is_empty()) {
+        text += &format!("\n{}\n", self::table(table));
+        match table.rows.len().saturating_sub(table.most) {
+            0 => {}
+            more => text += &format!(" {more} more\n"),
         }
     }
     text
 }
 
 /// Draws a table with as many rows as a look lists.
-pub(crate) fn table(table: &Table, order: Order) -> String {
-    let mut drawn = comfy_table::Table::new();
-    drawn.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    drawn.set_header(table.columns.iter().map(|column| column.head).collect::<Vec<_>>());
+pub(crate) fn table(table: &Table) -> String {
+    let mut drawn = new_table(&table.columns.iter().map(|column| column.head).collect::<Vec<_>>());
     let text = |cell: &Cell| match cell.cut {
         Cut::Never => cell.text.clone(),
         _ => column(&cell.text),
     };
-    for (depth, row) in table.listed(&Filter::default(), order).into_iter().take(table.most) {
+    for (depth, row) in table.first() {
         let mut cells: Vec<String> = row.cells.iter().map(text).collect();
         cells[0].insert_str(0, &"  ".repeat(depth));
         drawn.add_row(cells);

@@ -57,8 +57,8 @@ impl Theme {
         let (unicode, ascii) = match state {
             State::Idle => ('·', '.'),
             State::Short => ('▒', '+'),
-            State::Draining => ('↓', 'v'),
-            State::Starting => ('○', 'o'),
+            State::Drain => ('↓', 'v'),
+            State::Start => ('○', 'o'),
             State::Long => ('█', '#'),
             State::Slow => ('!', '!'),
         };
@@ -67,9 +67,9 @@ impl Theme {
 
     pub(crate) fn state(&self, state: State) -> Style {
         match state {
-            State::Idle | State::Draining => self.dim(),
+            State::Idle | State::Drain => self.dim(),
             State::Short => self.good(),
-            State::Starting => self.colored(Color::Cyan),
+            State::Start => self.colored(Color::Cyan),
             State::Long => self.colored(Color::Yellow),
             State::Slow => self.bad(),
         }

@@ -16,8 +16,8 @@ use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
 use self::text::fit;
 use super::app::{App, Pane, Screen};
-use crate::model::Model;
 use crate::model::table::{Mark, Order};
+use crate::model::{Model, is_service};
 
 /// The smallest terminal on which the panes are readable.
 const SMALLEST: (u16, u16) = (60, 16);
@@ -159,7 +159,7 @@ fn session(frame: &mut Frame, area: Rect, app: &mut App, model: &Model) {
     sparks(frame, trends, app, model);
     panes::draw(frame, pools_area, app, model, Pane::Pools);
     // A session without pools has room for its actors. A pane with the focus is always shown.
-    let of_pools = !model.is_service();
+    let of_pools = !is_service(&model.stats);
     let right = if of_pools || app.pane == Pane::Workers {
         let halves = [Constraint::Percentage(48), Constraint::Percentage(52)];
         let [left, right] = Layout::horizontal(halves).areas(middle);

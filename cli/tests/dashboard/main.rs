@@ -62,7 +62,7 @@ fn the_page_shows_what_the_program_did() {
     assert_eq!(counts, ["10", "5"], "{even}");
     // The name is a text, and no element.
     assert_eq!(page.text("String(document.querySelectorAll('main b > *').length)"), "0");
-    page.wait_for("document.getElementById('events').innerText.includes('SIGABRT')");
+    page.wait_for("document.querySelector('main').innerText.includes('SIGABRT')");
 
     // The keyboard opens the next tab; a worker runs the long task.
     page.run("document.getElementById('tab-overview').focus()");
@@ -238,7 +238,9 @@ fn a_phone_shows_all_of_it() {
     assert!(page.text(heads).contains("P50"), "{}", page.text(heads));
     // A table that can be sorted keeps its heads.
     page.run("document.querySelector('[data-key=\"sort-MSGS/S\"]').click()");
-    page.wait_for("document.querySelector('#actors tbody td').innerText === 'teller-3'");
+    page.wait_for(
+        "document.querySelector('[aria-label=Actors] tbody td').innerText === 'teller-3'",
+    );
     page.run("document.querySelector('button.link').click()");
     page.wait_for("!document.getElementById('detail').hidden");
     assert_eq!(page.text(CUT), "", "with a process");

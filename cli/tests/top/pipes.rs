@@ -88,24 +88,6 @@ fn a_local_session_is_listed_with_its_processes() {
 }
 
 #[trial]
-fn a_program_whose_queue_spills_is_named() {
-    let program = Setup::new("spilling").env("FIBER_VALUE_MEMORY", "1MiB").start();
-    program.line("ready");
-    let mut text = String::new();
-    // The head's statistics may be as old as a heartbeat.
-    program.wait_until("the file", || {
-        text = out(&["top", "--once", &pid(&program)]);
-        text.contains("in a file")
-    });
-    let warning =
-        format!("values of {}: 1.0M of 1.0M, 19.0M in a file, 20.0M in queue jobs\n", own_name());
-    assert!(text.contains(&warning), "{text}");
-    let row = text.lines().find(|line| line.trim_start().starts_with("queue jobs"));
-    let words: Vec<&str> = row.unwrap_or_default().split_whitespace().skip(2).collect();
-    assert_eq!(words, ["20", "20.0M", "0", "0", "20", "0"], "{text}");
-}
-
-#[trial]
 fn looks_at_an_interval_end_with_the_session() {
     let program = start();
     let mut command = fiber(&["top", "--json", "--interval", "100ms", &pid(&program)]);

@@ -36,7 +36,9 @@ let view = "overview";
 let opened = null;
 const expanded = new Set();
 const session = () => sessions.find((one) => one.head === chosen);
-const processOf = (id) => session()?.processes?.find((one) => one.id === id);
+const processesOf = (now) => now?.tables?.Processes.rows || [];
+const processOf = (id) => processesOf(session()).find((row) => row.process === id);
+const nameOf = (row) => row.cells[0].text;
 
 async function ask(path, parameters) {
   const response = await fetch(path + "?" + new URLSearchParams(parameters), { cache: "no-store" });
@@ -55,7 +57,7 @@ async function look() {
     sessions = answer.sessions;
     notice(answer.problem || "");
     online("live");
-    if (!session()) chosen = (sessions.find((one) => one.processes) || sessions[0])?.head ?? null;
+    if (!session()) chosen = (sessions.find((one) => one.tables) || sessions[0])?.head ?? null;
     noteSlices();
     if (view === "timeline") await loadTimeline();
     render();
@@ -170,7 +172,7 @@ function table(one, empty, sortable) {
 
 function card(now, name, empty, sortable) {
   const one = now.tables[name];
-  return h("section", { class: "card", id: name }, h("h2", {}, one.name), table(one, empty, sortable));
+  return h("section", { class: "card" }, h("h2", {}, name), table(one, empty, sortable));
 }
 
 function spark(pool) {
@@ -186,7 +188,7 @@ function spark(pool) {
 }
 
 function overview(now) {
-  const { columns, rows } = now.tables.pools;
+  const { columns, rows } = now.tables.Pools;
   const pools = now.pools.map((pool, place) => {
     const [name, ...cells] = rows[place].cells;
     return h("section", { class: "card pool", "data-pool": pool.name, "aria-label": `Pool ${pool.name}` },
@@ -196,16 +198,16 @@ function overview(now) {
       spark(pool));
   });
   const filled = (names) => names.filter((name) => now.tables[name].rows.length);
-  const others = filled(["queues", "rings", "names"]).map((name) => card(now, name));
+  const others = filled(["Queues and pipes", "Rings", "Names and groups"]).map((name) => card(now, name));
   $("view").replaceChildren(
     ...now.notices.map(([mark, text]) => h("p", { class: "notice " + mark }, text)),
     pools.length ? h("div", { class: "columns" }, pools)
       : h("p", { class: "empty" }, "This session has no pools."),
-    ...filled(["actors"]).map((name) => card(now, name, "", true)),
-    ...filled(["calls"]).map((name) => card(now, name)),
-    ...(pools.length ? [card(now, "functions", "No task is complete yet.")] : []),
-    h("div", { class: "columns" }, card(now, "tasks", "No task runs for more than 5 ms."),
-      card(now, "events", "No worker has started, died or given a task up.")),
+    ...filled(["Actors"]).map((name) => card(now, name, "", true)),
+    ...filled(["Calls"]).map((name) => card(now, name)),
+    ...(pools.length ? [card(now, "Functions", "No task is complete yet.")] : []),
+    h("div", { class: "columns" }, card(now, "Slowest tasks under way", "No task runs for more than 5 ms."),
+      card(now, "Last events", "No worker has started, died or given a task up.")),
     ...(others.length ? [h("div", { class: "columns" }, others)] : []));
 }
 
@@ -240,26 +242,27 @@ function workers(now) {
     grid.className = "grid " + size;
     const old = new Map([...grid.children].map((cell) => [cell.dataset.id, cell]));
     const list = cells.map((cell) => {
-      let node = old.get(cell.id);
-      old.delete(cell.id);
+      let node = old.get(cell.process);
+      old.delete(cell.process);
       if (!node) {
-        node = h("button", { type: "button", "data-id": cell.id, "data-key": "cell-" + cell.id,
-          tabindex: -1, onclick: () => open(cell.id) });
+        node = h("button", { type: "button", "data-id": cell.process, "data-key": "cell-" + cell.process,
+          tabindex: -1, onclick: () => open(cell.process) });
         withTip(node, () => node.dataset.tip);
       }
-      const label = `${cell.name}: ${cell.line}`;
+      const [line, done] = cell.lines;
+      const label = `${cell.name}: ${line}`;
       const kind = "cell " + cell.state;
       if (node.className !== kind) node.className = kind;
-      node.dataset.tip = `${label}\n${cell.done}`;
+      node.dataset.tip = `${label}\n${done}`;
       node.setAttribute("aria-label", label);
-      node.setAttribute("aria-pressed", String(cell.id === opened));
+      node.setAttribute("aria-pressed", String(cell.process === opened));
       const number = cell.name.match(/\d+$/)?.[0] || cell.name;
       const mark = cell.state === "slow" ? "!" : "";
-      const wantedText = size === "large" ? label + cell.done : size === "medium" ? mark + number : mark;
+      const wantedText = size === "large" ? label + done : size === "medium" ? mark + number : mark;
       if (node.dataset.text !== size + wantedText) {
         node.dataset.text = size + wantedText;
         if (size === "large")
-          node.replaceChildren(h("b", {}, cell.name), h("span", {}, cell.line), h("span", {}, cell.done));
+          node.replaceChildren(h("b", {}, cell.name), h("span", {}, line), h("span", {}, done));
         else node.textContent = wantedText;
       }
       return node;
@@ -340,14 +343,14 @@ function renderDetail() {
   if (!one) return void box.replaceChildren(close, h("p", { class: "empty" }, "This process has ended."));
   const now = session();
   const details = now.opened?.id === opened ? now.opened : { terms: [], tail: [] };
-  const parameters = { head: now.head, process: one.id };
-  box.replaceChildren(close, h("h2", {}, one.name),
+  const parameters = { head: now.head, process: opened };
+  box.replaceChildren(close, h("h2", {}, nameOf(one)),
     h("dl", {}, details.terms.map(([term, text, mark]) => [h("dt", {}, term), h("dd", { class: mark }, text)])),
     h("div", { class: "tools" },
       h("button", { type: "button", "data-key": "stack",
         onclick: () => fetchInto("stack", "/api/stack", parameters) }, "Show its stacks"),
       h("button", { type: "button", "data-key": "profile",
-        onclick: () => { profiled = one.id; go("profile"); } }, "Profile it")),
+        onclick: () => { profiled = opened; go("profile"); } }, "Profile it")),
     ...(extras.stack ? [h("pre", { tabindex: 0, "aria-label": "Stacks", id: "stack" }, extras.stack)] : []),
     ...(details.tail.length
       ? [h("h3", {}, "Last output"), h("pre", { tabindex: 0 }, details.tail.join("\n"))] : []));
@@ -368,9 +371,12 @@ const color = (name) => {
 };
 
 function addSlice(slice) {
+  const row = `${slice.pool}/${slice.worker}`;
+  const state = slice.failed ? "failed" : slice.kind === "ran" ? "done" : slice.kind;
   // It replaces what was seen of the task while it ran.
-  slices.delete(`${slice.row} ${slice.call} ${slice.index}`);
-  slices.set(`${slice.row} ${slice.thread} ${slice.call} ${slice.start}`, slice);
+  slices.delete(`${row} ${slice.call} ${slice.first}`);
+  slices.set(`${row} ${slice.thread} ${slice.call} ${slice.start}`, { ...slice, row, state,
+    index: slice.first, end: slice.start + slice.duration });
 }
 
 // Tasks that run for a while are on the timeline even where the program records none.
@@ -383,12 +389,17 @@ function noteSlices() {
     marks.clear();
   }
   for (const pool of now.pools)
-    for (const task of pool.running) {
-      const key = `${task.row} ${task.call} ${task.index}`;
-      const start = slices.get(key)?.start ?? now.taken_at - task.ran;
-      slices.set(key, { ...task, start, end: now.taken_at });
-    }
-  for (const mark of now.marks) marks.set(mark.at + mark.text, mark);
+    for (const worker of pool.workers)
+      for (const task of worker.running) {
+        const row = `${pool.name}/${worker.name}`;
+        const key = `${row} ${task.call} ${task.index}`;
+        const start = slices.get(key)?.start ?? now.taken_at - task.ran;
+        slices.set(key, { ...task, row, start, end: now.taken_at, count: 1 });
+      }
+  for (const event of now.happened) {
+    if (!event.worker || event.event === "worker-started") continue;
+    marks.set(event.at + event.text, { ...event, row: `${event.pool}/${event.worker}` });
+  }
   for (const [key, slice] of slices) if (slice.end < now.taken_at - 300) slices.delete(key);
   for (const [key, mark] of marks) if (mark.at < now.taken_at - 300) marks.delete(key);
 }
@@ -399,7 +410,7 @@ async function loadTimeline() {
     recorded.problem = null;
     for (const slice of answer) {
       addSlice(slice);
-      recorded.until = Math.max(recorded.until, slice.end);
+      recorded.until = Math.max(recorded.until, slice.start + slice.duration);
     }
   } catch (error) {
     recorded.problem = String(error.message || error);
@@ -520,8 +531,10 @@ function timeline(now) {
 let hits = [];
 let rowHeight = 1;
 const described = (hit) => hit.mark ? hit.mark.text
-  : `${hit.slice.row}: ${hit.slice.function} ${hit.slice.tasks}, ${hit.slice.lasted}, from ` +
-    clock(hit.slice.start) + (hit.slice.state && hit.slice.state !== "done" ? `, ${hit.slice.state}` : "");
+  : `${hit.slice.row}: ${hit.slice.function} ` +
+    (hit.slice.count > 1 ? `(${hit.slice.count} tasks from ${hit.slice.index} on)` : hit.slice.index) +
+    `, ${hit.slice.lasted || "runs"}, from ${clock(hit.slice.start)}` +
+    (hit.slice.state && hit.slice.state !== "done" ? `, ${hit.slice.state}` : "");
 function showHit(hit) {
   if (hit && $("slice")) $("slice").textContent = described(hit);
 }
@@ -557,11 +570,13 @@ function stepSlice(event) {
 const GROUP = 12;
 
 function tree(now) {
-  const children = new Map();
-  for (const one of now.processes) {
-    if (!one.parent) continue;
-    if (!children.has(one.parent)) children.set(one.parent, []);
-    children.get(one.parent).push(one);
+  // The rows are in the order of the tree.
+  const { columns, rows } = now.tables.Processes;
+  const [roots, children, path] = [[], new Map(), []];
+  for (const row of rows) {
+    children.set(row, []);
+    (row.depth ? children.get(path[row.depth - 1]) : roots).push(row);
+    path[row.depth] = row;
   }
   const nodes = [];
   const lines = [];
@@ -569,9 +584,10 @@ function tree(now) {
   const visit = (one, depth) => {
     const below = [];
     const groups = new Map();
-    for (const child of children.get(one.id) || []) {
-      if (!groups.has(child.group)) groups.set(child.group, []);
-      groups.get(child.group).push(child);
+    for (const child of children.get(one)) {
+      const key = one.process + nameOf(child).slice(0, nameOf(child).lastIndexOf("/") + 1);
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(child);
     }
     for (const [key, members] of groups) {
       if (members.length > GROUP) {
@@ -592,7 +608,7 @@ function tree(now) {
     for (const other of below) lines.push([depth, y, depth + 1, other]);
     return node;
   };
-  for (const one of now.processes) if (!one.parent || !processOf(one.parent)) visit(one, 0);
+  for (const one of roots) visit(one, 0);
   const [wide, tall, gapX, gapY] = [230, 40, 290, 50];
   const deepest = Math.max(...nodes.map((node) => node.depth));
   const drawing = s("svg", { class: "tree", role: "group", "aria-label": "Processes",
@@ -604,19 +620,21 @@ function tree(now) {
   const clip = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
   for (const node of nodes.sort((a, b) => a.y - b.y)) {
     const [x, y] = [node.depth * gapX + 4, node.y * gapY + 4];
-    const title = node.one ? (node.depth ? node.one.title : node.one.name)
-      : `${node.group[0].name} … ${node.group[node.group.length - 1].name}`;
-    const [group, memory] = node.group ? now.groups[node.key] : [];
-    const name = group || (node.depth ? node.one.name.split("/").slice(-2).join("/") : node.one.name);
-    const state = node.one ? node.one.state
-      : node.group.every((one) => one.state === "running") ? "running" : "starting";
-    const sub = node.one ? node.one.text
-      : `${memory} · ${expanded.has(node.key) ? "▾ press to fold" : "▸ press to unfold"}`;
+    const shown = node.group || [node.one];
+    const [first, last] = [nameOf(shown[0]), nameOf(shown[shown.length - 1])];
+    const title = node.group ? `${first} … ${last}` : first;
+    const name = node.group ? `${shown.length} processes` : first.split("/").slice(-2).join("/");
+    const [place, memory] = ["PLACE", /^[PR]SS$/].map((head) =>
+      columns.findIndex((column) => column.head.match(head))).map((i) => shown[0].cells[i].text);
+    const state = shown.every((one) => one.mark === "plain") ? "running"
+      : shown.some((one) => one.mark === "slow") ? "waiting" : "starting";
+    const sub = node.one ? `${place} · ${memory}`
+      : expanded.has(node.key) ? "▾ press to fold" : "▸ press to unfold";
     const act = () => {
-      if (node.one) open(node.one.id);
+      if (node.one) open(node.one.process);
       else { expanded.has(node.key) ? expanded.delete(node.key) : expanded.add(node.key); render(); }
     };
-    drawing.append(s("g", { role: "button", tabindex: 0, "data-key": "tree-" + (node.one?.id || node.key),
+    drawing.append(s("g", { role: "button", tabindex: 0, "data-key": "tree-" + (node.one?.process || node.key),
       "aria-label": `${title}, ${sub}, ${state}`, "aria-expanded": node.group ? String(expanded.has(node.key)) : null,
       transform: `translate(${x},${y})`, onclick: act,
       onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } } },
@@ -655,7 +673,7 @@ function profile(now) {
       const process = $("who").value;
       const wait = h("p", { class: "empty", role: "status" }, `Takes samples for ${length} s …`);
       const source = "/api/flamegraph?" + new URLSearchParams({ head: chosen, process, seconds: length,
-        idle: idle.checked ? 1 : 0, name: processOf(process)?.name || "" });
+        idle: idle.checked ? 1 : 0, name: processOf(process) ? nameOf(processOf(process)) : "" });
       record.disabled = true;
       const done = () => { record.disabled = false; wait.remove(); };
       frame.replaceChildren(wait, h("iframe", { title: "Flame graph", sandbox: "allow-scripts",
@@ -670,10 +688,10 @@ function profile(now) {
     root.dataset.kind = "profile";
   }
   const select = $("who");
-  const wanted = now.processes.map((one) => one.id).join();
+  const wanted = processesOf(now).map((one) => one.process).join();
   if (select.dataset.ids !== wanted) {
     select.dataset.ids = wanted;
-    select.replaceChildren(...now.processes.map((one) => h("option", { value: one.id }, one.name)));
+    select.replaceChildren(...processesOf(now).map((one) => h("option", { value: one.process }, nameOf(one))));
   }
   if (profiled && processOf(profiled)) select.value = profiled;
 }

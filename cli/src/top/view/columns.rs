@@ -85,10 +85,10 @@ mod tests {
     #[test]
     fn columns_that_matter_least_are_left_out_first() {
         let table = Table::of("Pools", ["a-long-name"])
-            .column(Column::text("NAME", 6, 14), |name| Cell::text(*name))
-            .column(Column::figure("IDLE", 4, 2), |_| Cell::count(3))
-            .column(Column::figure("LOST", 4, Column::EXTRA), |_| Cell::count(5))
-            .column(Column::figure("DONE", 5, 1), |_| Cell::count(7_000_000))
+            .text("NAME", 6, 14, |name| Cell::text(*name))
+            .figure("IDLE", 4, 2, |_| Cell::count(3))
+            .figure("LOST", 4, Column::EXTRA, |_| Cell::count(5))
+            .figure("DONE", 5, 1, |_| Cell::count(7_000_000))
             .done();
         let theme = Theme { color: false, unicode: false };
         let shown = |width| {

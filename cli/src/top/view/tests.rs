@@ -164,23 +164,6 @@ fn a_filter_of_a_worker_picks_lines_and_threads() {
 }
 
 #[test]
-fn a_large_terminal_shows_all_details_at_once() {
-    shows(
-        &mut app(Theme { color: true, unicode: true }, 8),
-        (120, 40),
-        &[
-            "Slowest tasks under way 1",
-            "Functions 1",
-            "simulate::step",
-            " 4.0ms",
-            "Processes 9",
-            "  squares/worker-4",
-            "█",
-        ],
-    );
-}
-
-#[test]
 fn many_workers_are_a_grid_whose_cells_open() {
     let mut app = app(PLAIN, 1024);
     shows(&mut app, (80, 24), &["squares: 1024 workers, 4 a cell", "127 long"]);
@@ -302,13 +285,6 @@ fn sessions_are_listed_and_one_opens() {
     // It ends: the list is shown again.
     assert_eq!(app.update(vec![observed(1, stats("one", 2))]), None);
     shows(&mut app, (80, 24), &["Sessions 1", "The session of pid 2 (two) has ended."]);
-    // The filter of the list picks sessions.
-    app.update(all());
-    press(&mut app, &[KeyCode::Char('/'), KeyCode::Char('t'), KeyCode::Char('w')]);
-    press(&mut app, &[KeyCode::Enter]);
-    shows(&mut app, (80, 24), &["Sessions 1", "two", "filter: tw"]);
-    press(&mut app, &[KeyCode::Esc]);
-    shows(&mut app, (80, 24), &["Sessions 2"]);
     app.update(vec![observed(1, stats("one", 2))]);
     press(&mut app, &[KeyCode::Enter]);
     shows(&mut app, (80, 24), &["one  pid 1"]);
@@ -338,14 +314,6 @@ fn a_paused_screen_keeps_what_it_shows() {
     press(&mut app, &[KeyCode::Char('p')]);
     app.update(vec![observed(4001, stats("simulate", 5))]);
     shows(&mut app, (80, 24), &["squares: 5 workers"]);
-}
-
-#[test]
-fn without_unicode_all_is_ascii() {
-    for screen in [8, 1024] {
-        let drawn = text(&mut app(PLAIN, screen), 100, 30);
-        assert!(drawn.is_ascii(), "{drawn}");
-    }
 }
 
 #[test]

@@ -60,12 +60,12 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &mut App, model: &Model) 
 /// symbols say the same.
 fn summary(app: &App, workers: &[&Worker], width: usize) -> Line<'static> {
     let usual = [State::Long, State::Short, State::Idle];
-    let counts = counts(workers.iter().copied()).into_iter();
+    let counts = counts(workers).into_iter();
     let shown: Vec<_> =
-        counts.filter(|(state, number)| *number > 0 || usual.contains(state)).collect();
+        counts.filter(|(state, _, number)| *number > 0 || usual.contains(state)).collect();
     let line = |named: usize| {
-        let spans = shown.iter().enumerate().flat_map(|(place, (state, number))| {
-            let name = if place < named { format!(" {}", state.name()) } else { String::new() };
+        let spans = shown.iter().enumerate().flat_map(|(place, (state, name, number))| {
+            let name = if place < named { format!(" {name}") } else { String::new() };
             let symbol = app.theme.symbol(*state).to_string();
             let space = if place + 1 < shown.len() { " " } else { "" };
             [
@@ -88,7 +88,7 @@ fn bars(app: &App, workers: &[&Worker], width: usize, height: usize) -> Vec<Line
     let visible = workers.iter().enumerate().skip(first).take(height);
     visible
         .map(|(index, worker)| {
-            let task = match &worker.task {
+            let task = match worker.task() {
                 Some(task) => {
                     let ran = span(task.ran);
                     let index = format!("#{}", task.index);
@@ -120,8 +120,8 @@ fn bar(app: &App, worker: &Worker) -> String {
     let share = match worker.state {
         // The time of a task counts when it is complete.
         State::Long | State::Slow => 1.0,
-        State::Short | State::Draining => busy.unwrap_or(1.0).max(1.0 / BAR as f64),
-        State::Idle | State::Starting => busy.unwrap_or(0.0),
+        State::Short | State::Drain => busy.unwrap_or(1.0).max(1.0 / BAR as f64),
+        State::Idle | State::Start => busy.unwrap_or(0.0),
     };
     let filled = ((share * BAR as f64).round() as usize).min(BAR);
     let symbol = match worker.state {
@@ -141,7 +141,7 @@ fn grid(app: &App, workers: &[&Worker], width: usize, each: usize) -> Vec<Line<'
         .chunks(each)
         .enumerate()
         .map(|(index, some)| {
-            let state = some.iter().map(|worker| worker.state).max().unwrap_or(State::Idle);
+            let state = some.iter().map(|worker| worker.state).min().unwrap_or(State::Idle);
             let style = app.theme.state(state).patch(marked(index == cursor, focused, app));
             Span::styled(app.theme.symbol(state).to_string(), style)
         })
