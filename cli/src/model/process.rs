@@ -1,7 +1,6 @@
 //! The details of a process.
 
 use fiber_core::stats::{ProcessStats, ProcessUsage, SessionStats};
-use serde::Serialize;
 
 use super::format::{age, bytes, percent, plural, span, whole};
 use super::memory_text;
@@ -9,7 +8,7 @@ use super::table::Mark;
 use super::trends::Trends;
 
 /// A process with all that is known of it.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Details {
     pub(crate) name: String,
     /// Terms with their texts.
