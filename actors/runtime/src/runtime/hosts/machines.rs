@@ -161,16 +161,19 @@ impl Machines {
         problems.map(|problems| format!("no machine can be used: {}", problems.join("; ")))
     }
 
-    /// Says that no machine has room, and which can't be used.
-    pub(super) fn full(&self) -> String {
+    /// Says that no machine has room, who has it, and which can't be used.
+    pub(super) fn full(&self, holders: &str) -> String {
         let known = self.known.lock();
         let (failed, usable): (Vec<_>, Vec<_>) =
             known.iter().partition(|known| known.failure.is_some());
         let mut full = match usable.as_slice() {
             [] if failed.is_empty() => "there is no machine yet".into(),
             [] => "no machine can be used now".into(),
-            [one] => format!("`{}` has no room for another process", one.machine.name),
-            many => format!("none of the {} machines has room for another process", many.len()),
+            [one] => format!("`{}` has no room for another process{holders}", one.machine.name),
+            many => {
+                let count = many.len();
+                format!("none of the {count} machines has room for another process{holders}")
+            }
         };
         for Known { machine, failure } in failed {
             if let Some(Failure { problem, .. }) = failure {
@@ -226,8 +229,9 @@ mod tests {
         assert_eq!(next(Meta::new().cpu(3.0)), None);
         assert!(machines.all_failed().is_none());
         assert_eq!(machines.failed("a", "it does not answer"), (PAUSES.0 * 2, false));
-        let full = "`b` has no room for another process; `a` can't be used: it does not answer";
-        assert_eq!(machines.full(), full);
+        let full = "`b` has no room for another process: `c` has it; `a` can't be used: it does not \
+                    answer";
+        assert_eq!(machines.full(": `c` has it"), full);
         machines.failed("b", "its disk is full");
         let problems = machines.all_failed().unwrap();
         assert!(problems.contains("`a`: it does not answer; `b`: its disk is full"), "{problems}");
