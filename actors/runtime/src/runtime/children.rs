@@ -97,9 +97,9 @@ impl Children {
         self.records.is_empty()
     }
 
-    /// Says which child has waited for room longest, why, and how many others do. Hosts wait for
-    /// the sake of others.
-    pub(super) fn waiting(&self) -> Option<String> {
+    /// Says which child has waited for room longest, and how many others do, and returns why. Hosts
+    /// wait for the sake of others.
+    pub(super) fn waiting(&self) -> Option<(String, String)> {
         let waits = |record: &ChildRecord| match &*record.job.states().borrow() {
             JobState::Waiting(WaitReason::Resources(reason)) => Some(reason.clone()),
             _ => None,
@@ -113,10 +113,11 @@ impl Children {
             }
         }
         let (_, name, reason) = first?;
-        Some(match count {
-            1 => format!("`{name}` waits: {reason}"),
-            count => format!("`{name}` and {} more wait: {reason}", count - 1),
-        })
+        let who = match count {
+            1 => format!("`{name}` waits"),
+            count => format!("`{name}` and {} more wait", count - 1),
+        };
+        Some((who, reason))
     }
 
     /// Notes the statistics of a heartbeat and publishes its events, or passes an answer on.

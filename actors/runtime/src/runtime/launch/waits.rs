@@ -17,8 +17,10 @@ struct Waits(Mutex<Count>);
 #[derive(Default)]
 struct Count {
     waiting: usize,
-    /// How often some have begun to wait when none did. Each time is said once.
+    /// How often some have begun to wait when none did.
     turn: u64,
+    /// The last reason that was said. A machine that is tried in vain does not repeat it.
+    said: String,
 }
 
 /// A child that waits for room, until this is dropped.
@@ -34,11 +36,14 @@ impl WaitsForRoom {
             let turn = count.turn;
             runtime.spawn(move || async move {
                 sleep(SAID_AFTER).await;
-                let count = waits.0.lock();
-                let still = count.waiting > 0 && count.turn == turn;
-                drop(count);
-                if still && let Some(words) = runtime.children.waiting() {
-                    fiber_backends::warn(&words);
+                let mut count = waits.0.lock();
+                if count.waiting > 0
+                    && count.turn == turn
+                    && let Some((who, reason)) = runtime.children.waiting()
+                    && count.said != reason
+                {
+                    fiber_backends::warn(&format!("{who}: {reason}"));
+                    count.said = reason;
                 }
             });
         }
