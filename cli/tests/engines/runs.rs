@@ -1,7 +1,7 @@
 //! `fiber run`.
 
 use fiber_test_support::docker::docker;
-use fiber_test_support::trial;
+use fiber_test_support::{following, trial};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -101,20 +101,22 @@ fn ctrl_c_in_a_terminal_ends_the_whole_session(engine: &'static dyn Engine) {
 }
 
 #[trial]
-fn the_loss_of_the_terminal_leaves_the_session(engine: &'static dyn Engine) {
-    let session = StartedSession::under(engine, &named());
-    let name = session.name.as_str();
-    let program = run(engine, &["-a", "--name", name], "ready").in_a_terminal().start();
-    program.line("ready: 2");
-    // The program that is the terminal. The command ends by itself.
-    program.signal(Signal::KILL);
-    program.end();
-    assert_eq!(session.listed()["state"], "running");
-    let attached = fiber(engine, &["attach", "--from-start", name]).start();
-    attached.line("ready: 2");
-    attached.signal(Signal::HUP);
-    attached.end().code(128 + Signal::HUP.as_raw());
-    assert_eq!(engine.units_of(name).len(), 3);
+fn a_command_that_is_lost_leaves_the_session(engine: &'static dyn Engine) {
+    let started = following::LOSSES.map(|loss| {
+        let session = StartedSession::under(engine, &named());
+        let setup = run(engine, &["-a", "--name", &session.name], "ready");
+        (loss, loss.start(setup), session)
+    });
+    let sessions = started.map(|(loss, command, session)| {
+        loss.lose(command);
+        session
+    });
+    let name = sessions[0].name.as_str();
+    following::can_be_ended(name, |arguments| fiber(engine, arguments));
+    for session in &sessions {
+        assert_eq!(session.listed()["state"], "running");
+        assert_eq!(engine.units_of(&session.name).len(), 3);
+    }
 }
 
 #[trial]
