@@ -5,7 +5,7 @@ use fiber_test_support::{following, trial};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::engine::{Engine, StartedSession, fiber, output, own_name, run};
+use crate::engine::{Engine, StartedSession, fails, fiber, output, own_name, run};
 
 /// Returns a unique session name.
 fn named() -> String {
@@ -55,6 +55,16 @@ fn logs_and_exit_code_can_be_read_later(engine: &'static dyn Engine) {
         false => drop(logs.says(&["said", "complained"])),
     }
     fiber(engine, &["logs", "-f", "--tail", "1", &started.name]).run().code(0);
+    let ended = format!("{} has ended (3", started.name);
+    let shows = format!("`fiber logs {}` shows its output", started.name);
+    for command in ["top", "stack"] {
+        let options = if command == "top" { &["--once"][..] } else { &[] };
+        fails(
+            fiber(engine, &[&[command], options, &[&*started.name]].concat()),
+            1,
+            &[&ended, &shows],
+        );
+    }
     fiber(engine, &["kill", &started.name]).run().code(0);
     nothing_is_left(engine, &started.name);
 }
