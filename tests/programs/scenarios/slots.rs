@@ -39,7 +39,7 @@ impl Backend for Slots {
     fn machines(&self) -> LocalBoxFuture<'_, Result<Option<Vec<Machine>>>> {
         let room = Some(Room { cpu: 1.0, memory: None, gpu: 0 });
         let machines = ["off", "n1"].map(|name| Machine { name: name.into(), room });
-        Box::pin(async move { Ok(Some(machines.into())) })
+        Box::pin(async move { Ok(Some(Vec::from(machines))) })
     }
 
     fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {

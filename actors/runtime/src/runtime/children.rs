@@ -104,7 +104,7 @@ impl Children {
             JobState::Waiting(WaitReason::Resources(reason)) => Some(reason.clone()),
             _ => None,
         };
-        let (mut first, mut count) = (None, 0);
+        let (mut first, mut count) = (None::<(SystemTime, String, String)>, 0);
         for record in self.records.iter().filter(|record| record.role != ProcessRole::Host) {
             let Some(reason) = waits(&record) else { continue };
             count += 1;
