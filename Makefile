@@ -32,7 +32,7 @@ export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tests setup-local run install reference site pictures test test-user test-docs test-hosts test-nng test-seeds test-features cluster-up cluster-down slurm-up slurm-down \
-	gridengine-up gridengine-down test-cluster format lint deny advisories package bench bench-all soak sim mutations fuzz clean
+	gridengine-up gridengine-down test-cluster format lint deny advisories package bench bench-all soak sim mutations fuzz miri clean
 
 ## help: this list
 help:
@@ -217,6 +217,10 @@ mutations: setup-local
 ## fuzz: each fuzz target for FUZZ_SECONDS (60)
 fuzz: setup
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+## miri: tests of the unsafe code of values under miri, if a nightly toolchain has it
+miri: setup-local
+	@scripts/miri.sh $(ARGS)
 
 ## clean: remove what was built
 clean:

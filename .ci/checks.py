@@ -31,6 +31,7 @@ CHECKS = [
     ("sim SIM_PROFILE=steps SIM_SECONDS=60", False),
     ("test-docs", False),
     ("deny", False),
+    ("miri", False),
     ("test-cluster", False),
 ]
 # So many flaky tests are borne in a run.
@@ -111,6 +112,8 @@ def run(target):
         for report in sorted(Path(reports).iterdir()):
             read_report(result, report)
     read_libtest(result, lines)
+    skipped = [line.partition("skipped: ")[2] for line in lines if line.startswith("skipped: ")]
+    result.left_out += skipped
     if result.is_failed and not result.failed:
         result.failed.append((target.split()[0], reason_of(lines), f"make {target}"))
     result.seconds = time.monotonic() - began

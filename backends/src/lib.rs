@@ -86,7 +86,7 @@ pub use interface::configured_interface;
 pub use kubernetes::Kubernetes;
 pub use local::Local;
 pub use output::{
-    ChildOutput, capture_in_tests, flush, flush_within, print_message, set_print_wrapper,
+    ChildOutput, capture_in_tests, flush, flush_within, print_message, set_print_wrapper, warn,
 };
 #[cfg(feature = "cluster")]
 pub use progress::{Progress, Step};

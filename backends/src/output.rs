@@ -22,7 +22,7 @@ pub use self::capture::{ChildOutput, capture_in_tests};
 pub(crate) use self::log::Log;
 pub(crate) use self::printer::OutputStream;
 use self::printer::{PendingWrite, is_backlogged};
-pub use self::printer::{flush, flush_within, print_message, set_print_wrapper};
+pub use self::printer::{flush, flush_within, print_message, set_print_wrapper, warn};
 
 /// The limits of the tail of a process's output, in lines and bytes.
 const TAIL_LINES: usize = 20;

@@ -197,6 +197,8 @@ fn start_in(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -233,6 +235,42 @@ mod tests {
         let JobOwner::Process { user, .. } = &mut owner else { panic!("a process") };
         *user += 1;
         assert_eq!(owner.is_a_dead_process(), own == 0);
+    }
+
+    /// Another user, to whom `/proc` hides the process, runs this test once more.
+    #[test]
+    fn a_process_that_proc_hides_is_not_taken_for_dead() {
+        const HIDDEN: &str = "TEST_HIDDEN_OWNER";
+        if let Ok(hidden) = std::env::var(HIDDEN) {
+            let owner = JobOwner::from_text(&hidden).unwrap();
+            let JobOwner::Process { pid, .. } = owner else { panic!("a process") };
+            // It looks like one that has ended.
+            assert_eq!(started(pid).unwrap(), None);
+            assert!(!owner.is_a_dead_process());
+            return;
+        }
+        if !geteuid().is_root() {
+            return println!("skipped: a test as another user takes root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let program = folder.path().join("program");
+        fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        let name = "owner::tests::a_process_that_proc_hides_is_not_taken_for_dead";
+        let script = "mount -t proc -o hidepid=2 proc /proc || exit 77
+            exec setpriv --reuid 54321 --regid 54321 --clear-groups \"$@\"";
+        let ended = std::process::Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
+            .arg(&program)
+            .args(["--exact", name])
+            .env(HIDDEN, JobOwner::this_process().unwrap().to_text())
+            .output()
+            .unwrap();
+        let printed = String::from_utf8_lossy(&ended.stdout);
+        if ended.status.code() == Some(77) {
+            return println!("skipped: this root can't mount a `/proc` that hides processes");
+        }
+        assert!(ended.status.success() && printed.contains("1 passed"), "{ended:?}");
     }
 
     #[test]

@@ -103,6 +103,46 @@ fn a_lost_host_loses_no_task() {
     assert!(out.contains("ready again: 4"), "{out}");
 }
 
+/// The qmaster stands still until this is dropped.
+struct Silenced(Pid);
+
+impl Silenced {
+    fn qmaster() -> Silenced {
+        let pids = output("ip", &["netns", "pids", "fib-grid-head"], "").expect("it is a host");
+        let name = |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        let is_qmaster = |pid: &&str| name(pid).is_ok_and(|name| name.trim() == "sge_qmaster");
+        let pid = pids.lines().find(is_qmaster).expect("it runs there");
+        let pid = Pid::from_raw(pid.parse().expect("a number")).expect("it is not 0");
+        kill_process(pid, Signal::STOP).expect("it runs");
+        Silenced(pid)
+    }
+}
+
+impl Drop for Silenced {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+#[trial]
+fn hosts_that_are_all_lost_without_the_qmaster_are_replaced() {
+    let job = Job::work();
+    let hosts = job.hosts();
+    let silenced = Silenced::qmaster();
+    // The program itself is on the first of them.
+    let (_, here) = host_and_workers(&job, &hosts[0]);
+    for process in here.into_iter().chain(job.processes(Some(&hosts[1]))) {
+        // It may have ended with another one.
+        let pid = Pid::from_raw(process.cast_signed()).expect("it is not 0");
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    job.release();
+    job.prints("right: true");
+    drop(silenced);
+    let out = job.succeeds();
+    assert!(out.contains("ready again: 4"), "{out}");
+}
+
 #[trial]
 fn qdel_ends_all() {
     let job = Job::run("endless");

@@ -29,6 +29,7 @@ mod scenarios;
 mod secrets;
 mod shortages;
 mod sizes;
+mod slots;
 mod starts;
 mod surroundings;
 mod thread_ends;

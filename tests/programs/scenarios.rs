@@ -13,6 +13,7 @@ mod network;
 mod placed;
 mod shortages;
 mod silent_connections;
+mod slots;
 mod starters;
 mod surroundings;
 mod thread_ends;

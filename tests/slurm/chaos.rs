@@ -32,6 +32,65 @@ fn a_node_that_goes_down_loses_nothing() {
     assert!(out.contains("right: true"), "{out}");
 }
 
+/// The processes of a job on a node, and its daemons, which stand still until this is dropped: to
+/// others, the wire of the node is cut.
+struct Frozen(Vec<Pid>);
+
+impl Frozen {
+    fn node(job: &Batch, node: &str) -> Frozen {
+        let steps = slurm("squeue", &["-h", "-s", "-j", &job.id, "-o", "%i %N"]);
+        let step = steps.lines().find_map(|line| {
+            let (step, at) = line.trim().split_once(' ')?;
+            (at.trim() == node).then(|| format!("slurmstepd: [{step}]"))
+        });
+        let step = step.expect("a host runs there");
+        let daemon = ["slurmd", "-N", node].map(|word| format!("{word}\0")).concat();
+        let (job, node) = (format!("SLURM_JOB_ID={}", job.id), format!("SLURMD_NODENAME={node}"));
+        let is_there = |process: &std::path::Path| {
+            let read = |name| std::fs::read(process.join(name)).unwrap_or_default();
+            let (command, environment) = (read("cmdline"), read("environ"));
+            let has = |wanted: &str| {
+                environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+            };
+            command.ends_with(daemon.as_bytes())
+                || command.starts_with(step.as_bytes())
+                || has(&job) && has(&node)
+        };
+        let processes = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+        let found = processes.filter(|process| is_there(&process.path()));
+        let pids =
+            found.filter_map(|found| Pid::from_raw(found.file_name().to_str()?.parse().ok()?));
+        let frozen = Frozen(pids.collect());
+        // The host and its two workers are among them.
+        assert!(frozen.0.len() >= 5, "{:?}", frozen.0);
+        frozen.signal(Signal::STOP);
+        frozen
+    }
+
+    fn signal(&self, signal: Signal) {
+        for pid in &self.0 {
+            let _ = kill_process(*pid, signal);
+        }
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.signal(Signal::CONT);
+    }
+}
+
+#[trial]
+fn a_node_that_can_not_be_reached_loses_nothing() {
+    let job = Batch::submit(&["--no-kill"], &format!("exec {}", line("work after deaths")));
+    job.prints("begun");
+    let frozen = Frozen::node(&job, &job.nodes()[1]);
+    // `srun` ends neither the step nor itself meanwhile.
+    job.prints("right: true");
+    drop(frozen);
+    job.succeeds();
+}
+
 /// Lets the controller answer again when it is dropped.
 struct Silenced(Pid);
 
@@ -63,17 +122,22 @@ fn a_silent_controller_loses_nothing() {
 }
 
 #[trial]
-fn a_host_that_dies_under_a_silent_controller_loses_nothing() {
+fn hosts_that_all_die_under_a_silent_controller_are_replaced_after_it() {
     let job = Batch::run("work after deaths");
     job.prints("begun");
-    let out = job.out();
-    let host = out.lines().find_map(|line| line.strip_prefix("host ")).expect("it was printed");
-    let host = Pid::from_raw(host.parse().expect("a number")).expect("it is not 0");
     let silenced = silence();
-    kill_process(host, Signal::KILL).expect("it runs");
-    job.prints("right: true");
+    let out = job.out();
+    let hosts: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("host ")).collect();
+    assert_eq!(hosts.len(), 2, "one for each node: {out}");
+    for host in hosts {
+        let host = Pid::from_raw(host.parse().expect("a number")).expect("it is not 0");
+        kill_process(host, Signal::KILL).expect("it runs");
+    }
+    // Whoever waits for the program knows what it waits for.
+    job.prints("fiber: warning: ");
     drop(silenced);
-    job.succeeds();
+    let out = job.succeeds();
+    assert!(out.contains("right: true"), "{out}");
 }
 
 #[trial]

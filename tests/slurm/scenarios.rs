@@ -70,17 +70,23 @@ fn places() {
     println!("the key is exported: {}", pool.apply(key, ()).wait().unwrap());
 }
 
-/// Maps tasks of 20 ms, and reports when 50 results are there, and whether all are right. A task
-/// fails after `max_deaths` deaths.
+/// Maps tasks of 20 ms, and reports the hosts of the workers, when 50 results are there, and whether
+/// all are right. A task fails after `max_deaths` deaths.
 fn work(tasks: u64, max_deaths: u32) {
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(20));
         index * 3
     };
     let pool = Pool::builder().processes(4).start().wait().unwrap();
-    println!("ready");
-    let host = pool.apply(|()| std::os::unix::process::parent_id(), ()).wait().unwrap();
-    println!("host {host}");
+    pool.wait_until_ready().wait().unwrap();
+    let host = |all: Barrier| {
+        all.wait_all().wait().unwrap();
+        std::os::unix::process::parent_id()
+    };
+    let hosts = pool.chunk(1).map(host, tasks::all_at_once(4)).wait().unwrap();
+    for host in hosts.into_iter().collect::<BTreeSet<_>>() {
+        println!("host {host}");
+    }
     let mut results = pool.max_deaths(max_deaths).imap(task, 0..tasks).wait();
     let mut all: Vec<u64> = results.by_ref().take(50).map(Result::unwrap).collect();
     println!("begun");

@@ -1,7 +1,7 @@
 //! The copies of programs on machines.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -90,4 +90,26 @@ fn the_cache_can_be_elsewhere() {
     let setup = program("one task", "a").env("FIBER_SSH_CACHE", directory.path());
     setup.run().code(0).says(&["value: 7"]);
     assert!(directory.path().join(own_builds()).exists());
+}
+
+#[trial]
+fn a_cache_that_another_user_has_made_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: a test as another user takes root");
+    }
+    // Each user has a folder of its own in it.
+    let shared = tempfile::tempdir().expect("there is room for a directory");
+    fs::set_permissions(shared.path(), PermissionsExt::from_mode(0o1777))
+        .expect("it is this one's");
+    let folder = shared.path().join(own_builds());
+    let mut stranger = Command::new("setpriv");
+    stranger.args(["--reuid", "54321", "--regid", "54321", "--clear-groups", "mkdir", "-p"]);
+    assert!(stranger.arg(&folder).status().expect("there is setpriv").success());
+    let setup = program("one task", "a").env("FIBER_SSH_CACHE", shared.path());
+    let problem = "other users of `a` own or can write ";
+    setup.run().code(0).says(&["error: ", problem, &folder.display().to_string()]);
+    let left = fs::read_dir(&folder).expect("it is there").flatten();
+    for build in left {
+        assert_eq!(fs::read_dir(build.path()).expect("a folder").count(), 0, "nothing was sent");
+    }
 }

@@ -58,6 +58,14 @@ pub async fn print_message(line: String) {
     print(OutputStream::Stderr, line.into_bytes()).await;
 }
 
+/// Warns a person: in the log, and on standard error if the program shows no log.
+pub fn warn(problem: &str) {
+    tracing::warn!("{problem}");
+    if !tracing::dispatcher::has_been_set() {
+        fiber_core::spawn_local(print_message(format!("fiber: warning: {problem}\n")));
+    }
+}
+
 /// Output of a child that this process has not written yet. [`flush`] waits for it.
 #[derive(Debug)]
 pub(super) struct PendingWrite;

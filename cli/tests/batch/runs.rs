@@ -1,5 +1,6 @@
 //! `fiber run`.
 
+use fiber_test_support::following::{self, LOSSES, Loss};
 use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
@@ -98,29 +99,49 @@ fn each_host_has_a_file_of_output_beside_the_sessions() {
 }
 
 #[trial]
-fn the_loss_of_the_terminal_leaves_the_session() {
-    let session = StartedSession::under(own_name());
-    let options = ["-a", "--name", &session.name];
-    let program = run(&options, "ready").start();
-    program.line("ready: 2");
-    program.signal(Signal::HUP);
-    let ending = program.end().code(128 + Signal::HUP.as_raw());
-    let goes_on = format!("{0} goes on: `fiber attach {0}`", session.name);
-    assert!(ending.errors.contains(&goes_on), "{}", ending.errors);
-    assert_eq!(session.listed()["state"], "running");
-    assert!(session.output().contains("ready"));
+fn a_command_that_is_lost_leaves_the_session() {
+    let started = LOSSES.map(|loss| {
+        let session = StartedSession::under(own_name());
+        (loss, loss.start(run(&["-a", "--name", &session.name], "ready")), session)
+    });
+    let sessions = started.map(|(loss, command, session)| {
+        let goes_on = format!("{0} goes on: `fiber attach {0}`", session.name);
+        let ending = loss.lose(command);
+        let is_told = matches!(loss, Loss::Signal(signal) if signal == Signal::HUP);
+        assert!(!is_told || ending.errors.contains(&goes_on), "{}", ending.errors);
+        session
+    });
+    following::can_be_ended(&sessions[0].name, fiber);
+    for session in &sessions {
+        assert_eq!(session.listed()["state"], "running");
+        assert!(session.output().contains("ready"));
+    }
 }
 
 #[trial]
-fn a_signal_to_an_attached_run_ends_the_session() {
-    for signal in [Signal::TERM, Signal::INT] {
+fn a_signal_to_an_attached_run_and_a_lost_reader_end_the_session() {
+    let run = || {
         let session = StartedSession::under(own_name());
-        let program = run(&["-a", "--name", &session.name], "ready").start();
+        let setup = run(&["-a", "--name", &session.name], "ready");
+        (session, setup)
+    };
+    let cells = [&[Signal::TERM][..], &[Signal::INT], &[Signal::INT, Signal::TERM]];
+    let started = cells.map(|signals| {
+        let (session, setup) = run();
+        // A second signal skips it.
+        let grace = if signals.len() > 1 { "1h" } else { "10s" };
+        (session, setup.env("FIBER_SHUTDOWN_TIMEOUT", grace).start(), signals)
+    });
+    let (unread, setup) = run();
+    let program = setup.start_unread();
+    for (session, program, signals) in started {
         program.line("ready: 2");
-        program.signal(signal);
-        program.end().code(128 + signal.as_raw());
+        signals.iter().for_each(|signal| program.signal(*signal));
+        program.end().code(128 + signals[0].as_raw());
         assert_eq!(((SYSTEM.job)(&session.name), session.files()), (None, Vec::new()));
     }
+    program.end().code(128 + Signal::PIPE.as_raw());
+    assert_eq!(((SYSTEM.job)(&unread.name), unread.files()), (None, Vec::new()));
 }
 
 #[trial]

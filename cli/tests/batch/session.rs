@@ -121,6 +121,16 @@ impl StartedSession {
         last
     }
 
+    /// Checks what the commands say that would ask its head, which can't answer.
+    #[track_caller]
+    pub(crate) fn can_not_be_asked(&self, why: &str) {
+        for command in [&["top", "--once"][..], &["top", "--json"], &["stack"]] {
+            let ending = fiber(&[command, &[&*self.name]].concat()).run().code(1);
+            let why = format!("{} {why}", self.name);
+            assert!(ending.errors.contains(&why), "{command:?}: {}", ending.errors);
+        }
+    }
+
     /// Kills its head, not through fiber.
     pub(crate) fn lose(&self) {
         (SYSTEM.lose)(&(SYSTEM.job)(&self.name).expect("it has a job"));

@@ -1,11 +1,11 @@
 //! `fiber run`.
 
 use fiber_test_support::docker::docker;
-use fiber_test_support::trial;
+use fiber_test_support::{following, trial};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::engine::{Engine, StartedSession, fiber, output, own_name, run};
+use crate::engine::{Engine, StartedSession, fails, fiber, output, own_name, run};
 
 /// Returns a unique session name.
 fn named() -> String {
@@ -55,6 +55,16 @@ fn logs_and_exit_code_can_be_read_later(engine: &'static dyn Engine) {
         false => drop(logs.says(&["said", "complained"])),
     }
     fiber(engine, &["logs", "-f", "--tail", "1", &started.name]).run().code(0);
+    let ended = format!("{} has ended (3", started.name);
+    let shows = format!("`fiber logs {}` shows its output", started.name);
+    for command in ["top", "stack"] {
+        let options = if command == "top" { &["--once"][..] } else { &[] };
+        fails(
+            fiber(engine, &[&[command], options, &[&*started.name]].concat()),
+            1,
+            &[&ended, &shows],
+        );
+    }
     fiber(engine, &["kill", &started.name]).run().code(0);
     nothing_is_left(engine, &started.name);
 }
@@ -101,20 +111,22 @@ fn ctrl_c_in_a_terminal_ends_the_whole_session(engine: &'static dyn Engine) {
 }
 
 #[trial]
-fn the_loss_of_the_terminal_leaves_the_session(engine: &'static dyn Engine) {
-    let session = StartedSession::under(engine, &named());
-    let name = session.name.as_str();
-    let program = run(engine, &["-a", "--name", name], "ready").in_a_terminal().start();
-    program.line("ready: 2");
-    // The program that is the terminal. The command ends by itself.
-    program.signal(Signal::KILL);
-    program.end();
-    assert_eq!(session.listed()["state"], "running");
-    let attached = fiber(engine, &["attach", "--from-start", name]).start();
-    attached.line("ready: 2");
-    attached.signal(Signal::HUP);
-    attached.end().code(128 + Signal::HUP.as_raw());
-    assert_eq!(engine.units_of(name).len(), 3);
+fn a_command_that_is_lost_leaves_the_session(engine: &'static dyn Engine) {
+    let started = following::LOSSES.map(|loss| {
+        let session = StartedSession::under(engine, &named());
+        let setup = run(engine, &["-a", "--name", &session.name], "ready");
+        (loss, loss.start(setup), session)
+    });
+    let sessions = started.map(|(loss, command, session)| {
+        loss.lose(command);
+        session
+    });
+    let name = sessions[0].name.as_str();
+    following::can_be_ended(name, |arguments| fiber(engine, arguments));
+    for session in &sessions {
+        assert_eq!(session.listed()["state"], "running");
+        assert_eq!(engine.units_of(&session.name).len(), 3);
+    }
 }
 
 #[trial]

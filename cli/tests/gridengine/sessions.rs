@@ -49,6 +49,7 @@ fn a_suspended_session_is_paused_and_can_be_killed() {
     fiber(&["logs", "--follow", &started.name]).start().line("ready: 2");
     grid("qmod", &["-sj", &(SYSTEM.job)(&started.name).expect("it has a job")]);
     started.wait_until("it is suspended", |session| session["state"] == "paused");
+    started.can_not_be_asked("is paused");
     fiber(&["kill", &started.name]).run().code(0);
     assert_eq!((SYSTEM.job)(&started.name), None);
 }

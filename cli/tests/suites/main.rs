@@ -3,4 +3,5 @@
 mod command;
 mod map;
 mod new;
+mod strangers;
 mod surroundings;

@@ -88,11 +88,19 @@ fn a_local_session_is_listed_with_its_processes() {
 }
 
 #[trial]
-fn looks_at_an_interval_end_with_the_session() {
+fn looks_at_an_interval_end_with_their_reader_and_with_the_session() {
     let program = start();
-    let mut command = fiber(&["top", "--json", "--interval", "100ms", &pid(&program)]);
-    let mut looking = command.stdout(Stdio::piped()).spawn().expect("it can be started");
-    let mut lines = BufReader::new(looking.stdout.take().unwrap()).lines();
+    let look = || {
+        let mut command = fiber(&["top", "--json", "--interval", "100ms", &pid(&program)]);
+        let mut looking = command.stdout(Stdio::piped()).spawn().expect("it can be started");
+        let lines = BufReader::new(looking.stdout.take().unwrap()).lines();
+        (looking, lines)
+    };
+    let (mut unread, mut lines) = look();
+    lines.next().unwrap().unwrap();
+    drop(lines);
+    assert!(unread.wait().unwrap().success() && program.has_not_ended());
+    let (mut looking, mut lines) = look();
     for _ in 0..3 {
         let look: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         assert_eq!(look["sessions"][0]["name"], format!("pid {}", program.pid()).as_str());

@@ -2,7 +2,7 @@
 
 use fiber_test_support::program::Program;
 use fiber_test_support::trial;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::start;
 use crate::terminal::Terminal;
@@ -73,27 +73,46 @@ fn the_terminal_is_restored_when_the_session_ends() {
     is_restored(&terminal);
 }
 
+/// Returns the commands that watch a program.
+fn watching(program: &Program) -> Vec<Pid> {
+    let pid = program.pid().to_string();
+    let of_top = |entry: std::fs::DirEntry| {
+        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let words: Vec<_> = command.split(|byte| *byte == 0).collect();
+        let is_top = words.len() > 4 && words[1] == b"top" && words[4] == pid.as_bytes();
+        is_top.then(|| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).flatten()
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(of_top).collect()
+}
+
 #[trial]
-fn ctrl_c_and_a_signal_restore_the_terminal() {
+fn ctrl_c_and_signals_leave_the_session_and_restore_the_terminal() {
     let program = start();
     let terminal = watch(&program, &[]);
     terminal.press("C-c");
     is_restored(&terminal);
-    terminal.enter(&format!("{} & sleep 0; fg; echo code $?", command(&program)));
-    terminal.wait_for("squares: 3 workers");
-    let pids = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
-        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
-        let words: Vec<_> = command.split(|byte| *byte == 0).collect();
-        let pid = program.pid().to_string();
-        let is_top = words.len() > 4 && words[1] == b"top" && words[4] == pid.as_bytes();
-        is_top.then(|| entry.file_name().to_str()?.parse::<i32>().ok()).flatten()
-    });
-    for pid in pids {
-        let pid = rustix::process::Pid::from_raw(pid).unwrap();
-        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    // Nothing can restore it after the last two.
+    let caught = [Signal::TERM, Signal::HUP];
+    for signal in [&caught[..], &[Signal::QUIT, Signal::KILL]].concat() {
+        terminal.enter(&format!("clear; {} & sleep 0; fg; echo code $?", command(&program)));
+        program.wait_until("the command", || !watching(&program).is_empty());
+        if caught.contains(&signal) {
+            terminal.wait_for("squares: 3 workers");
+        }
+        for pid in watching(&program) {
+            kill_process(pid, signal).unwrap();
+        }
+        terminal.wait_for(&format!("code {}", 128 + signal.as_raw()));
+        if caught.contains(&signal) {
+            is_restored(&terminal);
+        }
     }
-    terminal.wait_for("code 143");
-    is_restored(&terminal);
+    // The terminal goes.
+    terminal.enter(&command(&program));
+    program.wait_until("the command", || !watching(&program).is_empty());
+    drop(terminal);
+    program.wait_until("its end", || watching(&program).is_empty());
+    assert!(program.has_not_ended());
 }
 
 #[trial]

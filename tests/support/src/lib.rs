@@ -6,6 +6,7 @@ extern crate self as fiber_test_support;
 
 pub mod command;
 pub mod docker;
+pub mod following;
 pub mod gpus;
 mod hosted;
 pub mod kubeconfig;

@@ -6,7 +6,6 @@
 
 use std::time::Duration;
 
-use fiber_backends::print_message;
 use fiber_core::Config;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -44,13 +43,9 @@ fn all_taken(max_seats: u64) -> String {
     )
 }
 
-/// Says that a process did not get a seat. The program that it belongs to may show no log.
+/// Says that a process did not get a seat.
 pub(super) fn warn(max_seats: u64) {
-    let problem = all_taken(max_seats);
-    tracing::warn!("{problem}");
-    if !tracing::dispatcher::has_been_set() {
-        fiber_core::spawn_local(print_message(format!("fiber: warning: {problem}\n")));
-    }
+    fiber_backends::warn(&all_taken(max_seats));
 }
 
 fn key() -> Key {

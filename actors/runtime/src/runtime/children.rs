@@ -97,6 +97,29 @@ impl Children {
         self.records.is_empty()
     }
 
+    /// Says which child has waited for room longest, and how many others do, and returns why. Hosts
+    /// wait for the sake of others.
+    pub(super) fn waiting(&self) -> Option<(String, String)> {
+        let waits = |record: &ChildRecord| match &*record.job.states().borrow() {
+            JobState::Waiting(WaitReason::Resources(reason)) => Some(reason.clone()),
+            _ => None,
+        };
+        let (mut first, mut count) = (None::<(SystemTime, String, String)>, 0);
+        for record in self.records.iter().filter(|record| record.role != ProcessRole::Host) {
+            let Some(reason) = waits(&record) else { continue };
+            count += 1;
+            if first.as_ref().is_none_or(|(since, ..)| record.since < *since) {
+                first = Some((record.since, record.name.clone(), reason));
+            }
+        }
+        let (_, name, reason) = first?;
+        let who = match count {
+            1 => format!("`{name}` waits"),
+            count => format!("`{name}` and {} more wait", count - 1),
+        };
+        Some((who, reason))
+    }
+
     /// Notes the statistics of a heartbeat and publishes its events, or passes an answer on.
     pub(super) fn receive(&self, parts: &Parts, id: ProcessId, message: ControlMessage) {
         match message {

@@ -45,7 +45,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use fiber_core::Exit;
+use fiber_core::stats::ProcessStats;
+use fiber_core::{Exit, ProcessId};
 use parking_lot::Mutex;
 
 use self::host::Host;
@@ -165,6 +166,14 @@ impl Hosts {
     /// Returns whether the host of this name may get more processes.
     fn is_open(&self, name: &str) -> bool {
         self.state.lock().hosts.iter().any(|host| host.name == name && host.is_open())
+    }
+
+    /// Returns the machines that can't be used for now, each as a child of `parent` that waits.
+    pub(super) fn failing(&self, parent: ProcessId) -> Vec<ProcessStats> {
+        let state = self.state.lock();
+        let mut failing = self.machines.failing(|name| state.taken.contains(name));
+        failing.iter_mut().for_each(|host| host.parent = Some(parent));
+        failing
     }
 
     /// Returns the names of those that have not ended: they start, work or end.

@@ -96,6 +96,7 @@ impl Runtime {
             actor.names = self.directory().names_of(ActorId(actor.number));
         }
         self.children.report(self.id(), &mut report, |actor| self.describe(actor));
+        report.processes.extend(self.hosts.failing(self.id()));
         report
     }
 

@@ -5,13 +5,14 @@
 //!   processes, links and clocks.
 //! - [`child`] has these: it feeds the life and carries out its effects, for the child's
 //!   [owner](Owner).
-//! - [`failure`] explains failed starts.
+//! - [`failure`] explains failed starts; [`waits`] says what waits for room.
 
 mod child;
 mod creation;
 mod failure;
 mod life;
 mod source;
+mod waits;
 
 use std::sync::{Arc, Once};
 use std::time::Duration;

@@ -18,6 +18,7 @@ use super::room::Use;
 use super::shared::HostWire;
 use super::wire::{self, Arrived, FromHost, Number};
 use super::{ENDED_HOSTS, HostGroup, HostNumber, HostedJob, Spread, State, room};
+use crate::random::Random;
 use crate::runtime::Runtime;
 use crate::runtime::child_main::StartRequest;
 use crate::runtime::launch::{
@@ -488,7 +489,8 @@ impl Runtime {
         }
         let problem = exit.start_failure().start_problem();
         tracing::warn!("no host could be started on `{machine}`: {problem}");
-        let (pause, is_new) = self.hosts.machines.failed(machine, &problem);
+        let id = self.part::<Random>().process_id();
+        let (pause, is_new) = self.hosts.machines.failed(machine, &problem, id);
         if is_new && !tracing::dispatcher::has_been_set() {
             // The program works with the other machines, and shows no log.
             let warning = format!("fiber: warning: `{machine}` can't be used for now: {problem}\n");

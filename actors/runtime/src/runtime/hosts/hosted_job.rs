@@ -62,6 +62,13 @@ impl HostedJob {
         &self.spec.meta
     }
 
+    /// Returns whose process it is: that of a pool or ring, or its own.
+    pub(super) fn owner(&self) -> &str {
+        let (group, own) = (&self.group.name, &self.spec.name);
+        let is_of_group = own.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'));
+        if is_of_group { group } else { own }
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         matches!(*self.states.borrow(), JobState::Ended(_))
     }

@@ -1,9 +1,10 @@
 //! The machines of a backend that has some, each for one host.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use fiber_backends::{Backend, Machine, Room};
-use fiber_core::{Meta, Result};
+use fiber_backends::{Backend, JobPlace, Machine, Room};
+use fiber_core::stats::{ProcessRole, ProcessState, ProcessStats};
+use fiber_core::{Meta, ProcessId, Result};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -26,6 +27,9 @@ struct Known {
 }
 
 struct Failure {
+    /// That of the machine in statistics.
+    id: ProcessId,
+    since: SystemTime,
     problem: String,
     pause: Duration,
     retry_at: Instant,
@@ -135,17 +139,32 @@ impl Machines {
 
     /// Notes that no host could start. Returns the pause before the next attempt, and whether the
     /// machine has not had this problem already.
-    pub(super) fn failed(&self, name: &str, problem: &str) -> (Duration, bool) {
-        let (mut pause, mut is_new) = (PAUSES.0, true);
+    pub(super) fn failed(&self, name: &str, problem: &str, mut id: ProcessId) -> (Duration, bool) {
+        let (mut pause, mut is_new, mut since) = (PAUSES.0, true, SystemTime::now());
         self.with(name, |known| {
             if let Some(failure) = &known.failure {
                 pause = (failure.pause * 2).min(PAUSES.1);
                 is_new = failure.problem != problem;
+                (id, since) = (failure.id, failure.since);
             }
-            let retry_at = Instant::now() + pause;
-            known.failure = Some(Failure { problem: problem.to_string(), pause, retry_at });
+            let (problem, retry_at) = (problem.to_string(), Instant::now() + pause);
+            known.failure = Some(Failure { id, since, problem, pause, retry_at });
         });
         (pause, is_new)
+    }
+
+    /// Returns those that can't be used for now, each as a host that waits.
+    pub(super) fn failing(&self, is_taken: impl Fn(&str) -> bool) -> Vec<ProcessStats> {
+        let known = self.known.lock();
+        let host = |Known { machine, failure }: &Known| {
+            let failure = failure.as_ref().filter(|_| !is_taken(&machine.name))?;
+            let name = format!("host-{}", machine.name);
+            let mut host = ProcessStats::new(failure.id, name, ProcessRole::Host, failure.since);
+            host.state = ProcessState::Waiting(format!("it can't be used: {}", failure.problem));
+            host.set_job(JobPlace::Machine { name: machine.name.clone() });
+            Some(host)
+        };
+        known.iter().filter_map(host).collect()
     }
 
     /// Returns the problems of all machines, if none works.
@@ -161,16 +180,19 @@ impl Machines {
         problems.map(|problems| format!("no machine can be used: {}", problems.join("; ")))
     }
 
-    /// Says that no machine has room, and which can't be used.
-    pub(super) fn full(&self) -> String {
+    /// Says that no machine has room, who has it, and which can't be used.
+    pub(super) fn full(&self, holders: &str) -> String {
         let known = self.known.lock();
         let (failed, usable): (Vec<_>, Vec<_>) =
             known.iter().partition(|known| known.failure.is_some());
         let mut full = match usable.as_slice() {
             [] if failed.is_empty() => "there is no machine yet".into(),
             [] => "no machine can be used now".into(),
-            [one] => format!("`{}` has no room for another process", one.machine.name),
-            many => format!("none of the {} machines has room for another process", many.len()),
+            [one] => format!("`{}` has no room for another process{holders}", one.machine.name),
+            many => {
+                let count = many.len();
+                format!("none of the {count} machines has room for another process{holders}")
+            }
         };
         for Known { machine, failure } in failed {
             if let Some(Failure { problem, .. }) = failure {
@@ -221,14 +243,22 @@ mod tests {
         let machines = machines(&[("a", None), ("b", Some(2.0))]);
         let next = |meta: Meta| machines.next_free(|_| false, &meta).map(|(name, _)| name);
         assert_eq!(next(Meta::new()).as_deref(), Some("a"));
-        assert_eq!(machines.failed("a", "it does not answer"), (PAUSES.0, true));
+        let failed =
+            |name: &str, problem: &str| machines.failed(name, problem, ProcessId::random());
+        assert_eq!(failed("a", "it does not answer"), (PAUSES.0, true));
         assert_eq!(next(Meta::new()).as_deref(), Some("b"));
         assert_eq!(next(Meta::new().cpu(3.0)), None);
         assert!(machines.all_failed().is_none());
-        assert_eq!(machines.failed("a", "it does not answer"), (PAUSES.0 * 2, false));
-        let full = "`b` has no room for another process; `a` can't be used: it does not answer";
-        assert_eq!(machines.full(), full);
-        machines.failed("b", "its disk is full");
+        let id = machines.failing(|_| false)[0].id;
+        assert_eq!(failed("a", "it does not answer"), (PAUSES.0 * 2, false));
+        let failing = machines.failing(|_| false);
+        let state = ProcessState::Waiting("it can't be used: it does not answer".into());
+        assert_eq!((failing.len(), failing[0].id, &failing[0].state), (1, id, &state));
+        assert!(machines.failing(|name| name == "a").is_empty(), "a host tries again");
+        let full = "`b` has no room for another process: `c` has it; `a` can't be used: it does not \
+                    answer";
+        assert_eq!(machines.full(": `c` has it"), full);
+        failed("b", "its disk is full");
         let problems = machines.all_failed().unwrap();
         assert!(problems.contains("`a`: it does not answer; `b`: its disk is full"), "{problems}");
         let named = |name: &str, meta: Meta| machines.named(name, &meta).map(|room| room.is_ok());

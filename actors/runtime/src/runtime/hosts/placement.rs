@@ -41,6 +41,33 @@ fn fewest(hosts: &[Arc<Host>], job: &HostedJob, spread: &Arc<Spread>) -> Option<
     with_place.min_by_key(|host| host.members(spread)).cloned()
 }
 
+/// Says who has the room of these hosts: those whose processes came first.
+fn holders(hosts: &[Arc<Host>]) -> String {
+    /// A message names no more than these.
+    const NAMED: usize = 3;
+    let mut first = Vec::<Arc<HostedJob>>::with_capacity(NAMED + 2);
+    for host in hosts {
+        for job in host.state.lock().processes.iter() {
+            match first.iter_mut().find(|other| other.owner() == job.owner()) {
+                Some(other) if other.number <= job.number => continue,
+                Some(other) => *other = Arc::clone(job),
+                None => first.push(Arc::clone(job)),
+            }
+            first.sort_unstable_by_key(|job| job.number);
+            first.truncate(NAMED + 1);
+        }
+    }
+    let mut names: Vec<String> = first.iter().map(|job| job.owner().to_string()).collect();
+    let (verb, others) = match names.len() {
+        0 => return String::new(),
+        1 => ("has", ""),
+        2..=NAMED => ("have", ""),
+        _ => ("have", " and others"),
+    };
+    names.truncate(NAMED);
+    format!(": {}{others} {verb} it", listed(&names))
+}
+
 /// Lists names in a message.
 fn listed(names: &[String]) -> String {
     /// A message has no more than these.
@@ -119,7 +146,7 @@ impl Runtime {
         }
         match freest(&state.hosts, job) {
             Some(host) => Choice::Host(host),
-            None => Choice::Wait(self.hosts.machines.full()),
+            None => Choice::Wait(self.hosts.machines.full(&holders(&state.hosts))),
         }
     }
 
@@ -297,6 +324,27 @@ mod tests {
             cluster.hosts[machine].remove(workers[1]);
             assert_eq!(cluster.started().concat(), [0; 0]);
         }
+    }
+
+    #[test]
+    fn what_waits_knows_who_has_the_room() {
+        let cluster = Cluster::new();
+        assert_eq!(holders(&cluster.hosts), "");
+        let named = |number, name: &str, group: &str| {
+            let mut job = Arc::into_inner(job(number, Meta::new())).unwrap();
+            (job.spec.name, job.group) = (name.into(), HostGroup::new(group, 1));
+            Arc::new(job)
+        };
+        let place = |job| assert!(cluster.place(&[job])[0].is_some());
+        place(named(7, "keeper", "processes"));
+        assert_eq!(holders(&cluster.hosts), ": `keeper` has it");
+        place(named(3, "squares/worker-2", "squares"));
+        place(named(2, "squares/worker-1", "squares"));
+        assert_eq!(holders(&cluster.hosts), ": `squares`, `keeper` have it");
+        place(named(8, "squares-2/worker-1", "squares-2"));
+        place(named(9, "till", "processes"));
+        let others = ": `squares`, `keeper`, `squares-2` and others have it";
+        assert_eq!(holders(&cluster.hosts), others);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use tokio::time::sleep_until;
 use super::failure::not_started;
 use super::life::{ChildLife, Effect, Event, Limits, LinkEnd, MessageKind, Surroundings};
 use super::source::HostOfJob;
+use super::waits::WaitsForRoom;
 use super::{ExpectedChild, JobGuard, Launch, ProcessCommand, SchedulingPolicy, ended, prepare};
 use crate::endpoint::{
     ALL_STAY, CONTROL, HeartbeatMonitor, LARGE_STAY, MAIN, MESH, SPANS, message_limit,
@@ -172,6 +173,7 @@ async fn follow(
         linked: None,
         start: Some(start),
         scheduling,
+        waits: None,
         ready: Some(ready),
         arrived: Arrived::default(),
     };
@@ -210,6 +212,7 @@ struct Child {
     start: Option<ControlMessage>,
     /// Ends with the start.
     scheduling: Option<Box<dyn SchedulingPolicy>>,
+    waits: Option<WaitsForRoom>,
     ready: Option<oneshot::Sender<String>>,
     arrived: Arrived,
 }
@@ -392,6 +395,9 @@ impl Child {
     fn carry_out(&mut self, effect: Effect, owner: &mut dyn Owner) {
         match effect {
             Effect::Unschedulable(reason) => {
+                let runtime = self.runtime;
+                let waits = || self.waits.take().unwrap_or_else(|| WaitsForRoom::new(runtime));
+                self.waits = reason.is_some().then(waits);
                 if let Some(scheduling) = &self.scheduling {
                     scheduling.set_unschedulable(reason.as_deref());
                 }
@@ -445,7 +451,7 @@ impl Child {
     }
 
     fn get_ready(&mut self, owner: &mut dyn Owner) {
-        self.scheduling = None;
+        (self.scheduling, self.waits) = (None, None);
         let address = match self.arrived.control.take() {
             Some(ControlMessage::Ready { address }) => address,
             _ => None,

@@ -1,0 +1,75 @@
+//! Machines of one slot each, which are all this one. That called `off` starts nothing.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use fiber::Pool;
+use fiber::backend::{
+    Backend, BackendEntry, Job, JobSpec, ListenAddress, Local, LocalBoxFuture, Machine, Room,
+};
+use fiber::error::Result;
+use fiber::stats::ProcessState;
+use fiber_test_support::scenario;
+use fiber_test_support::wait::wait_for;
+
+fiber::backend::register!(BackendEntry::new("slots", |config| {
+    Ok(Arc::new(Slots(Local::new(config))))
+}));
+
+#[derive(Debug)]
+struct Slots(Local);
+
+impl Backend for Slots {
+    fn name(&self) -> &'static str {
+        "slots"
+    }
+
+    fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
+        self.0.listen_address()
+    }
+
+    fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
+        Box::pin(async move {
+            let is_off = spec.machine.as_deref() == Some("off");
+            let program = if is_off { "false".into() } else { Local::program() };
+            self.0.launch(&spec, Command::new(program))
+        })
+    }
+
+    fn machines(&self) -> LocalBoxFuture<'_, Result<Option<Vec<Machine>>>> {
+        let room = Some(Room { cpu: 1.0, memory: None, gpu: 0 });
+        let machines = ["off", "n1"].map(|name| Machine { name: name.into(), room });
+        Box::pin(async move { Ok(Some(Vec::from(machines))) })
+    }
+
+    fn sweep(&self) -> LocalBoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+/// Prints what a process waits for, once it does.
+fn print_wait(name: &str) {
+    let why = wait_for("a reason to wait", || {
+        let all = fiber::stats().expect("the program is initialized").report.processes;
+        match all.into_iter().find(|process| process.name == name).map(|process| process.state) {
+            Some(ProcessState::Waiting(why)) => Ok(why),
+            other => Err(other),
+        }
+    });
+    println!("{name}: {why}");
+}
+
+/// Two pools share the one slot: the second waits until standard input has a line.
+#[scenario("one slot")]
+fn one_slot() {
+    fiber::init_with(|config| config.backend = "slots".into());
+    let pool = |name: &str| Pool::builder().name(name).processes(1).build().unwrap();
+    let first = pool("first");
+    first.wait_until_ready().wait().unwrap();
+    let second = pool("second");
+    print_wait("second/worker-1");
+    print_wait("host-off");
+    super::read_line();
+    first.stop().wait().unwrap();
+    println!("second: {}", second.apply(|| 7, ()).wait().unwrap());
+}

@@ -1,0 +1,20 @@
+//! Processes that wait for room on machines, in a program that shows no log.
+
+use fiber_test_support::program::Setup;
+use fiber_test_support::trial;
+
+#[trial]
+fn what_waits_for_room_and_machines_that_fail_are_said_and_shown() {
+    let mut program = Setup::new("one slot").start();
+    let off = program.error("fiber: warning: `off` can't be used for now: ");
+    assert!(off.contains("before it was ready"), "{off}");
+    let waits = "`n1` has no room for another process: `first` has it";
+    program.error(&format!("fiber: warning: `second/worker-1` waits: {waits}"));
+    program.line(&format!("second/worker-1: {waits}"));
+    program.line(&format!("host-off: it can't be used: {off}"));
+    program.say("go on");
+    let ending = program.end().code(0).says(&["second: 7"]);
+    // Each of them once, though the machine is tried again.
+    assert!(!ending.errors.contains("waits: "), "{}", ending.errors);
+    assert!(!ending.errors.contains("for now"), "{}", ending.errors);
+}
