@@ -19,6 +19,7 @@ mod owner;
 mod records;
 mod reminders;
 mod state;
+mod termination;
 mod wire;
 
 use std::fmt;
@@ -59,7 +60,8 @@ use crate::manager::UnspecifiedActor;
 /// - **Panics.** The call fails with the panic's message. The next message starts the entity again,
 ///   with the state that was kept.
 /// - **Deaths.** A process that dies is started again. Calls without an answer fail with
-///   [`Error::ActorStopped`], but for addresses that [resend](Entity::resend).
+///   [`Error::ActorStopped`], but for addresses that [resend](Entity::resend). At SIGTERM, as on a
+///   drained machine, a process is replaced as if it were stopped: no message is lost.
 /// - **The end.** [`stop`](Entities::stop), or dropping this, saves all entities and ends their
 ///   processes.
 ///

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, watch};
 use super::coordinator::Coordinator;
 use super::inspection::{AskLives, Kept, Lives};
 use super::life::{End, Live, Work};
+use super::termination;
 use super::wire::{
     Change, Hello, KeeperId, Load, Record, RecordChange, Released, Table, Token, Write,
 };
@@ -170,6 +171,9 @@ impl<A: Actor<Context = Context<A>>> Actor for Keeper<A> {
         let _ = self.0.keeper.set(context.address());
         if let Ok(runtime) = Runtime::get() {
             runtime.part::<Sources>().register(&self.0.stats);
+            if runtime.config().signals {
+                termination::listen(runtime, self.0.coordinator.clone(), self.0.id);
+            }
         }
         let shared = Rc::clone(&self.0);
         drop(spawn_local(async move { shared.join().await }));

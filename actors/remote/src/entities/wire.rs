@@ -71,6 +71,14 @@ impl Message for Hello {
     type Result = Welcome;
 }
 
+/// From a process that has got SIGTERM: others are to have its keys.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Leaving(pub(super) KeeperId);
+
+impl Message for Leaving {
+    type Result = ();
+}
+
 #[derive(Serialize, Deserialize)]
 pub(super) struct Welcome {
     pub(super) token: Token,
