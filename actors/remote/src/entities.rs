@@ -32,7 +32,7 @@ use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
 use tokio::sync::oneshot;
 
-pub use self::addr::{EntitiesAddr, Entity, find_entities};
+pub use self::addr::{EntitiesAddr, Entity, find_entities, this};
 pub use self::builder::EntitiesBuilder;
 use self::owner::Owner;
 #[doc(hidden)]

@@ -15,6 +15,7 @@ use fiber_values::codec::EncodedValue;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
+use super::addr::EntitiesAddr;
 use super::coordinator::Coordinator;
 use super::inspection::{AskLives, Kept, Lives};
 use super::life::{End, Live, Work};
@@ -242,6 +243,11 @@ impl<A: Actor<Context = Context<A>>> Handler<Quit> for Keeper<A> {
 }
 
 impl<A: Actor<Context = Context<A>>> Shared<A> {
+    /// Returns the address of all entities.
+    pub(super) fn entities(&self) -> Result<EntitiesAddr<A>> {
+        EntitiesAddr::new(Arc::clone(&self.stats.name), self.coordinator.clone())
+    }
+
     /// Tells the coordinator that the process has started, and takes messages from then on.
     async fn join(self: Rc<Self>) {
         let welcome = match self.coordinator.send(Hello(self.id)).await {

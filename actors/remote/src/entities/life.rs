@@ -1,9 +1,10 @@
 //! The life of one entity in its process, from its first message until it sleeps or fails.
 //!
-//! Its context runs in a future of its own, which says to [`record`] whose turn it is. A pump in
+//! Its context runs in a future of its own, which says to [`record`] and [`own_addr`] whose turn it is. A pump in
 //! the context passes the messages to the handlers. An answer goes out when all events before it
 //! are recorded.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -33,12 +34,20 @@ const TURN: usize = 64;
 
 thread_local! {
     /// The entity that runs.
-    static CURRENT: RefCell<Option<Rc<dyn Records>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Rc<dyn Own>>> = const { RefCell::new(None) };
 }
 
-/// Records events of the entity that runs.
-trait Records {
+/// The entity that runs, as its own code sees it.
+trait Own {
     fn record(&self, event: EncodedValue);
+
+    /// Returns its [`Entity`].
+    fn addr(&self) -> Result<Box<dyn Any>>;
+}
+
+/// Returns the [`Entity`] of the entity that runs, if one does.
+pub(super) fn own_addr() -> Option<Result<Box<dyn Any>>> {
+    CURRENT.with_borrow(Option::clone).map(|current| current.addr())
 }
 
 /// Records an event of the entity that runs, if one does.
@@ -293,7 +302,7 @@ enum Ends {
     Yes,
 }
 
-impl<A: Actor<Context = Context<A>>> Records for Live<A> {
+impl<A: Actor<Context = Context<A>>> Own for Live<A> {
     fn record(&self, event: EncodedValue) {
         assert!(
             self.shared.plan.kept.events,
@@ -304,6 +313,10 @@ impl<A: Actor<Context = Context<A>>> Records for Live<A> {
         log.last += 1;
         let own = self.own.upgrade().expect("it runs");
         self.shared.write_event(own, log.last, event);
+    }
+
+    fn addr(&self) -> Result<Box<dyn Any>> {
+        Ok(Box::new(self.shared.entities()?.of(&self.key)))
     }
 }
 
@@ -321,7 +334,7 @@ impl<A: Actor<Context = Context<A>>> Future for Life<A> {
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<()> {
         let this = &mut *self;
         let Some(context) = &mut this.context else { return Poll::Ready(()) };
-        let before = CURRENT.replace(Some(Rc::clone(&this.live) as Rc<dyn Records>));
+        let before = CURRENT.replace(Some(Rc::clone(&this.live) as Rc<dyn Own>));
         let polled = panics::catch(|| user_code(|| Pin::new(context).poll(task)));
         let end = match polled {
             Ok(Poll::Pending) => None,
