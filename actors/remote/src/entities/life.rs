@@ -24,10 +24,9 @@ use fiber_values::codec::EncodedValue;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::oneshot;
 
 use super::keeper::Shared;
-use crate::remote::{CallOutcome, Encoded};
+use crate::remote::{CallOutcome, Encoded, OpenCall};
 
 /// How many messages one entity handles before others run.
 const TURN: usize = 64;
@@ -68,12 +67,12 @@ type Run<A> = Box<dyn FnOnce(&mut A, &mut <A as Actor>::Context) -> CallOutcome>
 /// A message for an entity, and its answer.
 pub(super) struct Work<A: Actor> {
     pub(super) run: Run<A>,
-    pub(super) answer: oneshot::Sender<Encoded>,
+    pub(super) call: OpenCall,
 }
 
 impl<A: Actor> Work<A> {
     pub(super) fn fail(self, failure: CallFailure) {
-        let _ = self.answer.send(Err(failure));
+        self.call.answer(Err(failure));
     }
 }
 
@@ -105,15 +104,15 @@ pub(super) struct Live<A: Actor<Context = Context<A>>> {
     log: RefCell<Log>,
 }
 
-/// Where answers go, by the numbers of their calls.
-type Answers = HashMap<u64, oneshot::Sender<Encoded>>;
+/// Calls, by their numbers here.
+type Answers = HashMap<u64, OpenCall>;
 
 /// The events of an entity, by their numbers, and what waits for them.
 struct Log {
     last: u64,
     recorded: u64,
     /// Answers that go out when the event of this number is recorded.
-    held: VecDeque<(u64, oneshot::Sender<Encoded>, Encoded)>,
+    held: VecDeque<(u64, OpenCall, Encoded)>,
     /// The number of the last event before the last snapshot.
     in_snapshot: u64,
     /// Messages since the last snapshot.
@@ -210,8 +209,8 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
             }
             let next = log.held.pop_front();
             drop(log);
-            let Some((_, answer, encoded)) = next else { return };
-            self.answered(answer, encoded);
+            let Some((_, call, encoded)) = next else { return };
+            self.answered(call, encoded);
         }
     }
 
@@ -220,8 +219,8 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
         self.rest.set(Rest::Fail);
         self.wake();
         let held = std::mem::take(&mut self.log.borrow_mut().held);
-        for (_, answer, _) in held {
-            self.answered(answer, Err(failure.clone()));
+        for (_, call, _) in held {
+            self.answered(call, Err(failure.clone()));
         }
     }
 
@@ -237,19 +236,19 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
     }
 
     /// Sends an answer, once all events are recorded.
-    fn answer(&self, answer: oneshot::Sender<Encoded>, encoded: Encoded) {
+    fn answer(&self, call: OpenCall, encoded: Encoded) {
         let mut log = self.log.borrow_mut();
         if log.last > log.recorded {
             let last = log.last;
-            log.held.push_back((last, answer, encoded));
+            log.held.push_back((last, call, encoded));
             return;
         }
         drop(log);
-        self.answered(answer, encoded);
+        self.answered(call, encoded);
     }
 
-    fn answered(&self, answer: oneshot::Sender<Encoded>, encoded: Encoded) {
-        let _ = answer.send(encoded);
+    fn answered(&self, call: OpenCall, encoded: Encoded) {
+        call.answer(encoded);
         self.open.set(self.open.get() - 1);
         self.last_use.set(Instant::now());
         if self.is_idle() && self.rest.get() != Rest::Wait {
@@ -289,8 +288,8 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
     /// Fails the calls that the entity was handling.
     fn fail_running(&self, reason: &ExitReason) {
         let later = self.later.borrow_mut().take();
-        for answer in later.into_iter().flat_map(|later| later.into_values()) {
-            self.answered(answer, Err(CallFailure::Stopped(reason.clone())));
+        for call in later.into_iter().flat_map(|later| later.into_values()) {
+            self.answered(call, Err(CallFailure::Stopped(reason.clone())));
         }
     }
 }
@@ -399,10 +398,10 @@ impl<A: Actor<Context = Context<A>>> ActorFuture<A> for Pump<A> {
             }
         }
         if let Some(later) = &mut this.later {
-            while let Poll::Ready(Some((call, encoded))) = later.poll_next_unpin(task) {
-                let answer = live.later.borrow_mut().as_mut().and_then(|all| all.remove(&call));
-                if let Some(answer) = answer {
-                    live.answer(answer, encoded);
+            while let Poll::Ready(Some((number, encoded))) = later.poll_next_unpin(task) {
+                let call = live.later.borrow_mut().as_mut().and_then(|all| all.remove(&number));
+                if let Some(call) = call {
+                    live.answer(call, encoded);
                 }
             }
         }
@@ -432,21 +431,21 @@ impl<A: Actor<Context = Context<A>>> Pump<A> {
         actor: &mut A,
         context: &mut Context<A>,
     ) {
-        let Work { run, answer } = work;
+        let Work { run, call } = work;
         match panics::catch(|| run(actor, context)) {
-            Ok(CallOutcome::Now(encoded)) => live.answer(answer, encoded),
+            Ok(CallOutcome::Now(encoded)) => live.answer(call, encoded),
             Ok(CallOutcome::Later(outcome)) => {
                 self.calls += 1;
-                let call = self.calls;
-                live.later.borrow_mut().get_or_insert_default().insert(call, answer);
+                let number = self.calls;
+                live.later.borrow_mut().get_or_insert_default().insert(number, call);
                 let later = self.later.get_or_insert_with(FuturesUnordered::new);
-                later.push(Box::pin(async move { (call, outcome.await) }));
+                later.push(Box::pin(async move { (number, outcome.await) }));
             }
-            Ok(CallOutcome::None) => drop(answer),
+            Ok(CallOutcome::None) => drop(call),
             Err(panic) => {
                 let failure = report_panic(panic);
                 let message = failure.message.clone();
-                live.answered(answer, Err(CallFailure::Failed(failure)));
+                live.answered(call, Err(CallFailure::Failed(failure)));
                 // The actor may be in an invalid state.
                 std::panic::resume_unwind(Box::new(message));
             }
