@@ -21,6 +21,7 @@ mod reminders;
 mod state;
 mod termination;
 mod wire;
+mod writes;
 
 use std::fmt;
 use std::ops::Deref;

@@ -17,12 +17,11 @@ use futures_util::future::join_all;
 use tokio::sync::{Mutex, mpsc, watch};
 
 use super::inspection::{AskLives, Lives};
-use super::keeper::replaced;
 use super::records::Records;
 use super::reminders::Reminders;
 use super::wire::{
     AskTable, Change, Hello, KeeperId, Leaving, Load, Record, Released, Remind, RemindFailure,
-    Table, Token, Welcome, Write,
+    Table, Token, Welcome, Write, replaced,
 };
 use crate::remote::{RemoteRecipient, UntypedAddr};
 

@@ -7,9 +7,9 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Instant;
 
@@ -26,6 +26,7 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 
 use super::keeper::Shared;
+use super::wire::RecordChange;
 use crate::remote::{CallOutcome, Encoded, OpenCall};
 
 /// How many messages one entity handles before others run.
@@ -38,7 +39,7 @@ thread_local! {
 
 /// The entity that runs, as its own code sees it.
 trait Own {
-    fn record(&self, event: EncodedValue);
+    fn record(self: Rc<Self>, event: EncodedValue);
 
     /// Returns its [`Entity`].
     fn addr(&self) -> Result<Box<dyn Any>>;
@@ -91,7 +92,6 @@ enum Rest {
 /// A live entity.
 pub(super) struct Live<A: Actor<Context = Context<A>>> {
     pub(super) key: Rc<str>,
-    own: Weak<Live<A>>,
     shared: Rc<Shared<A>>,
     queue: RefCell<VecDeque<Work<A>>>,
     waker: RefCell<Option<Waker>>,
@@ -101,24 +101,18 @@ pub(super) struct Live<A: Actor<Context = Context<A>>> {
     last_use: Cell<Instant>,
     /// Calls whose handlers' futures are under way.
     later: RefCell<Option<Box<Answers>>>,
-    log: RefCell<Log>,
+    /// The number of its last event, and of the last one before its last snapshot.
+    last: Cell<u64>,
+    in_snapshot: Cell<u64>,
+    /// The last write that has an event of it.
+    pub(super) write: Cell<u64>,
+    /// Messages since the last snapshot.
+    messages: Cell<u64>,
+    last_snapshot: Cell<Instant>,
 }
 
 /// Calls, by their numbers here.
 type Answers = HashMap<u64, OpenCall>;
-
-/// The events of an entity, by their numbers, and what waits for them.
-struct Log {
-    last: u64,
-    recorded: u64,
-    /// Answers that go out when the event of this number is recorded.
-    held: VecDeque<(u64, OpenCall, Encoded)>,
-    /// The number of the last event before the last snapshot.
-    in_snapshot: u64,
-    /// Messages since the last snapshot.
-    messages: u64,
-    last_snapshot: Instant,
-}
 
 /// How the life of an entity has ended.
 pub(super) enum End {
@@ -129,40 +123,35 @@ pub(super) enum End {
 }
 
 impl<A: Actor<Context = Context<A>>> Live<A> {
-    /// Starts an actor as the entity of a key. `recorded` is the number of its last event, and
+    /// Starts an actor as the entity of a key. `last` is the number of its last event, and
     /// `in_snapshot` that of the last one before its snapshot.
     pub(super) fn start(
         shared: &Rc<Shared<A>>,
         key: Rc<str>,
         actor: A,
-        (in_snapshot, recorded): (u64, u64),
+        (in_snapshot, last): (u64, u64),
     ) -> Rc<Live<A>> {
         let now = Instant::now();
-        // Most entities have one message at a time, and buffers start with room for four.
-        let log = Log {
-            last: recorded,
-            recorded,
-            held: VecDeque::with_capacity(1),
-            in_snapshot,
-            messages: 0,
-            last_snapshot: now,
-        };
-        let live = Rc::new_cyclic(|own| Live {
+        let live = Rc::new(Live {
             key,
-            own: Weak::clone(own),
             shared: Rc::clone(shared),
+            // Most entities have one message at a time, and buffers start with room for four.
             queue: RefCell::new(VecDeque::with_capacity(1)),
             waker: RefCell::default(),
             rest: Cell::new(Rest::Wait),
             open: Cell::new(0),
             last_use: Cell::new(now),
             later: RefCell::default(),
-            log: RefCell::new(log),
+            last: Cell::new(last),
+            in_snapshot: Cell::new(in_snapshot),
+            write: Cell::new(0),
+            messages: Cell::new(0),
+            last_snapshot: Cell::new(now),
         });
         let mut context = Context::new();
         context.spawn(Pump { live: Rc::clone(&live), later: None, calls: 0 });
-        let life = Life { context: Some(context.into_future(actor)), live: Rc::clone(&live) };
-        drop(fiber_core::spawn_local(life));
+        let context = Some(context.into_future(actor));
+        shared.living.add(Life { context, live: Rc::clone(&live) });
         live
     }
 
@@ -184,6 +173,11 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
         self.open.get() == 0
     }
 
+    /// Returns whether it is to go on, as far as is known: its key is here.
+    pub(super) fn stays(&self) -> bool {
+        matches!(self.rest.get(), Rest::Wait | Rest::Sleep)
+    }
+
     /// Lets it sleep if it has done nothing since this time.
     pub(super) fn sleep_if_idle_since(&self, time: Instant) {
         if self.is_idle() && self.last_use.get() <= time && self.rest.get() == Rest::Wait {
@@ -198,30 +192,10 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
         self.wake();
     }
 
-    /// Notes that the events up to a number are recorded, and sends the answers that wait for them.
-    pub(super) fn recorded(&self, number: u64) {
-        loop {
-            let mut log = self.log.borrow_mut();
-            log.recorded = log.recorded.max(number);
-            let recorded = log.recorded;
-            if log.held.front().is_none_or(|(number, ..)| *number > recorded) {
-                return;
-            }
-            let next = log.held.pop_front();
-            drop(log);
-            let Some((_, call, encoded)) = next else { return };
-            self.answered(call, encoded);
-        }
-    }
-
-    /// Ends the entity, whose events can't be recorded: its state is ahead of its record.
-    pub(super) fn unrecorded(&self, failure: &CallFailure) {
+    /// Ends it, because its events can't be recorded.
+    pub(super) fn fail(&self) {
         self.rest.set(Rest::Fail);
         self.wake();
-        let held = std::mem::take(&mut self.log.borrow_mut().held);
-        for (_, call, _) in held {
-            self.answered(call, Err(failure.clone()));
-        }
     }
 
     /// Returns the messages that no handler has got.
@@ -230,24 +204,20 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
     }
 
     fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
         }
     }
 
     /// Sends an answer, once all events are recorded.
-    fn answer(&self, call: OpenCall, encoded: Encoded) {
-        let mut log = self.log.borrow_mut();
-        if log.last > log.recorded {
-            let last = log.last;
-            log.held.push_back((last, call, encoded));
-            return;
+    fn answer(self: &Rc<Self>, call: OpenCall, encoded: Encoded) {
+        if let Some((_, call, encoded)) = self.shared.writes.hold((Rc::clone(self), call, encoded))
+        {
+            self.answered(call, encoded);
         }
-        drop(log);
-        self.answered(call, encoded);
     }
 
-    fn answered(&self, call: OpenCall, encoded: Encoded) {
+    pub(super) fn answered(&self, call: OpenCall, encoded: Encoded) {
         call.answer(encoded);
         self.open.set(self.open.get() - 1);
         self.last_use.set(Instant::now());
@@ -259,14 +229,14 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
     /// Takes a snapshot if it is time for one, or if the entity ends.
     fn keep(&self, actor: &A, ends: Ends) {
         let kept = self.shared.plan.kept;
-        let mut log = self.log.borrow_mut();
-        log.messages += u64::from(ends == Ends::No);
+        let (last, in_snapshot) = (self.last.get(), self.in_snapshot.get());
+        self.messages.set(self.messages.get() + u64::from(ends == Ends::No));
         let is_due = match (kept.events, ends) {
-            (true, _) => kept.every.is_some_and(|every| log.last >= log.in_snapshot + every),
+            (true, _) => kept.every.is_some_and(|every| last >= in_snapshot + every),
             (false, Ends::Yes) => true,
             (false, Ends::No) => {
-                kept.every.is_some_and(|every| log.messages >= every)
-                    || kept.time.is_some_and(|time| log.last_snapshot.elapsed() >= time)
+                kept.every.is_some_and(|every| self.messages.get() >= every)
+                    || kept.time.is_some_and(|time| self.last_snapshot.get().elapsed() >= time)
             }
         };
         if !is_due {
@@ -274,11 +244,14 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
         }
         match (self.shared.state.take)(actor) {
             Ok(Some(state)) => {
-                let (from, number) = (log.in_snapshot + 1, log.last);
-                log.in_snapshot = number;
-                log.messages = 0;
-                log.last_snapshot = Instant::now();
-                self.shared.write_snapshot(&self.key, from, number, state);
+                self.in_snapshot.set(last);
+                self.messages.set(0);
+                self.last_snapshot.set(Instant::now());
+                let (key, from) = (self.key.to_string(), in_snapshot + 1);
+                if self.shared.writes.add(RecordChange::Snapshot { key, from, number: last, state })
+                {
+                    self.shared.write_soon();
+                }
             }
             Ok(None) => {}
             Err(error) => tracing::error!("the state of `{}` can't be kept: {error}", self.key),
@@ -294,6 +267,43 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
     }
 }
 
+/// The entities of a process, which run in one future. A task of tokio for each would take more
+/// memory than an entity.
+pub(super) struct Living<A: Actor<Context = Context<A>>> {
+    born: RefCell<Vec<Life<A>>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl<A: Actor<Context = Context<A>>> Default for Living<A> {
+    fn default() -> Living<A> {
+        Living { born: RefCell::default(), waker: RefCell::default() }
+    }
+}
+
+impl<A: Actor<Context = Context<A>>> Living<A> {
+    fn add(&self, life: Life<A>) {
+        self.born.borrow_mut().push(life);
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Runs them, without an end.
+    pub(super) async fn run(&self) {
+        let mut lives = FuturesUnordered::new();
+        poll_fn(|task| -> Poll<()> {
+            *self.waker.borrow_mut() = Some(task.waker().clone());
+            loop {
+                lives.extend(self.born.take());
+                if lives.poll_next_unpin(task) != Poll::Ready(Some(())) {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
+    }
+}
+
 /// Whether an entity ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
@@ -302,16 +312,17 @@ enum Ends {
 }
 
 impl<A: Actor<Context = Context<A>>> Own for Live<A> {
-    fn record(&self, event: EncodedValue) {
+    fn record(self: Rc<Self>, event: EncodedValue) {
         assert!(
             self.shared.plan.kept.events,
             "`persist` needs entities that record events: start them with \
              `Entities::builder(..).events()`"
         );
-        let mut log = self.log.borrow_mut();
-        log.last += 1;
-        let own = self.own.upgrade().expect("it runs");
-        self.shared.write_event(own, log.last, event);
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        if self.shared.writes.add_event(&self, number, event) {
+            self.shared.write_soon();
+        }
     }
 
     fn addr(&self) -> Result<Box<dyn Any>> {
@@ -418,7 +429,8 @@ impl<A: Actor<Context = Context<A>>> ActorFuture<A> for Pump<A> {
         if context.state() != ActorState::Running {
             live.keep(actor, Ends::Yes);
         }
-        *live.waker.borrow_mut() = Some(task.waker().clone());
+        let mut waker = live.waker.borrow_mut();
+        waker.get_or_insert_with(|| task.waker().clone()).clone_from(task.waker());
         Poll::Pending
     }
 }
