@@ -72,8 +72,9 @@ impl Records {
                 None
             }
             Records::Journal(state) => {
-                let changes = changes.into_iter().flat_map(|change| slots(state, change)).collect();
-                Some(recorded(state, changes))
+                let mut slots = Vec::with_capacity(changes.len());
+                changes.into_iter().for_each(|change| add_slots(state, change, &mut slots));
+                Some(recorded(state, slots))
             }
         };
         async move { if let Some(written) = written { written.await } else { Ok(()) } }
@@ -133,17 +134,17 @@ fn apply(records: &mut HashMap<String, Record>, change: RecordChange) {
     }
 }
 
-fn slots(state: &DurableState, change: RecordChange) -> Vec<Change> {
+fn add_slots(state: &DurableState, change: RecordChange, changes: &mut Vec<Change>) {
     match change {
         RecordChange::Event(key, number, event) => {
-            vec![Change::Put { slots: slots_of(state, &key), slot: number, value: event }]
+            changes.push(Change::Put { slots: slots_of(state, &key), slot: number, value: event });
         }
         RecordChange::Snapshot { key, from, number, state: snapshot } => {
             let slots = slots_of(state, &key);
             let value = EncodedValue::new(&(number, &snapshot)).expect("it is encoded already");
-            let put = Change::Put { slots: slots.clone(), slot: SNAPSHOT, value };
+            changes.push(Change::Put { slots: slots.clone(), slot: SNAPSHOT, value });
             let remove = |slot| Change::Remove { slots: slots.clone(), slot };
-            std::iter::once(put).chain((from..=number).map(remove)).collect()
+            changes.extend((from..=number).map(remove));
         }
     }
 }
