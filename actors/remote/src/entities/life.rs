@@ -41,11 +41,11 @@ thread_local! {
 trait Own {
     fn record(self: Rc<Self>, event: EncodedValue);
 
-    /// Returns its [`Entity`].
+    /// Returns its address, an `Entity`.
     fn addr(&self) -> Result<Box<dyn Any>>;
 }
 
-/// Returns the [`Entity`] of the entity that runs, if one does.
+/// Returns the address of the entity that runs, an `Entity`, if one does.
 pub(super) fn own_addr() -> Option<Result<Box<dyn Any>>> {
     CURRENT.with_borrow(Option::clone).map(|current| current.addr())
 }

@@ -25,6 +25,9 @@ use crate::remote::RemoteAddr;
 /// knew.
 const LINGER: Duration = Duration::from_millis(500);
 
+/// The pause before another process is tried to be started in place of the last one.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// Starts a process of entities.
 pub(super) type Starter<A> =
     Box<dyn Fn(RemoteAddr<Coordinator>, KeeperId) -> Reply<AsyncManager<Keeper<A>>> + Send + Sync>;
@@ -95,32 +98,33 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
     }
 
     /// Replaces processes that have got SIGTERM: their keys move to the others, and then to new ones.
-    async fn replace(self: &Arc<Self>, ids: &[KeeperId]) {
+    /// Returns whether it is done: the last process waits for a new one.
+    async fn replace(self: &Arc<Self>, ids: &[KeeperId]) -> bool {
         let mut members = self.members.lock().await;
         let count = members.managers.len();
         let leaving: Vec<_> =
             ids.iter().filter_map(|id| members.managers.remove_entry(id)).collect();
         if leaving.is_empty() {
-            return;
+            return true;
         }
         if !members.managers.is_empty() {
             // New ones may take longer to start than these live.
             self.announce(&members, None).await;
         }
-        let filled = self.fill(&mut members, count).await;
-        if let Err(error) = &filled
+        if let Err(error) = self.fill(&mut members, count).await
             && !self.runtime.is_exiting()
         {
             tracing::error!("nothing replaces a process that has got SIGTERM: {error}");
         }
         if members.managers.is_empty() {
-            // They go on until they end, and start again then.
-            return members.managers.extend(leaving);
+            members.managers.extend(leaving);
+            return self.runtime.is_exiting();
         }
         self.announce(&members, None).await;
         let _ending = self.ending.read().await;
         drop(members);
         self.dismiss(leaving, self.runtime.config().grace, LINGER).await;
+        true
     }
 
     /// Saves all entities, and ends their processes and the coordinator.
@@ -215,6 +219,10 @@ pub(super) async fn replace_leaving<A: Actor<Context = Context<A>>>(
     while leaving.recv_many(&mut ids, usize::MAX).await > 0 {
         let Some(owner) = owner.upgrade() else { return };
         let ids = std::mem::take(&mut ids);
-        drop(fiber_core::spawn_local(async move { owner.replace(&ids).await }));
+        drop(fiber_core::spawn_local(async move {
+            while !owner.replace(&ids).await {
+                let _ = Alarm::after(owner.runtime.mesh(), RETRY).await;
+            }
+        }));
     }
 }
