@@ -507,7 +507,7 @@ pub mod entities {
     pub use fiber_remote::entities::{
         Entities, EntitiesAddr, EntitiesBuilder, Entity, EntityState, EventSourced, Events,
         EventsAndSnapshots, KeepsState, NoReminders, RecordedEvent, Reminder, ReminderPolicy,
-        WithReminders, find_entities,
+        WithReminders, find_entities, this,
     };
 }
 

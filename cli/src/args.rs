@@ -273,7 +273,7 @@ pub(crate) struct Variant {
     /// A durable sweep, which goes on where it was after a kill.
     #[arg(long)]
     pub(crate) durable: bool,
-    /// A service: HTTP in front, a named actor behind, metrics, an end in order by SIGTERM.
+    /// A service: HTTP in front, actors by key behind, metrics, an end in order by SIGTERM.
     #[arg(long)]
     pub(crate) service: bool,
 }

@@ -53,8 +53,8 @@ const SERVICE: Template = Template {
                    \"signal\"] }\n",
     ..plain(
         include_str!("new/templates/service.rs"),
-        "A service: HTTP in front, a named actor in a process of its own behind. `curl -X POST` of \
-         the printed link counts a visit, `FIBER_METRICS=127.0.0.1:9464` serves metrics.",
+        "A service: HTTP in front, actors by key behind, whose events are in a journal. `curl -X \
+         POST` of the printed link counts a visit, `FIBER_METRICS=127.0.0.1:9464` serves metrics.",
     )
 };
 const CONFIGURATION: &str = include_str!("new/templates/fiber.toml");

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use actix::fut::wrap_future;
 use actix::prelude::*;
-use fiber::entities::{EventSourced, Reminder, find_entities};
+use fiber::entities::{EventSourced, Reminder, find_entities, this};
 use fiber::manager::Snapshot;
 use serde::{Deserialize, Serialize};
 
@@ -149,10 +149,9 @@ pub(crate) async fn deliver(name: String) -> fiber::Result<()> {
     Ok(())
 }
 
-/// Lets an account look at its outbox after a time, also if its process or the program dies.
-async fn remind(name: String) {
-    let set =
-        async { find_entities::<Account>(BANK).await?.of(name).remind("outbox", AGAIN).await };
+/// Lets this account look at its outbox after a time, also if its process or the program dies.
+async fn remind() {
+    let set = async { this::<Account>()?.remind("outbox", AGAIN).await };
     // A panic ends the entity before it has promised anything.
     set.await.unwrap_or_else(|error| panic!("the outbox has no reminder: {error}"));
 }
@@ -218,7 +217,7 @@ impl Handler<Transfer> for Account {
 
     fn handle(&mut self, transfer: Transfer, _: &mut Context<Self>) -> Self::Result {
         // The reminder is there before the payment that needs it.
-        let reminder = (!self.is_reminded).then(|| remind(self.name.clone()));
+        let reminder = (!self.is_reminded).then(remind);
         self.preparing += 1;
         let prepared = wrap_future::<_, Account>(async {
             if let Some(reminder) = reminder {
@@ -243,7 +242,7 @@ impl Handler<Reminder> for Account {
         }
         self.deliver(context);
         // This reminder is over when it was answered, and the next one is set by then.
-        Box::pin(wrap_future(remind(self.name.clone())))
+        Box::pin(wrap_future(remind()))
     }
 }
 

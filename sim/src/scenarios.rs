@@ -97,6 +97,7 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "durable-queue", run: durable::queue },
     Scenario { name: "durable-actor", run: durable::actor },
     Scenario { name: "durable-entities", run: entities::durable },
+    Scenario { name: "hosted-entities", run: entities::hosted },
 ];
 
 /// Returns the scenario of this name.

@@ -19,7 +19,9 @@ mod owner;
 mod records;
 mod reminders;
 mod state;
+mod termination;
 mod wire;
+mod writes;
 
 use std::fmt;
 use std::ops::Deref;
@@ -31,7 +33,7 @@ use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
 use tokio::sync::oneshot;
 
-pub use self::addr::{EntitiesAddr, Entity, find_entities};
+pub use self::addr::{EntitiesAddr, Entity, find_entities, this};
 pub use self::builder::EntitiesBuilder;
 use self::owner::Owner;
 #[doc(hidden)]
@@ -59,7 +61,8 @@ use crate::manager::UnspecifiedActor;
 /// - **Panics.** The call fails with the panic's message. The next message starts the entity again,
 ///   with the state that was kept.
 /// - **Deaths.** A process that dies is started again. Calls without an answer fail with
-///   [`Error::ActorStopped`], but for addresses that [resend](Entity::resend).
+///   [`Error::ActorStopped`], but for addresses that [resend](Entity::resend). At SIGTERM, as on a
+///   drained machine, a process is replaced as if it were stopped: no message is lost.
 /// - **The end.** [`stop`](Entities::stop), or dropping this, saves all entities and ends their
 ///   processes.
 ///

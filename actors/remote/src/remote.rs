@@ -22,7 +22,7 @@ mod watch;
 pub use addr::RemoteAddr;
 pub use export::LocalActor;
 pub(crate) use held_answers::Holding;
-pub(crate) use inbox_pump::Host;
+pub(crate) use inbox_pump::{Host, OpenCall};
 pub use message::RemoteMessage;
 pub(crate) use method::{CallOutcome, Encoded, MethodCall, handle};
 pub(crate) use outgoing::{ForAll, Outgoing};

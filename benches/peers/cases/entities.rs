@@ -1,4 +1,5 @@
-//! Actors by key: their memory, the first message to one that sleeps, and recorded events.
+//! Actors by key: their memory, the first message to one that sleeps, recorded events, and keys that
+//! move.
 //!
 //! Each measurement is a session of its own, whose journal is on a disk.
 
@@ -9,15 +10,17 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use anyhow::{bail, ensure};
-use fiber::entities::{Entities, EntitiesAddr, EventSourced};
+use fiber::entities::{Entities, EntitiesAddr, Entity, EventSourced};
 use fiber::manager::Snapshot;
 use fiber::{Journal, Reply};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -48,19 +51,23 @@ const EVENTS: u64 = 1_000;
 /// Events that are recorded, of so many keys.
 const RECORDED: usize = 1_000_000;
 const WRITERS: usize = 10_000;
+/// Keys that move, of as many in each process, and the messages that each sender has under way.
+const MOVED: usize = 10_000;
+const LOAD: usize = 500;
+const SENDERS: usize = 2;
 
 /// The entities that live in this process.
 static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts what it gets.
-struct Meter {
+pub(super) struct Meter {
     count: u64,
     /// Whether it refuses to sleep.
     stays: bool,
 }
 
 impl Meter {
-    fn new(_key: String, (): ()) -> Meter {
+    pub(super) fn new(_key: String, (): ()) -> Meter {
         ALIVE.fetch_add(1, Ordering::Relaxed);
         Meter { count: 0, stays: false }
     }
@@ -103,7 +110,7 @@ impl Snapshot for Meter {
 /// Records so many events. The answer is the number of all.
 #[derive(Message, Serialize, Deserialize)]
 #[rtype(result = "u64")]
-struct Persist(u64);
+pub(super) struct Persist(pub(super) u64);
 
 impl Handler<Persist> for Meter {
     type Result = u64;
@@ -141,6 +148,16 @@ impl Handler<Look> for Meter {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+struct Moved {
+    keys: usize,
+    /// Until the process has ended.
+    time: Duration,
+    messages: u64,
+    /// The longest time of a call.
+    longest: Duration,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 struct Memory {
     /// Bytes for each live entity, in their processes.
     live: f64,
@@ -173,6 +190,15 @@ pub(super) fn entities(table: &mut Table) -> anyhow::Result<()> {
         .target(Target::Above(Figure::Rate(200e3)))
         .note("One event a message, whose answer follows when the event is on the disk.");
     table.push(row);
+    let Moved { keys, time, messages, longest } = measure("moved")?;
+    let row = Row::new("keys of a process under load that gets SIGTERM", seconds(time))
+        .target(Target::Below(Figure::Seconds(1.0)))
+        .note(format!(
+            "{keys} keys move, and the process ends. Of the {messages} messages meanwhile, none \
+             was lost or out of order, and the longest call took {}.",
+            seconds(longest)
+        ));
+    table.push(row);
     Ok(())
 }
 
@@ -194,6 +220,7 @@ pub(super) fn be_entities() -> anyhow::Result<()> {
         "memory" => serde_json::to_string(&memory(journal.path())?)?,
         "first" => serde_json::to_string(&first_calls(journal.path())?)?,
         "events" => serde_json::to_string(&events(journal.path())?)?,
+        "moved" => serde_json::to_string(&moved()?)?,
         other => bail!("{WORK}={other}: not known"),
     };
     println!("{figures}");
@@ -326,4 +353,83 @@ fn events(journal: &Path) -> anyhow::Result<Duration> {
     ensure!(count == (RECORDED + WRITERS) as u64, "{count} events are there");
     entities.stop().wait()?;
     Ok(time)
+}
+
+/// Lets a process leave its keys to others, while messages come.
+fn moved() -> anyhow::Result<Moved> {
+    let entities = Entities::builder("moved").processes(PROCESSES).events();
+    let entities = entities.start(Meter::new, ()).wait()?;
+    let answers: Vec<_> = (0..PROCESSES * MOVED).map(|key| entities.of(key).send(Look)).collect();
+    let pids = answers.into_iter().map(|answer| answer.wait().map(|(pid, _)| pid));
+    let pids: Vec<u32> = pids.collect::<fiber::Result<_>>()?;
+    let keys = pids.iter().filter(|pid| **pid == pids[0]).count();
+    let drained = Pid::from_raw(pids[0] as i32).expect("it is a process");
+    let (begun, is_over) = (Barrier::new(SENDERS + 1), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let sender = |number: usize| {
+            let keys = (number..PROCESSES * MOVED).step_by(SENDERS);
+            let entities: Vec<_> = keys.map(|key| entities.of(key)).collect();
+            let (begun, is_over) = (&begun, &is_over);
+            scope.spawn(move || {
+                let mut load = Load::default();
+                for round in 1.. {
+                    entities.iter().try_for_each(|entity| load.send(entity, round))?;
+                    if round == 1 {
+                        begun.wait();
+                    }
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+                load.wait_until(0)?;
+                anyhow::Ok(load)
+            })
+        };
+        let senders: Vec<_> = (0..SENDERS).map(sender).collect();
+        begun.wait();
+        let start = Instant::now();
+        kill_process(drained, Signal::TERM)?;
+        while test_kill_process(drained).is_ok() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let time = start.elapsed();
+        is_over.store(true, Ordering::Relaxed);
+        let mut moved = Moved { keys, time, messages: 0, longest: Duration::ZERO };
+        for sender in senders {
+            let load = sender.join().expect("it does not panic")?;
+            moved.messages += load.sent;
+            moved.longest = moved.longest.max(load.longest);
+        }
+        Ok(moved)
+    })
+}
+
+/// The messages of a sender.
+#[derive(Default)]
+struct Load {
+    pending: VecDeque<(Instant, u64, Reply<u64>)>,
+    sent: u64,
+    longest: Duration,
+}
+
+impl Load {
+    /// Sends the next message to an entity, which is its message of this number.
+    fn send(&mut self, entity: &Entity<Meter>, number: u64) -> anyhow::Result<()> {
+        if self.pending.len() == LOAD {
+            self.wait_until(LOAD / 2)?;
+        }
+        self.pending.push_back((Instant::now(), number, entity.send(Persist(1))));
+        self.sent += 1;
+        Ok(())
+    }
+
+    /// Waits until so many messages have no answer.
+    fn wait_until(&mut self, count: usize) -> anyhow::Result<()> {
+        for (start, number, answer) in self.pending.drain(..self.pending.len() - count) {
+            let place = answer.wait()?;
+            ensure!(place == number, "message {number} of an entity is its {place}th");
+            self.longest = self.longest.max(start.elapsed());
+        }
+        Ok(())
+    }
 }

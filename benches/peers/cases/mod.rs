@@ -12,6 +12,7 @@ mod observed;
 mod savina;
 mod scale;
 mod sealed;
+mod service;
 mod tasks;
 
 use crate::measure::kilobytes;
@@ -20,7 +21,7 @@ use crate::suite::Case;
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// All cases, in the order of the table.
-pub(crate) const CASES: [Case; 18] = [
+pub(crate) const CASES: [Case; 19] = [
     Case { name: "map", measure: tasks::map },
     Case { name: "sleep", measure: tasks::sleep },
     Case { name: "apply", measure: tasks::apply },
@@ -29,6 +30,7 @@ pub(crate) const CASES: [Case; 18] = [
     Case { name: "graph", measure: graphs::graph },
     Case { name: "savina", measure: savina::savina },
     Case { name: "entities", measure: entities::entities },
+    Case { name: "service", measure: service::service },
     Case { name: "durable", measure: durable::durable },
     Case { name: "observed", measure: observed::observed },
     Case { name: "sealed", measure: sealed::sealed },
@@ -44,7 +46,7 @@ pub(crate) const CASES: [Case; 18] = [
 type Answer = fn() -> anyhow::Result<()>;
 
 /// What cases start this binary for, by its argument: each prints figures.
-const ANSWERS: [(&str, Answer); 8] = [
+const ANSWERS: [(&str, Answer); 9] = [
     (containers::WITH_BACKEND, containers::answer_with_backend),
     (durable::PROGRAM, durable::answer_durable),
     (entities::ENTITIES, entities::be_entities),
@@ -53,6 +55,7 @@ const ANSWERS: [(&str, Answer); 8] = [
     (observed::SESSION, observed::be_session),
     (scale::AT_SCALE, scale::be_at_scale),
     (sealed::ARRAYS_OVER_NNG, sealed::answer_arrays_over_nng),
+    (service::SERVICE, service::be_service),
 ];
 
 /// Returns what a case has started this process for.

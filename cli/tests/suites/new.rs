@@ -70,7 +70,9 @@ fn each_variant_has_its_program() {
         assert!(program.contains(word), "{option}: {program}");
     }
     let [manifest, _, program, _] = create(&folder, &["--service", "web"]);
-    assert!(program.contains("with_graceful_shutdown"), "{program}");
+    for word in ["with_graceful_shutdown", "Entities::builder"] {
+        assert!(program.contains(word), "{program}");
+    }
     assert!(manifest.contains(", features = [\"metrics\"] }\n"), "{manifest}");
     assert!(manifest.contains("\naxum = ") && manifest.contains("\ntokio = "), "{manifest}");
     assert!(folder.path().join("web/tests/service.rs").exists());

@@ -7,7 +7,8 @@ use fiber::entities::{EntitiesAddr, EntitiesBuilder, EventSourced};
 use fiber::manager::Snapshot;
 use fiber::supervisor::Backoff;
 use fiber::{Entities, Error, Journal, Process, Reply};
-use fiber_world::{all_counted, count, counted, is_dead, nap};
+use fiber_core::Config;
+use fiber_world::{Faults, all_counted, count, counted, is_dead, nap};
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
@@ -78,7 +79,7 @@ fn write((notes, user, keys, is_calm): (EntitiesAddr<Notes>, u64, u64, bool)) ->
                     assert_eq!(seen.last(), Some(&number), "user {user}, key {key}: {seen:?}");
                     answered[key as usize].push(number);
                 }
-                Err(error) => assert!(!is_calm, "user {user}, key {key}: {error}"),
+                Err(error) => assert!(!is_calm || is_dead(), "user {user}, key {key}: {error}"),
             }
         }
         nap(Duration::from_millis(30));
@@ -97,14 +98,27 @@ fn write((notes, user, keys, is_calm): (EntitiesAddr<Notes>, u64, u64, bool)) ->
 
 /// Events that were answered are there, once and in order, whatever dies and moves.
 pub(super) fn entities(ground: &mut Ground) -> Outcome {
+    ground.session(with_events)
+}
+
+/// As [`entities`], with several processes in a job: they die and get SIGTERM together.
+pub(super) fn hosted(ground: &mut Ground) -> Outcome {
+    let mut config = Config::default();
+    config.processes_per_job = ground.rng.usize(2..=4);
+    ground.configured(config, with_events)
+}
+
+fn with_events(ground: &mut Ground) -> Outcome {
     play(ground, |_, builder| builder.events().start(|_: String, ()| Notes::default(), ()))
 }
 
 /// As [`entities`], with snapshots that replace events.
 pub(super) fn snapshots(ground: &mut Ground) -> Outcome {
-    play(ground, |ground, builder| {
-        let builder = builder.events_and_snapshots(ground.rng.u64(1..5));
-        builder.start(|_: String, ()| Notes::default(), ())
+    ground.session(|ground| {
+        play(ground, |ground, builder| {
+            let builder = builder.events_and_snapshots(ground.rng.u64(1..5));
+            builder.start(|_: String, ()| Notes::default(), ())
+        })
     })
 }
 
@@ -151,36 +165,39 @@ fn play(
     ground: &mut Ground,
     start: fn(&mut Ground, EntitiesBuilder) -> Reply<Entities<Notes>>,
 ) -> Outcome {
-    ground.session(|ground| {
-        let (users, keys) = (ground.processes() as u64, ground.items(4));
-        let builder = Entities::builder("notes").processes(ground.processes());
-        let builder = builder.idle(Duration::from_millis(50)).manager(|process| {
-            process.intensity(u32::MAX, Duration::from_secs(1)).backoff(Backoff::none())
-        });
-        let notes = start(ground, builder).wait()?;
-        let is_calm = ground.happens(64);
-        let users: Vec<_> = (0..users)
-            .map(|user| Process::builder().try_spawn(write, (notes.addr(), user, keys, is_calm)))
-            .collect();
-        let storm = (!is_calm).then(|| ground.storm());
-        for _ in 0..ground.items(6) {
-            nap(Duration::from_millis(500));
-            let _ = notes.scale(ground.processes()).wait();
+    let (users, keys) = (ground.processes() as u64, ground.items(4));
+    let builder = Entities::builder("notes").processes(ground.processes());
+    let builder = builder.idle(Duration::from_millis(50)).manager(|process| {
+        process.intensity(u32::MAX, Duration::from_secs(1)).backoff(Backoff::none())
+    });
+    let notes = start(ground, builder).wait()?;
+    let is_calm = ground.happens(64);
+    let users: Vec<_> = (0..users)
+        .map(|user| Process::builder().try_spawn(write, (notes.addr(), user, keys, is_calm)))
+        .collect();
+    // A process that gets SIGTERM loses nothing.
+    let is_drained = is_calm && ground.happens(192);
+    let storm = match is_drained {
+        true => Some(ground.storm_of(|_| Faults { terminations: 1, ..Faults::NONE })),
+        false => (!is_calm).then(|| ground.storm()),
+    };
+    for _ in 0..ground.items(6) {
+        nap(Duration::from_millis(500));
+        let _ = notes.scale(ground.processes()).wait();
+    }
+    if let Some(storm) = storm {
+        ground.wait_for_calm(storm);
+    }
+    count("calm", 0);
+    for user in users {
+        match user.wait() {
+            Ok(()) => {}
+            Err(error @ Error::Task { .. }) => return Err(error.into()),
+            Err(error) if is_calm && !is_drained => return Err(error.into()),
+            // It has died.
+            Err(_) => {}
         }
-        if let Some(storm) = storm {
-            ground.wait_for_calm(storm);
-        }
-        count("calm", 0);
-        for user in users {
-            match user.wait() {
-                Ok(()) => {}
-                Err(error @ Error::Task { .. }) => return Err(error.into()),
-                Err(error) if is_calm => return Err(error.into()),
-                // It has died.
-                Err(_) => {}
-            }
-        }
-        notes.stop().wait()?;
-        Ok(())
-    })
+    }
+    notes.stop().wait()?;
+    Ok(())
 }

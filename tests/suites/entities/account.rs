@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use actix::prelude::*;
-use fiber::entities::{EventSourced, Reminder};
+use fiber::entities::{Entity, EventSourced, Reminder, this};
 use fiber::manager::Snapshot;
 use serde::{Deserialize, Serialize};
 
@@ -150,6 +150,21 @@ impl Handler<GoToSleep> for Account {
 
     fn handle(&mut self, _: GoToSleep, context: &mut Context<Self>) {
         context.stop();
+    }
+}
+
+/// Lets the account remind itself. The answer is its own address.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Entity<Account>")]
+pub(super) struct RemindYourself;
+
+impl Handler<RemindYourself> for Account {
+    type Result = MessageResult<RemindYourself>;
+
+    fn handle(&mut self, _: RemindYourself, _: &mut Context<Self>) -> Self::Result {
+        let own = this::<Account>().unwrap();
+        drop(own.remind("own", Duration::from_millis(1)));
+        MessageResult(own)
     }
 }
 

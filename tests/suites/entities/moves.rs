@@ -7,8 +7,17 @@ use std::time::Duration;
 use fiber::manager::Snapshots;
 use fiber::{Entities, Error};
 use fiber_test_support::wait::{wait_for, wait_until};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::account::{Account, Add, Deposit, See, Slow, Where};
+
+fn of(pid: u32) -> Pid {
+    Pid::from_raw(pid as i32).expect("it is a process")
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(of(pid), signal).expect("it runs");
+}
 
 #[test]
 fn state_moves_with_its_key_and_other_keys_stay() {
@@ -36,11 +45,10 @@ fn state_moves_with_its_key_and_other_keys_stay() {
     }
 }
 
-#[test]
-fn nothing_is_lost_or_out_of_order_while_keys_move_under_load() {
-    const KEYS: u64 = 24;
-    let accounts = Entities::builder("loaded").processes(1).events();
-    let accounts = accounts.start(Account::new, ()).wait().unwrap();
+const KEYS: u64 = 24;
+
+/// Changes the processes while messages come, and checks that none is lost or out of order.
+fn under_load(accounts: &Entities<Account>, change: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     let sent = std::thread::scope(|scope| {
         let sender = |start: u64| {
@@ -60,9 +68,7 @@ fn nothing_is_lost_or_out_of_order_while_keys_move_under_load() {
             }
         };
         let senders = [scope.spawn(sender(0)), scope.spawn(sender(1))];
-        for count in [3, 2, 4, 1, 2] {
-            accounts.scale(count).wait().unwrap();
-        }
+        change();
         is_over.store(true, Ordering::Relaxed);
         senders.map(|sender| sender.join().unwrap())
     });
@@ -71,6 +77,44 @@ fn nothing_is_lost_or_out_of_order_while_keys_move_under_load() {
         let seen = accounts.of(key).send(See(last)).wait().unwrap();
         assert_eq!(seen, (0..=last).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn nothing_is_lost_or_out_of_order_while_keys_move_under_load() {
+    let accounts = Entities::builder("loaded").processes(1).events();
+    let accounts = accounts.start(Account::new, ()).wait().unwrap();
+    under_load(&accounts, || {
+        for count in [3, 2, 4, 1, 2] {
+            accounts.scale(count).wait().unwrap();
+        }
+    });
+}
+
+/// A drained node: its processes get SIGTERM, first one of two, then all, then the only one.
+#[test]
+fn nothing_is_lost_or_out_of_order_when_processes_get_sigterm() {
+    let accounts = Entities::builder("drained").processes(2).events();
+    let accounts = accounts.start(Account::new, ()).wait().unwrap();
+    let place = |key: u64| accounts.of(key).send(Where).wait().unwrap().1;
+    let drain = |pids: HashSet<u32>| {
+        let slow: Vec<_> =
+            (0..KEYS).map(|key| accounts.of(key).send(Slow(Duration::from_millis(50)))).collect();
+        pids.iter().for_each(|pid| signal(*pid, Signal::TERM));
+        wait_until("the end of the drained processes", || {
+            pids.iter().all(|pid| test_kill_process(of(*pid)).is_err())
+        });
+        assert!((0..KEYS).all(|key| !pids.contains(&place(key))));
+        slow.into_iter().for_each(|answer| drop(answer.wait().unwrap()));
+    };
+    under_load(&accounts, || {
+        drain(HashSet::from([place(0)]));
+        assert_eq!(accounts.processes().wait().unwrap(), 2);
+        drain((0..KEYS).map(place).collect());
+        assert_eq!(accounts.processes().wait().unwrap(), 2);
+        accounts.scale(1).wait().unwrap();
+        drain(HashSet::from([place(0)]));
+    });
+    assert_eq!(accounts.processes().wait().unwrap(), 1);
 }
 
 #[test]
@@ -116,8 +160,7 @@ fn a_process_that_ends_for_good_leaves_its_keys_to_the_others() {
     let accounts = accounts.start(Account::new, ()).wait().unwrap();
     let (_, pid) = accounts.of("anna").send(Where).wait().unwrap();
     accounts.of("anna").send(Deposit(1)).wait().unwrap();
-    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    signal(pid, Signal::KILL);
     let balance = wait_for("an answer", || accounts.of("anna").send(Deposit(1)).wait());
     assert_eq!(balance, 2);
     wait_until("the end of one process", || accounts.processes().wait().unwrap() == 1);

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use fiber::{Entities, Journal};
+use fiber::entities::this;
+use fiber::{Entities, Error, Journal};
 use fiber_test_support::wait::wait_for;
 
-use super::account::{Account, Add};
+use super::account::{Account, Add, RemindYourself};
 
 /// The balance of a key once it is at least this.
 fn balance(accounts: &Entities<Account>, key: &str, at_least: i64) -> i64 {
@@ -38,6 +39,17 @@ fn a_reminder_wakes_a_sleeping_entity_once_or_again_and_again() {
     balance(&accounts, "last", 100);
     assert_eq!(balance(&accounts, "once", 0), 100);
     assert!(!in_time || balance(&accounts, "never", 0) == 0);
+}
+
+#[test]
+fn an_entity_knows_its_own_address() {
+    let accounts = Entities::builder("own-address").processes(1).events().reminders();
+    let accounts = accounts.start(Account::new, ()).wait().unwrap();
+    let anna = accounts.of("anna");
+    assert_eq!(anna.send(RemindYourself).wait().unwrap(), anna);
+    balance(&accounts, "anna", 100);
+    let error = this::<Account>().unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
 }
 
 #[test]

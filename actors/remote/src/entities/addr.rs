@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use super::Entities;
 use super::client::{Client, Outgoing, Resend};
 use super::coordinator::Coordinator;
+use super::life::own_addr;
 use super::method::method;
 use super::reminders::Reminder;
 use super::wire::{Remind, RemindFailure, When};
@@ -84,6 +85,69 @@ pub fn find_entities<A: Actor<Context = Context<A>>>(name: &str) -> Reply<Entiti
     let name_of_client: Arc<str> = name.into();
     let found = look_up(name, Wanted::Now, coordinator::<A>);
     Reply::begun(async move { EntitiesAddr::new(name_of_client, found.await?) })
+}
+
+/// Returns the address of the entity of type `A` whose code runs on this thread.
+///
+/// It works in its handlers and the futures that they return, in `started` and `stopped`, and in
+/// timers and futures in its context. A handler that waits for the answer of its own entity makes
+/// that busy for ever: let a future of the context wait.
+///
+/// # Errors
+/// [`Error::Invalid`] if no such entity runs on this thread.
+///
+/// # Examples
+/// ```
+/// # fiber::init();
+/// use std::time::Duration;
+///
+/// use fiber::entities::{Entities, Reminder, this};
+/// use fiber::prelude::*;
+///
+/// /// Closes some time after it was opened, also if it sleeps until then.
+/// struct Auction {
+///     is_open: bool,
+/// }
+///
+/// impl Actor for Auction {
+///     type Context = Context<Self>;
+/// }
+///
+/// #[fiber::message]
+/// struct Open;
+///
+/// #[fiber::message(bool)]
+/// struct IsOpen;
+///
+/// #[fiber::handlers]
+/// impl Auction {
+///     fn open(&mut self, _: Open) {
+///         self.is_open = true;
+///         let own = this::<Auction>().expect("it is an entity");
+///         drop(own.remind("close", Duration::from_millis(20)));
+///     }
+///
+///     fn is_open(&mut self, _: IsOpen) -> bool {
+///         self.is_open
+///     }
+///
+///     fn close(&mut self, _: Reminder) {
+///         self.is_open = false;
+///     }
+/// }
+///
+/// let auctions = Entities::builder("auctions").processes(1).reminders();
+/// let auctions = auctions.start(|_: String, ()| Auction { is_open: false }, ()).wait()?;
+/// auctions.of(7).send(Open).wait()?;
+/// while auctions.of(7).send(IsOpen).wait()? {}
+/// # Ok::<(), fiber::Error>(())
+/// ```
+pub fn this<A: Actor<Context = Context<A>>>() -> Result<Entity<A>> {
+    let own = own_addr().transpose()?.and_then(|own| own.downcast::<Entity<A>>().ok());
+    own.map(|own| *own).ok_or_else(|| {
+        let problem = format!("no entity of type `{}` runs on this thread", type_name::<A>());
+        Error::invalid("entities::this", problem)
+    })
 }
 
 /// A coordinator of entities of type `A`.

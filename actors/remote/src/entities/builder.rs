@@ -19,13 +19,13 @@ use fiber_supervisor::supervisor::Restart;
 use fiber_values::codec::EncodedValue;
 use fiber_values::{Function, Portable, assert_captures_nothing, codec, invoke, transfer};
 use serde::de::DeserializeOwned;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, RwLock, mpsc, oneshot};
 
 use super::addr::EntitiesAddr;
 use super::coordinator::{Coordination, Coordinator};
 use super::inspection::Owned;
 use super::keeper::{Keeper, KeeperArgs, KeptPlan, Plan, StateFns};
-use super::owner::{Owner, Starter};
+use super::owner::{Owner, Starter, replace_leaving};
 use super::records::Records;
 use super::reminders::{NoReminders, ReminderPolicy, Reminders, SendReminder, WithReminders};
 use super::state::{EntityState, Events, EventsAndSnapshots, KeepsState, Kept};
@@ -359,20 +359,31 @@ impl<A: Actor<Context = Context<A>>> Prepared<A> {
         let (records, reminders) = (Records::new(durable), Reminders::new(fire));
         reminders.restore(&records)?;
         let journal = records.journal();
-        let state = Coordination::new(records, reminders);
+        let (leaving, left) = mpsc::unbounded_channel();
+        let state = Coordination::new(records, reminders, leaving);
         let local = Coordinator(Rc::clone(&state)).start();
         let coordinator = RemoteAddr::export(local.clone())?;
         let name: Arc<str> = name.into();
         let all = EntitiesAddr::new(Arc::clone(&name), coordinator.clone())?;
         let _ = addr.set(all.clone());
-        let members = Mutex::default();
+        let (members, ending) = (Mutex::default(), RwLock::default());
         let key = names::key(&name);
         let of = type_name::<A>();
         let stats = Arc::new(Owned::new(Arc::clone(&name), of, local.clone(), journal));
         runtime.part::<Sources>().register(&stats);
-        let owner =
-            Owner { runtime, name, local, coordinator, start, spread, members, stats, patience };
-        let owner = Arc::new(owner);
+        let owner = Arc::new(Owner {
+            runtime,
+            name,
+            local,
+            coordinator,
+            start,
+            spread,
+            members,
+            ending,
+            stats,
+            patience,
+        });
+        drop(spawn_local(replace_leaving(Arc::downgrade(&owner), left)));
         let entities = Entities { addr: all, owner: Arc::clone(&owner) };
         let untyped = &owner.coordinator.untyped;
         let asked = type_name::<Entities<A>>();

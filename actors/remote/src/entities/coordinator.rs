@@ -14,15 +14,14 @@ use fiber_core::ExitReason;
 use fiber_runtime::mesh::CallFailure;
 use fiber_runtime::reply::Reply;
 use futures_util::future::join_all;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 
 use super::inspection::{AskLives, Lives};
-use super::keeper::replaced;
 use super::records::Records;
 use super::reminders::Reminders;
 use super::wire::{
-    AskTable, Change, Hello, KeeperId, Load, Record, Released, Remind, RemindFailure, Table, Token,
-    Welcome, Write,
+    AskTable, Change, Hello, KeeperId, Leaving, Load, Record, Released, Remind, RemindFailure,
+    Table, Token, Welcome, Write, replaced,
 };
 use crate::remote::{RemoteRecipient, UntypedAddr};
 
@@ -46,6 +45,8 @@ pub(super) struct Coordination {
     /// Held while the table changes.
     changing: Mutex<()>,
     last_number: Cell<u64>,
+    /// Tells the owner which processes have got SIGTERM.
+    leaving: mpsc::UnboundedSender<KeeperId>,
 }
 
 /// A process, as a table has it.
@@ -64,7 +65,11 @@ pub(super) struct Process {
 }
 
 impl Coordination {
-    pub(super) fn new(records: Records, reminders: Reminders) -> Rc<Coordination> {
+    pub(super) fn new(
+        records: Records,
+        reminders: Reminders,
+        leaving: mpsc::UnboundedSender<KeeperId>,
+    ) -> Rc<Coordination> {
         Rc::new(Coordination {
             records,
             reminders,
@@ -75,6 +80,7 @@ impl Coordination {
             saved: RefCell::default(),
             changing: Mutex::default(),
             last_number: Cell::new(0),
+            leaving,
         })
     }
 
@@ -294,6 +300,15 @@ impl Handler<Hello> for Coordinator {
     fn handle(&mut self, Hello(keeper): Hello, _: &mut Context<Self>) -> Self::Result {
         let state = Rc::clone(&self.0);
         Box::pin(async move { state.welcome(keeper).await })
+    }
+}
+
+impl Handler<Leaving> for Coordinator {
+    type Result = ();
+
+    fn handle(&mut self, Leaving(id): Leaving, _: &mut Context<Self>) {
+        // The entities may be about to end.
+        let _ = self.0.leaving.send(id);
     }
 }
 

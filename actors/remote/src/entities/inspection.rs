@@ -78,7 +78,8 @@ impl Source for Owned {
 /// The statistics of a process that keeps entities.
 pub(super) struct Kept {
     registration: Registration,
-    name: Arc<str>,
+    /// The name of the entities.
+    pub(super) name: Arc<str>,
     live: AtomicU64,
 }
 

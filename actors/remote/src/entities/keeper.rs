@@ -7,20 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
-use fiber_core::{Error, ExitReason, Failure, FailureKind, Result, panics, spawn_local};
+use fiber_core::{Result, panics, spawn_local};
 use fiber_runtime::mesh::CallFailure;
 use fiber_runtime::runtime::{Runtime, report_panic};
 use fiber_runtime::sources::Sources;
 use fiber_values::codec::EncodedValue;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
+use super::addr::EntitiesAddr;
 use super::coordinator::Coordinator;
 use super::inspection::{AskLives, Kept, Lives};
-use super::life::{End, Live, Work};
-use super::wire::{
-    Change, Hello, KeeperId, Load, Record, RecordChange, Released, Table, Token, Write,
-};
+use super::life::{End, Live, Living, Work};
+use super::termination;
+use super::wire::{Change, Hello, KeeperId, Load, Record, Released, Table, Token, Write, failure};
+use super::writes::Writes;
 use crate::remote::RemoteAddr;
 
 /// The longest and the shortest pause between two looks for entities that are idle.
@@ -81,9 +82,8 @@ pub(super) struct Shared<A: Actor<Context = Context<A>>> {
     make: Make<A>,
     arguments: EncodedValue,
     keys: RefCell<Keys<A>>,
-    batch: RefCell<Batch<A>>,
-    /// The number of the last write that has ended.
-    written: watch::Sender<u64>,
+    pub(super) living: Living<A>,
+    pub(super) writes: Writes<A>,
     /// Notified when a key is free.
     freed: Notify,
     stats: Arc<Kept>,
@@ -114,15 +114,6 @@ enum Slot<A: Actor<Context = Context<A>>> {
     Lives(Rc<Live<A>>),
 }
 
-/// Changes of records that have not been sent.
-struct Batch<A: Actor<Context = Context<A>>> {
-    changes: Vec<RecordChange>,
-    /// The entities whose events are among them, and the number of each one's last.
-    events: Vec<(Rc<Live<A>>, u64)>,
-    /// The number of the write that sends them.
-    number: u64,
-}
-
 impl<A: Actor<Context = Context<A>>> Keeper<A> {
     pub(super) fn new(args: KeeperArgs, make: Make<A>, state: StateFns<A>) -> Keeper<A> {
         let keys = Keys {
@@ -134,7 +125,6 @@ impl<A: Actor<Context = Context<A>>> Keeper<A> {
             slots: HashMap::new(),
             early: Vec::new(),
         };
-        let batch = Batch { changes: Vec::new(), events: Vec::new(), number: 1 };
         Keeper(Rc::new(Shared {
             plan: args.plan,
             state,
@@ -143,8 +133,8 @@ impl<A: Actor<Context = Context<A>>> Keeper<A> {
             make,
             arguments: args.arguments,
             keys: RefCell::new(keys),
-            batch: RefCell::new(batch),
-            written: watch::Sender::new(0),
+            living: Living::default(),
+            writes: Writes::default(),
             freed: Notify::new(),
             stats: Arc::new(Kept::new(args.name.into())),
             keeper: OnceCell::new(),
@@ -170,9 +160,13 @@ impl<A: Actor<Context = Context<A>>> Actor for Keeper<A> {
         let _ = self.0.keeper.set(context.address());
         if let Ok(runtime) = Runtime::get() {
             runtime.part::<Sources>().register(&self.0.stats);
+            if runtime.config().signals {
+                termination::listen(runtime, self.0.coordinator.clone(), self.0.id);
+            }
         }
-        let shared = Rc::clone(&self.0);
+        let (shared, runs) = (Rc::clone(&self.0), Rc::clone(&self.0));
         drop(spawn_local(async move { shared.join().await }));
+        drop(spawn_local(async move { runs.living.run().await }));
         let Some(idle) = self.0.plan.idle else { return };
         let pause = (idle / 8).clamp(LOOKS.0, LOOKS.1);
         context.run_interval(pause, move |keeper, _| {
@@ -238,6 +232,11 @@ impl<A: Actor<Context = Context<A>>> Handler<Quit> for Keeper<A> {
 }
 
 impl<A: Actor<Context = Context<A>>> Shared<A> {
+    /// Returns the address of all entities.
+    pub(super) fn entities(&self) -> Result<EntitiesAddr<A>> {
+        EntitiesAddr::new(Arc::clone(&self.stats.name), self.coordinator.clone())
+    }
+
     /// Tells the coordinator that the process has started, and takes messages from then on.
     async fn join(self: Rc<Self>) {
         let welcome = match self.coordinator.send(Hello(self.id)).await {
@@ -264,17 +263,21 @@ impl<A: Actor<Context = Context<A>>> Shared<A> {
 
     fn deliver(self: &Rc<Self>, key: String, work: Work<A>) {
         let mut keys = self.keys.borrow_mut();
-        if !keys.are_here(&key, self.id) {
+        let live = match keys.slots.get(&*key) {
+            Some(Slot::Lives(live)) => Some(Rc::clone(live)),
+            _ => None,
+        };
+        // Most are here by that alone.
+        if live.as_ref().is_none_or(|live| !live.stays()) && !keys.are_here(&key, self.id) {
+            drop(keys);
             return work.fail(CallFailure::Moved);
         }
-        match keys.slots.get_mut(&*key) {
-            Some(Slot::Lives(live)) => {
-                let live = Rc::clone(live);
-                drop(keys);
-                return live.push(work);
-            }
-            Some(Slot::Waits(waiting)) => return waiting.push_back(work),
-            None => {}
+        if let Some(live) = live {
+            drop(keys);
+            return live.push(work);
+        }
+        if let Some(Slot::Waits(waiting)) = keys.slots.get_mut(&*key) {
+            return waiting.push_back(work);
         }
         let key: Rc<str> = key.into();
         keys.slots.insert(Rc::clone(&key), Slot::Waits(Box::new(VecDeque::from([work]))));
@@ -352,7 +355,7 @@ impl<A: Actor<Context = Context<A>>> Shared<A> {
         self.keys.borrow_mut().slots.insert(Rc::clone(&live.key), waiting);
         let (shared, key) = (Rc::clone(self), Rc::clone(&live.key));
         drop(spawn_local(async move {
-            shared.settled().await;
+            shared.writes.settled().await;
             let is_needed = match shared.keys.borrow().slots.get(&key) {
                 Some(Slot::Waits(waiting)) => !waiting.is_empty(),
                 _ => return,
@@ -445,76 +448,25 @@ impl<A: Actor<Context = Context<A>>> Shared<A> {
         }
     }
 
-    /// Records an event of an entity.
-    pub(super) fn write_event(
-        self: &Rc<Self>,
-        live: Rc<Live<A>>,
-        number: u64,
-        event: EncodedValue,
-    ) {
-        let key = live.key.to_string();
-        let mut batch = self.batch.borrow_mut();
-        batch.changes.push(RecordChange::Event { key, number, event });
-        batch.events.push((live, number));
-        self.write_soon(&batch);
-    }
-
-    /// Records a snapshot of an entity, which replaces the events from `from` to `number`.
-    pub(super) fn write_snapshot(
-        self: &Rc<Self>,
-        key: &str,
-        from: u64,
-        number: u64,
-        state: EncodedValue,
-    ) {
-        let key = key.to_string();
-        let mut batch = self.batch.borrow_mut();
-        batch.changes.push(RecordChange::Snapshot { key, from, number, state });
-        self.write_soon(&batch);
-    }
-
-    /// Sends the batch behind all entities that are ready to run, if it has its first change.
-    fn write_soon(self: &Rc<Self>, batch: &Batch<A>) {
-        if batch.changes.len() == 1 {
-            let shared = Rc::clone(self);
-            drop(spawn_local(async move { shared.write().await }));
-        }
+    /// Sends the next write behind all entities that are ready to run.
+    pub(super) fn write_soon(self: &Rc<Self>) {
+        let shared = Rc::clone(self);
+        drop(spawn_local(async move { shared.write().await }));
     }
 
     async fn write(self: Rc<Self>) {
         let token = self.keys.borrow().token.expect("entities start when it is there");
-        let Batch { changes, events, number } = self.batch.borrow_mut().take();
+        let (number, changes) = self.writes.begin();
         let written = self.coordinator.send(Write { token, changes }).await;
         match written.unwrap_or_else(|error| Err(failure(&error))) {
-            Ok(()) => events.iter().for_each(|(live, number)| live.recorded(*number)),
+            Ok(()) => self.writes.ended(number),
             Err(problem) => {
                 tracing::error!("events or states of entities can't be recorded: {problem:?}");
-                events.iter().for_each(|(live, _)| live.unrecorded(&problem));
+                self.writes.failed(number, &problem);
                 // The coordinator takes no more of this process, lest an event be missing.
                 self.keeper.get().into_iter().for_each(|keeper| keeper.do_send(Quit));
             }
         }
-        // They count in their order.
-        self.written.send_modify(|written| *written = number.max(*written));
-    }
-
-    /// Waits until all changes up to now are recorded, or have failed.
-    async fn settled(&self) {
-        let last = self.batch.borrow().last();
-        let _ = self.written.subscribe().wait_for(|written| *written >= last).await;
-    }
-}
-
-impl<A: Actor<Context = Context<A>>> Batch<A> {
-    /// Returns the batch, and begins the next one.
-    fn take(&mut self) -> Batch<A> {
-        let next = Batch { changes: Vec::new(), events: Vec::new(), number: self.number + 1 };
-        std::mem::replace(self, next)
-    }
-
-    /// Returns the number of the last write that there is to be.
-    fn last(&self) -> u64 {
-        self.number - u64::from(self.changes.is_empty())
     }
 }
 
@@ -524,20 +476,4 @@ impl<A: Actor<Context = Context<A>>> Keys<A> {
         let is_here = |table: &Table| table.keeper_of(key) == Some(id);
         is_here(&self.table) && self.next.as_ref().is_none_or(is_here)
     }
-}
-
-/// Returns the failure of messages whose entity can't be made.
-pub(super) fn failure(error: &Error) -> CallFailure {
-    match error {
-        Error::Journal { journal, cause } => {
-            CallFailure::Journal { journal: journal.clone().into(), cause: cause.to_string() }
-        }
-        Error::ActorStopped { reason, .. } => CallFailure::Stopped(reason.clone()),
-        error => CallFailure::Failed(Failure::new(FailureKind::Result, error)),
-    }
-}
-
-/// Returns the reason of messages to a process that was replaced.
-pub(super) fn replaced() -> ExitReason {
-    ExitReason::LinkLost("another process has its keys".into())
 }

@@ -1,14 +1,15 @@
 //! The life of one entity in its process, from its first message until it sleeps or fails.
 //!
-//! Its context runs in a future of its own, which says to [`record`] whose turn it is. A pump in
+//! Its context runs in a future of its own, which says to [`record`] and [`own_addr`] whose turn it is. A pump in
 //! the context passes the messages to the handlers. An answer goes out when all events before it
 //! are recorded.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Instant;
 
@@ -23,22 +24,30 @@ use fiber_values::codec::EncodedValue;
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::oneshot;
 
 use super::keeper::Shared;
-use crate::remote::{CallOutcome, Encoded};
+use super::wire::RecordChange;
+use crate::remote::{CallOutcome, Encoded, OpenCall};
 
 /// How many messages one entity handles before others run.
 const TURN: usize = 64;
 
 thread_local! {
     /// The entity that runs.
-    static CURRENT: RefCell<Option<Rc<dyn Records>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Rc<dyn Own>>> = const { RefCell::new(None) };
 }
 
-/// Records events of the entity that runs.
-trait Records {
-    fn record(&self, event: EncodedValue);
+/// The entity that runs, as its own code sees it.
+trait Own {
+    fn record(self: Rc<Self>, event: EncodedValue);
+
+    /// Returns its address, an `Entity`.
+    fn addr(&self) -> Result<Box<dyn Any>>;
+}
+
+/// Returns the address of the entity that runs, an `Entity`, if one does.
+pub(super) fn own_addr() -> Option<Result<Box<dyn Any>>> {
+    CURRENT.with_borrow(Option::clone).map(|current| current.addr())
 }
 
 /// Records an event of the entity that runs, if one does.
@@ -59,12 +68,12 @@ type Run<A> = Box<dyn FnOnce(&mut A, &mut <A as Actor>::Context) -> CallOutcome>
 /// A message for an entity, and its answer.
 pub(super) struct Work<A: Actor> {
     pub(super) run: Run<A>,
-    pub(super) answer: oneshot::Sender<Encoded>,
+    pub(super) call: OpenCall,
 }
 
 impl<A: Actor> Work<A> {
     pub(super) fn fail(self, failure: CallFailure) {
-        let _ = self.answer.send(Err(failure));
+        self.call.answer(Err(failure));
     }
 }
 
@@ -83,7 +92,6 @@ enum Rest {
 /// A live entity.
 pub(super) struct Live<A: Actor<Context = Context<A>>> {
     pub(super) key: Rc<str>,
-    own: Weak<Live<A>>,
     shared: Rc<Shared<A>>,
     queue: RefCell<VecDeque<Work<A>>>,
     waker: RefCell<Option<Waker>>,
@@ -93,24 +101,18 @@ pub(super) struct Live<A: Actor<Context = Context<A>>> {
     last_use: Cell<Instant>,
     /// Calls whose handlers' futures are under way.
     later: RefCell<Option<Box<Answers>>>,
-    log: RefCell<Log>,
-}
-
-/// Where answers go, by the numbers of their calls.
-type Answers = HashMap<u64, oneshot::Sender<Encoded>>;
-
-/// The events of an entity, by their numbers, and what waits for them.
-struct Log {
-    last: u64,
-    recorded: u64,
-    /// Answers that go out when the event of this number is recorded.
-    held: VecDeque<(u64, oneshot::Sender<Encoded>, Encoded)>,
-    /// The number of the last event before the last snapshot.
-    in_snapshot: u64,
+    /// The number of its last event, and of the last one before its last snapshot.
+    last: Cell<u64>,
+    in_snapshot: Cell<u64>,
+    /// The last write that has an event of it.
+    pub(super) write: Cell<u64>,
     /// Messages since the last snapshot.
-    messages: u64,
-    last_snapshot: Instant,
+    messages: Cell<u64>,
+    last_snapshot: Cell<Instant>,
 }
+
+/// Calls, by their numbers here.
+type Answers = HashMap<u64, OpenCall>;
 
 /// How the life of an entity has ended.
 pub(super) enum End {
@@ -121,40 +123,35 @@ pub(super) enum End {
 }
 
 impl<A: Actor<Context = Context<A>>> Live<A> {
-    /// Starts an actor as the entity of a key. `recorded` is the number of its last event, and
+    /// Starts an actor as the entity of a key. `last` is the number of its last event, and
     /// `in_snapshot` that of the last one before its snapshot.
     pub(super) fn start(
         shared: &Rc<Shared<A>>,
         key: Rc<str>,
         actor: A,
-        (in_snapshot, recorded): (u64, u64),
+        (in_snapshot, last): (u64, u64),
     ) -> Rc<Live<A>> {
         let now = Instant::now();
-        // Most entities have one message at a time, and buffers start with room for four.
-        let log = Log {
-            last: recorded,
-            recorded,
-            held: VecDeque::with_capacity(1),
-            in_snapshot,
-            messages: 0,
-            last_snapshot: now,
-        };
-        let live = Rc::new_cyclic(|own| Live {
+        let live = Rc::new(Live {
             key,
-            own: Weak::clone(own),
             shared: Rc::clone(shared),
+            // Most entities have one message at a time, and buffers start with room for four.
             queue: RefCell::new(VecDeque::with_capacity(1)),
             waker: RefCell::default(),
             rest: Cell::new(Rest::Wait),
             open: Cell::new(0),
             last_use: Cell::new(now),
             later: RefCell::default(),
-            log: RefCell::new(log),
+            last: Cell::new(last),
+            in_snapshot: Cell::new(in_snapshot),
+            write: Cell::new(0),
+            messages: Cell::new(0),
+            last_snapshot: Cell::new(now),
         });
         let mut context = Context::new();
         context.spawn(Pump { live: Rc::clone(&live), later: None, calls: 0 });
-        let life = Life { context: Some(context.into_future(actor)), live: Rc::clone(&live) };
-        drop(fiber_core::spawn_local(life));
+        let context = Some(context.into_future(actor));
+        shared.living.add(Life { context, live: Rc::clone(&live) });
         live
     }
 
@@ -176,6 +173,11 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
         self.open.get() == 0
     }
 
+    /// Returns whether it is to go on, as far as is known: its key is here.
+    pub(super) fn stays(&self) -> bool {
+        matches!(self.rest.get(), Rest::Wait | Rest::Sleep)
+    }
+
     /// Lets it sleep if it has done nothing since this time.
     pub(super) fn sleep_if_idle_since(&self, time: Instant) {
         if self.is_idle() && self.last_use.get() <= time && self.rest.get() == Rest::Wait {
@@ -190,30 +192,10 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
         self.wake();
     }
 
-    /// Notes that the events up to a number are recorded, and sends the answers that wait for them.
-    pub(super) fn recorded(&self, number: u64) {
-        loop {
-            let mut log = self.log.borrow_mut();
-            log.recorded = log.recorded.max(number);
-            let recorded = log.recorded;
-            if log.held.front().is_none_or(|(number, ..)| *number > recorded) {
-                return;
-            }
-            let next = log.held.pop_front();
-            drop(log);
-            let Some((_, answer, encoded)) = next else { return };
-            self.answered(answer, encoded);
-        }
-    }
-
-    /// Ends the entity, whose events can't be recorded: its state is ahead of its record.
-    pub(super) fn unrecorded(&self, failure: &CallFailure) {
+    /// Ends it, because its events can't be recorded.
+    pub(super) fn fail(&self) {
         self.rest.set(Rest::Fail);
         self.wake();
-        let held = std::mem::take(&mut self.log.borrow_mut().held);
-        for (_, answer, _) in held {
-            self.answered(answer, Err(failure.clone()));
-        }
     }
 
     /// Returns the messages that no handler has got.
@@ -222,25 +204,21 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
     }
 
     fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
         }
     }
 
     /// Sends an answer, once all events are recorded.
-    fn answer(&self, answer: oneshot::Sender<Encoded>, encoded: Encoded) {
-        let mut log = self.log.borrow_mut();
-        if log.last > log.recorded {
-            let last = log.last;
-            log.held.push_back((last, answer, encoded));
-            return;
+    fn answer(self: &Rc<Self>, call: OpenCall, encoded: Encoded) {
+        if let Some((_, call, encoded)) = self.shared.writes.hold((Rc::clone(self), call, encoded))
+        {
+            self.answered(call, encoded);
         }
-        drop(log);
-        self.answered(answer, encoded);
     }
 
-    fn answered(&self, answer: oneshot::Sender<Encoded>, encoded: Encoded) {
-        let _ = answer.send(encoded);
+    pub(super) fn answered(&self, call: OpenCall, encoded: Encoded) {
+        call.answer(encoded);
         self.open.set(self.open.get() - 1);
         self.last_use.set(Instant::now());
         if self.is_idle() && self.rest.get() != Rest::Wait {
@@ -251,14 +229,14 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
     /// Takes a snapshot if it is time for one, or if the entity ends.
     fn keep(&self, actor: &A, ends: Ends) {
         let kept = self.shared.plan.kept;
-        let mut log = self.log.borrow_mut();
-        log.messages += u64::from(ends == Ends::No);
+        let (last, in_snapshot) = (self.last.get(), self.in_snapshot.get());
+        self.messages.set(self.messages.get() + u64::from(ends == Ends::No));
         let is_due = match (kept.events, ends) {
-            (true, _) => kept.every.is_some_and(|every| log.last >= log.in_snapshot + every),
+            (true, _) => kept.every.is_some_and(|every| last >= in_snapshot + every),
             (false, Ends::Yes) => true,
             (false, Ends::No) => {
-                kept.every.is_some_and(|every| log.messages >= every)
-                    || kept.time.is_some_and(|time| log.last_snapshot.elapsed() >= time)
+                kept.every.is_some_and(|every| self.messages.get() >= every)
+                    || kept.time.is_some_and(|time| self.last_snapshot.get().elapsed() >= time)
             }
         };
         if !is_due {
@@ -266,11 +244,14 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
         }
         match (self.shared.state.take)(actor) {
             Ok(Some(state)) => {
-                let (from, number) = (log.in_snapshot + 1, log.last);
-                log.in_snapshot = number;
-                log.messages = 0;
-                log.last_snapshot = Instant::now();
-                self.shared.write_snapshot(&self.key, from, number, state);
+                self.in_snapshot.set(last);
+                self.messages.set(0);
+                self.last_snapshot.set(Instant::now());
+                let (key, from) = (self.key.to_string(), in_snapshot + 1);
+                if self.shared.writes.add(RecordChange::Snapshot { key, from, number: last, state })
+                {
+                    self.shared.write_soon();
+                }
             }
             Ok(None) => {}
             Err(error) => tracing::error!("the state of `{}` can't be kept: {error}", self.key),
@@ -280,9 +261,46 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
     /// Fails the calls that the entity was handling.
     fn fail_running(&self, reason: &ExitReason) {
         let later = self.later.borrow_mut().take();
-        for answer in later.into_iter().flat_map(|later| later.into_values()) {
-            self.answered(answer, Err(CallFailure::Stopped(reason.clone())));
+        for call in later.into_iter().flat_map(|later| later.into_values()) {
+            self.answered(call, Err(CallFailure::Stopped(reason.clone())));
         }
+    }
+}
+
+/// The entities of a process, which run in one future. A task of tokio for each would take more
+/// memory than an entity.
+pub(super) struct Living<A: Actor<Context = Context<A>>> {
+    born: RefCell<Vec<Life<A>>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl<A: Actor<Context = Context<A>>> Default for Living<A> {
+    fn default() -> Living<A> {
+        Living { born: RefCell::default(), waker: RefCell::default() }
+    }
+}
+
+impl<A: Actor<Context = Context<A>>> Living<A> {
+    fn add(&self, life: Life<A>) {
+        self.born.borrow_mut().push(life);
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Runs them, without an end.
+    pub(super) async fn run(&self) {
+        let mut lives = FuturesUnordered::new();
+        poll_fn(|task| -> Poll<()> {
+            *self.waker.borrow_mut() = Some(task.waker().clone());
+            loop {
+                lives.extend(self.born.take());
+                if lives.poll_next_unpin(task) != Poll::Ready(Some(())) {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
     }
 }
 
@@ -293,17 +311,22 @@ enum Ends {
     Yes,
 }
 
-impl<A: Actor<Context = Context<A>>> Records for Live<A> {
-    fn record(&self, event: EncodedValue) {
+impl<A: Actor<Context = Context<A>>> Own for Live<A> {
+    fn record(self: Rc<Self>, event: EncodedValue) {
         assert!(
             self.shared.plan.kept.events,
             "`persist` needs entities that record events: start them with \
              `Entities::builder(..).events()`"
         );
-        let mut log = self.log.borrow_mut();
-        log.last += 1;
-        let own = self.own.upgrade().expect("it runs");
-        self.shared.write_event(own, log.last, event);
+        let number = self.last.get() + 1;
+        self.last.set(number);
+        if self.shared.writes.add_event(&self, number, event) {
+            self.shared.write_soon();
+        }
+    }
+
+    fn addr(&self) -> Result<Box<dyn Any>> {
+        Ok(Box::new(self.shared.entities()?.of(&self.key)))
     }
 }
 
@@ -321,7 +344,7 @@ impl<A: Actor<Context = Context<A>>> Future for Life<A> {
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<()> {
         let this = &mut *self;
         let Some(context) = &mut this.context else { return Poll::Ready(()) };
-        let before = CURRENT.replace(Some(Rc::clone(&this.live) as Rc<dyn Records>));
+        let before = CURRENT.replace(Some(Rc::clone(&this.live) as Rc<dyn Own>));
         let polled = panics::catch(|| user_code(|| Pin::new(context).poll(task)));
         let end = match polled {
             Ok(Poll::Pending) => None,
@@ -386,10 +409,10 @@ impl<A: Actor<Context = Context<A>>> ActorFuture<A> for Pump<A> {
             }
         }
         if let Some(later) = &mut this.later {
-            while let Poll::Ready(Some((call, encoded))) = later.poll_next_unpin(task) {
-                let answer = live.later.borrow_mut().as_mut().and_then(|all| all.remove(&call));
-                if let Some(answer) = answer {
-                    live.answer(answer, encoded);
+            while let Poll::Ready(Some((number, encoded))) = later.poll_next_unpin(task) {
+                let call = live.later.borrow_mut().as_mut().and_then(|all| all.remove(&number));
+                if let Some(call) = call {
+                    live.answer(call, encoded);
                 }
             }
         }
@@ -406,7 +429,8 @@ impl<A: Actor<Context = Context<A>>> ActorFuture<A> for Pump<A> {
         if context.state() != ActorState::Running {
             live.keep(actor, Ends::Yes);
         }
-        *live.waker.borrow_mut() = Some(task.waker().clone());
+        let mut waker = live.waker.borrow_mut();
+        waker.get_or_insert_with(|| task.waker().clone()).clone_from(task.waker());
         Poll::Pending
     }
 }
@@ -419,21 +443,21 @@ impl<A: Actor<Context = Context<A>>> Pump<A> {
         actor: &mut A,
         context: &mut Context<A>,
     ) {
-        let Work { run, answer } = work;
+        let Work { run, call } = work;
         match panics::catch(|| run(actor, context)) {
-            Ok(CallOutcome::Now(encoded)) => live.answer(answer, encoded),
+            Ok(CallOutcome::Now(encoded)) => live.answer(call, encoded),
             Ok(CallOutcome::Later(outcome)) => {
                 self.calls += 1;
-                let call = self.calls;
-                live.later.borrow_mut().get_or_insert_default().insert(call, answer);
+                let number = self.calls;
+                live.later.borrow_mut().get_or_insert_default().insert(number, call);
                 let later = self.later.get_or_insert_with(FuturesUnordered::new);
-                later.push(Box::pin(async move { (call, outcome.await) }));
+                later.push(Box::pin(async move { (number, outcome.await) }));
             }
-            Ok(CallOutcome::None) => drop(answer),
+            Ok(CallOutcome::None) => drop(call),
             Err(panic) => {
                 let failure = report_panic(panic);
                 let message = failure.message.clone();
-                live.answered(answer, Err(CallFailure::Failed(failure)));
+                live.answered(call, Err(CallFailure::Failed(failure)));
                 // The actor may be in an invalid state.
                 std::panic::resume_unwind(Box::new(message));
             }

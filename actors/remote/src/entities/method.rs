@@ -5,14 +5,12 @@ use std::marker::PhantomData;
 
 use actix::{Actor, Context, Handler};
 use fiber_core::FailureKind;
-use fiber_runtime::mesh::CallFailure;
 use fiber_values::codec;
 use fiber_values::entry::{Entry, MethodFn};
-use tokio::sync::oneshot;
 
-use super::keeper::{Keeper, replaced};
+use super::keeper::Keeper;
 use super::life::Work;
-use crate::remote::{CallOutcome, MethodCall, RemoteMessage, handle};
+use crate::remote::{MethodCall, RemoteMessage, handle};
 
 /// Returns the entry through which other processes call the handler of `M` in entities of type `A`.
 /// Its message is a key and the handler's message.
@@ -45,14 +43,10 @@ where
             let problem = format!("the process has no entities of type `{}`", type_name::<A>());
             return call.fail(FailureKind::Unknown, &problem);
         };
-        let (answer, answered) = oneshot::channel();
         let limit = call.limit;
         let run = Box::new(move |actor: &mut A, context: &mut Context<A>| {
             handle::<A, M>(actor, context, message, limit)
         });
-        keeper.deliver(key, Work { run, answer });
-        call.outcome = CallOutcome::Later(Box::pin(async move {
-            answered.await.unwrap_or_else(|_| Err(CallFailure::Stopped(replaced())))
-        }));
+        keeper.deliver(key, Work { run, call: call.open() });
     }
 }

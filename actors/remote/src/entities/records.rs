@@ -11,7 +11,7 @@ use fiber_values::codec::EncodedValue;
 use tokio::sync::oneshot;
 
 use super::reminders::Entry;
-use super::wire::{Record, RecordChange};
+use super::wire::{Record, RecordChange, failure};
 
 /// The slot of a key's snapshot. Those of its events have their numbers, from 1.
 const SNAPSHOT: u64 = 0;
@@ -56,7 +56,7 @@ impl Records {
     pub(super) fn load(&self, key: &str) -> Result<Record, CallFailure> {
         match self {
             Records::Memory(records) => Ok(records.borrow().get(key).cloned().unwrap_or_default()),
-            Records::Journal(state) => read(state, key).map_err(|error| journal_failure(&error)),
+            Records::Journal(state) => read(state, key).map_err(|error| failure(&error)),
         }
     }
 
@@ -72,8 +72,9 @@ impl Records {
                 None
             }
             Records::Journal(state) => {
-                let changes = changes.into_iter().flat_map(|change| slots(state, change)).collect();
-                Some(recorded(state, changes))
+                let mut slots = Vec::with_capacity(changes.len());
+                changes.into_iter().for_each(|change| add_slots(state, change, &mut slots));
+                Some(recorded(state, slots))
             }
         };
         async move { if let Some(written) = written { written.await } else { Ok(()) } }
@@ -122,7 +123,7 @@ impl Records {
 
 fn apply(records: &mut HashMap<String, Record>, change: RecordChange) {
     match change {
-        RecordChange::Event { key, number, event } => {
+        RecordChange::Event(key, number, event) => {
             records.entry(key).or_default().events.push((number, event));
         }
         RecordChange::Snapshot { key, number, state, .. } => {
@@ -133,17 +134,17 @@ fn apply(records: &mut HashMap<String, Record>, change: RecordChange) {
     }
 }
 
-fn slots(state: &DurableState, change: RecordChange) -> Vec<Change> {
+fn add_slots(state: &DurableState, change: RecordChange, changes: &mut Vec<Change>) {
     match change {
-        RecordChange::Event { key, number, event } => {
-            vec![Change::Put { slots: slots_of(state, &key), slot: number, value: event }]
+        RecordChange::Event(key, number, event) => {
+            changes.push(Change::Put { slots: slots_of(state, &key), slot: number, value: event });
         }
         RecordChange::Snapshot { key, from, number, state: snapshot } => {
             let slots = slots_of(state, &key);
             let value = EncodedValue::new(&(number, &snapshot)).expect("it is encoded already");
-            let put = Change::Put { slots: slots.clone(), slot: SNAPSHOT, value };
+            changes.push(Change::Put { slots: slots.clone(), slot: SNAPSHOT, value });
             let remove = |slot| Change::Remove { slots: slots.clone(), slot };
-            std::iter::once(put).chain((from..=number).map(remove)).collect()
+            changes.extend((from..=number).map(remove));
         }
     }
 }
@@ -161,7 +162,7 @@ fn read(state: &DurableState, key: &str) -> Result<Record> {
 
 async fn recorded_answer(answer: oneshot::Receiver<Result<()>>) -> Result<(), CallFailure> {
     let ended = |_| Err(Error::system("recording failed", "the journal's thread has ended"));
-    answer.await.unwrap_or_else(ended).map_err(|error| journal_failure(&error))
+    answer.await.unwrap_or_else(ended).map_err(|error| failure(&error))
 }
 
 fn recorded(
@@ -171,8 +172,4 @@ fn recorded(
     let (done, answer) = oneshot::channel();
     state.record(changes, |result| drop(done.send(result)));
     recorded_answer(answer)
-}
-
-fn journal_failure(error: &Error) -> CallFailure {
-    super::keeper::failure(error)
 }

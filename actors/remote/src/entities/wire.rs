@@ -1,12 +1,11 @@
 //! The messages between the coordinator of entities and the processes that keep them.
 
 use actix::Message;
-use fiber_core::ExitReason;
+use fiber_core::{Error, ExitReason, Failure, FailureKind};
 use fiber_runtime::mesh::CallFailure;
 use fiber_values::codec::EncodedValue;
 use serde::{Deserialize, Serialize};
 
-use crate::keys::weight;
 use crate::remote::UntypedAddr;
 
 /// The number of a process that keeps entities. It is used once.
@@ -27,15 +26,28 @@ impl Table {
     /// Returns which process keeps a key, by rendezvous hashing: a process that comes takes keys
     /// from the others, and one that goes leaves its keys to them. No other key moves.
     pub(super) fn keeper_of(&self, key: &str) -> Option<KeeperId> {
-        let hash = weight(key, 0);
-        let of = |id: &KeeperId| mix(hash ^ mix(u64::from(id.0) + 1));
-        self.keepers.iter().map(|(id, _)| *id).max_by_key(of)
+        let hash = hash(key);
+        self.keepers.iter().map(|(id, _)| *id).max_by_key(|id| weight(hash, *id))
     }
 
     /// Returns the address of a process.
     pub(super) fn addr(&self, id: KeeperId) -> Option<&UntypedAddr> {
         self.keepers.iter().find(|(known, _)| *known == id).map(|(_, addr)| addr)
     }
+}
+
+/// Returns how much of a key with this hash belongs to a process.
+fn weight(hash: u64, id: KeeperId) -> u64 {
+    mix(hash ^ mix(u64::from(id.0) + 1))
+}
+
+/// Returns the hash of a key, the same in all processes. Each message needs it.
+fn hash(key: &str) -> u64 {
+    key.as_bytes().chunks(8).fold(key.len() as u64, |hash, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        mix(hash ^ u64::from_le_bytes(word))
+    })
 }
 
 /// Spreads the bits of a number: the last steps of SplitMix64 (G. L. Steele, D. Lea and
@@ -69,6 +81,14 @@ pub(super) struct Hello(pub(super) KeeperId);
 
 impl Message for Hello {
     type Result = Welcome;
+}
+
+/// From a process that has got SIGTERM: others are to have its keys.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Leaving(pub(super) KeeperId);
+
+impl Message for Leaving {
+    type Result = ();
 }
 
 #[derive(Serialize, Deserialize)]
@@ -120,8 +140,9 @@ impl Message for Write {
 
 #[derive(Serialize, Deserialize)]
 pub(super) enum RecordChange {
-    /// Adds an event.
-    Event { key: String, number: u64, event: EncodedValue },
+    /// Adds an event to a key, under its number. Most changes are events: names of fields would be
+    /// a third of their bytes.
+    Event(String, u64, EncodedValue),
     /// Replaces the last snapshot, and the events up to `number`, of which the first is `from`.
     Snapshot { key: String, from: u64, number: u64, state: EncodedValue },
 }
@@ -181,14 +202,28 @@ pub(super) enum RemindFailure {
     Journal(CallFailure),
 }
 
+/// Returns the failure of messages whose entity can't be made.
+pub(super) fn failure(error: &Error) -> CallFailure {
+    match error {
+        Error::Journal { journal, cause } => {
+            CallFailure::Journal { journal: journal.clone().into(), cause: cause.to_string() }
+        }
+        Error::ActorStopped { reason, .. } => CallFailure::Stopped(reason.clone()),
+        error => CallFailure::Failed(Failure::new(FailureKind::Result, error)),
+    }
+}
+
+/// Returns the reason of messages to a process that was replaced.
+pub(super) fn replaced() -> ExitReason {
+    ExitReason::LinkLost("another process has its keys".into())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{KeeperId, mix};
-    use crate::keys::weight;
+    use super::{KeeperId, hash, weight};
 
     fn keeper_of(key: &str, keepers: u32) -> u32 {
-        let hash = weight(key, 0);
-        (0..keepers).max_by_key(|id| mix(hash ^ mix(u64::from(*id) + 1))).unwrap()
+        (0..keepers).max_by_key(|id| weight(hash(key), KeeperId(*id))).unwrap()
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Instant;
 
@@ -30,34 +31,33 @@ use fiber_runtime::runtime::{Runtime, report_panic};
 /// The number of messages that are handled before other tasks of the thread run.
 const TURN: u64 = 64;
 
-/// Calls that are being handled.
-#[derive(Default)]
-struct RunningCalls {
-    calls: HashMap<u64, Responder>,
-    last: u64,
-}
-
-/// Passes messages to an actor, and answers in the order in which their handlers end.
-pub(crate) struct Dispatch {
-    methods: HashMap<EntryRef, &'static Entry<MethodFn>>,
-    running: Arc<Mutex<RunningCalls>>,
-    later: FuturesUnordered<LocalBoxFuture<'static, (u64, Encoded)>>,
-    limit: usize,
+/// The calls of an actor that are being handled.
+pub(crate) struct RunningCalls {
+    calls: Mutex<HashMap<u64, Responder>>,
+    last: AtomicU64,
     attachments: &'static Attachments,
     before_answer: fn(),
     held: Holding,
 }
 
-impl Dispatch {
-    pub(crate) fn new(runtime: &'static Runtime) -> Dispatch {
-        Dispatch {
-            methods: HashMap::new(),
-            running: Arc::default(),
-            later: FuturesUnordered::new(),
-            limit: message_limit(runtime.config()),
-            attachments: runtime.part(),
-            before_answer: || (),
-            held: None,
+impl RunningCalls {
+    fn new(runtime: &Runtime, before_answer: fn(), held: Holding) -> Arc<RunningCalls> {
+        let (calls, last, attachments) = (Mutex::default(), AtomicU64::new(0), runtime.part());
+        Arc::new(RunningCalls { calls, last, attachments, before_answer, held })
+    }
+
+    /// Adds a call, and returns its number.
+    fn begin(&self, responder: Responder) -> u64 {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.calls.lock().insert(number, responder);
+        number
+    }
+
+    /// Answers a call, unless its incarnation has ended.
+    fn finish(&self, number: u64, answer: Encoded) {
+        let responder = self.calls.lock().remove(&number);
+        if let Some(responder) = responder {
+            self.respond(responder, answer);
         }
     }
 
@@ -67,6 +67,61 @@ impl Dispatch {
         }
         (self.before_answer)();
         respond(responder, answer);
+    }
+}
+
+/// A call whose method answers it itself, on its thread. If it is dropped, the call fails.
+pub(crate) struct OpenCall {
+    running: Arc<RunningCalls>,
+    /// 0 once it is answered.
+    number: u64,
+}
+
+impl OpenCall {
+    pub(super) fn new(running: Arc<RunningCalls>, responder: Responder) -> OpenCall {
+        OpenCall { number: running.begin(responder), running }
+    }
+
+    /// Answers when the owners of the objects in the message have confirmed this process as a
+    /// holder, as they mostly have.
+    pub(crate) fn answer(mut self, answer: Encoded) {
+        if self.running.attachments.are_confirmed() {
+            let number = std::mem::take(&mut self.number);
+            return self.running.finish(number, answer);
+        }
+        drop(fiber_core::spawn_local(async move {
+            self.running.attachments.confirmed().await;
+            self.answer(answer);
+        }));
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        if self.number > 0 {
+            // Its responder fails the call.
+            let responder = self.running.calls.lock().remove(&self.number);
+            drop(responder);
+        }
+    }
+}
+
+/// Passes messages to an actor, and answers in the order in which their handlers end.
+pub(crate) struct Dispatch {
+    methods: HashMap<EntryRef, &'static Entry<MethodFn>>,
+    running: Arc<RunningCalls>,
+    later: FuturesUnordered<LocalBoxFuture<'static, (u64, Encoded)>>,
+    limit: usize,
+}
+
+impl Dispatch {
+    pub(crate) fn new(runtime: &'static Runtime) -> Dispatch {
+        Dispatch::of(runtime, RunningCalls::new(runtime, || (), None))
+    }
+
+    fn of(runtime: &'static Runtime, running: Arc<RunningCalls>) -> Dispatch {
+        let limit = message_limit(runtime.config());
+        Dispatch { methods: HashMap::new(), running, later: FuturesUnordered::new(), limit }
     }
 
     /// Passes a message to its handler.
@@ -101,19 +156,29 @@ impl Dispatch {
             }
         };
         let expects_answer = responder.expects_answer();
-        let mut call =
-            MethodCall { message, expects_answer, limit: self.limit, outcome: CallOutcome::None };
-        if let Err(panic) = panics::catch(|| entry.call()(actor, context, &mut call)) {
+        let mut call = MethodCall {
+            message,
+            expects_answer,
+            limit: self.limit,
+            outcome: CallOutcome::None,
+            responder: Some(responder),
+            running: Arc::clone(&self.running),
+        };
+        let panicked = panics::catch(|| entry.call()(actor, context, &mut call));
+        let Some(responder) = call.responder else {
+            return panicked.map_err(|panic| report_panic(panic).message);
+        };
+        if let Err(panic) = panicked {
             let failure = report_panic(panic);
             let message = failure.message.clone();
             responder.fail(&CallFailure::Failed(failure));
             return Err(message);
         }
         match call.outcome {
-            CallOutcome::Now(answer) if !self.attachments.are_confirmed() => {
+            CallOutcome::Now(answer) if !self.running.attachments.are_confirmed() => {
                 self.answer_later(responder, async { answer })
             }
-            CallOutcome::Now(answer) => self.respond(responder, answer),
+            CallOutcome::Now(answer) => self.running.respond(responder, answer),
             CallOutcome::None => {}
             CallOutcome::Later(answer) => self.answer_later(responder, answer),
         }
@@ -127,11 +192,8 @@ impl Dispatch {
         responder: Responder,
         answer: impl Future<Output = Encoded> + 'static,
     ) {
-        let mut running = self.running.lock();
-        running.last += 1;
-        let number = running.last;
-        running.calls.insert(number, responder);
-        let attachments = self.attachments;
+        let number = self.running.begin(responder);
+        let attachments = self.running.attachments;
         self.later.push(Box::pin(async move {
             let answer = answer.await;
             attachments.confirmed().await;
@@ -147,10 +209,7 @@ impl Dispatch {
     /// Sends the answers that have become ready.
     pub(super) fn poll_answers(&mut self, task: &mut TaskContext<'_>) {
         while let Poll::Ready(Some((number, answer))) = self.later.poll_next_unpin(task) {
-            let responder = self.running.lock().calls.remove(&number);
-            if let Some(responder) = responder {
-                self.respond(responder, answer);
-            }
+            self.running.finish(number, answer);
         }
     }
 }
@@ -159,14 +218,14 @@ impl Dispatch {
 pub(crate) struct Host {
     runtime: &'static Runtime,
     inbox: Arc<Inbox>,
-    running: Arc<Mutex<RunningCalls>>,
-    held: Holding,
+    running: Arc<RunningCalls>,
 }
 
 impl Host {
     /// With `held`, answers wait for snapshots.
     pub(crate) fn new(runtime: &'static Runtime, inbox: Arc<Inbox>, held: Holding) -> Host {
-        Host { runtime, inbox, running: Arc::default(), held }
+        // The owner may kill this process as soon as it has the answer.
+        Host { runtime, inbox, running: RunningCalls::new(runtime, flush_output, held) }
     }
 
     /// Returns a future for the actor's context, which passes messages to the actor. It calls
@@ -180,14 +239,9 @@ impl Host {
         A: Actor<Context = Context<A>>,
     {
         self.inbox.read_by(std::any::type_name::<A>(), self.runtime.part());
-        let mut dispatch = Dispatch::new(self.runtime);
-        dispatch.running = Arc::clone(&self.running);
-        // The owner may kill this process as soon as it has the answer.
-        dispatch.before_answer = flush_output;
-        dispatch.held.clone_from(&self.held);
         InboxPump {
             inbox: Arc::clone(&self.inbox),
-            dispatch,
+            dispatch: Dispatch::of(self.runtime, Arc::clone(&self.running)),
             handled,
             keep,
             busy_poll: BusyPoll::default(),
@@ -196,11 +250,11 @@ impl Host {
 
     /// Fails the calls that the ended incarnation was handling.
     pub(crate) fn ended(&self, reason: &ExitReason) {
-        let calls = std::mem::take(&mut self.running.lock().calls);
+        let calls = std::mem::take(&mut *self.running.calls.lock());
         calls
             .into_values()
             .for_each(|responder| responder.fail(&CallFailure::Stopped(reason.clone())));
-        if let Some(held) = &self.held {
+        if let Some(held) = &self.running.held {
             held.ended(reason);
         }
     }
@@ -240,7 +294,7 @@ where
                 resume_unwind(Box::new(panic));
             }
             (this.handled)(actor);
-            if let Some(held) = &this.dispatch.held {
+            if let Some(held) = &this.dispatch.running.held {
                 held.note_message();
             }
             turn += 1;
@@ -250,7 +304,7 @@ where
             }
         }
         this.dispatch.poll_answers(task);
-        if this.dispatch.held.as_ref().is_some_and(|held| held.is_due(task)) {
+        if this.dispatch.running.held.as_ref().is_some_and(|held| held.is_due(task)) {
             (this.keep)(actor);
         }
         if turn > 0 {

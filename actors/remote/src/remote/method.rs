@@ -17,8 +17,9 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::export::{CallEnd, PanicSlot};
+use super::inbox_pump::{OpenCall, RunningCalls};
 use super::message::RemoteMessage;
-use fiber_runtime::mesh::{AnswerFrame, CallFailure, answer_head};
+use fiber_runtime::mesh::{AnswerFrame, CallFailure, Responder, answer_head};
 use fiber_supervisor::Incarnation;
 
 /// Returns the entry through which other processes call the handler of `M` in `A`.
@@ -38,11 +39,14 @@ pub(crate) struct MethodCall {
     /// The maximum length of the answer, in bytes.
     pub(crate) limit: usize,
     pub(crate) outcome: CallOutcome,
+    /// Until the method takes it.
+    pub(super) responder: Option<Responder>,
+    pub(super) running: Arc<RunningCalls>,
 }
 
 /// The outcome of a handler.
 pub(crate) enum CallOutcome {
-    /// No answer is expected.
+    /// No answer is expected, or the method answers itself.
     None,
     Now(Encoded),
     Later(LocalBoxFuture<'static, Encoded>),
@@ -141,6 +145,12 @@ where
 }
 
 impl MethodCall {
+    /// Lets the method answer itself.
+    pub(crate) fn open(&mut self) -> OpenCall {
+        let responder = self.responder.take().expect("a method takes it once");
+        OpenCall::new(Arc::clone(&self.running), responder)
+    }
+
     pub(crate) fn fail(&mut self, kind: FailureKind, problem: &dyn std::fmt::Display) {
         self.outcome = CallOutcome::Now(Err(CallFailure::Failed(Failure::new(kind, problem))));
     }

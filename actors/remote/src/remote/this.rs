@@ -15,8 +15,8 @@ use super::addr::RemoteAddr;
 /// context. The address of a supervised actor is that of [`RemoteAddr::export`].
 ///
 /// # Errors
-/// [`Error::Invalid`] if no such actor runs on this thread: an actor without a supervisor, one of
-/// [`Entities`](crate::entities::Entities), or code outside of actors.
+/// [`Error::Invalid`] if no such actor runs on this thread: an actor without a supervisor, an entity,
+/// which has [`entities::this`](crate::entities::this), or code outside of actors.
 ///
 /// # Examples
 /// ```

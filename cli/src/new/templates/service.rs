@@ -1,67 +1,64 @@
-//! A service: HTTP requests in front, a named actor in a process of its own behind. SIGTERM ends it
+//! A service: HTTP requests in front, actors by key in processes of their own behind. Each visit is
+//! in a journal before it is answered, so a later start goes on from there. SIGTERM ends the service
 //! when the open requests are answered.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Router, routing::get};
-use fiber::manager::{Snapshot, Snapshots};
+use fiber::entities::{EntitiesAddr, EventSourced};
 use fiber::prelude::*;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The name by which every process of the program finds the actor.
-const VISITS: &str = "visits";
-
-/// Counts the visits of pages.
+/// Counts the visits of one page. It starts with its first message, and sleeps without any.
 #[derive(Default)]
-struct Visits {
-    counts: HashMap<String, u64>,
+struct Page {
+    visits: u64,
 }
 
-impl Actor for Visits {
+impl Actor for Page {
     type Context = Context<Self>;
 }
 
-/// The state that outlives the actor's process.
-impl Snapshot for Visits {
-    type State = HashMap<String, u64>;
+/// What happens to a page. A later version of the program still reads it, by `upcast`.
+#[derive(Serialize, Deserialize)]
+struct Visited;
 
-    fn snapshot(&self) -> HashMap<String, u64> {
-        self.counts.clone()
-    }
+impl EventSourced for Page {
+    type Event = Visited;
 
-    fn restore(&mut self, counts: HashMap<String, u64>) {
-        self.counts = counts;
+    fn apply(&mut self, _: Visited) {
+        self.visits += 1;
     }
 }
 
-/// Counts a visit of a page, and returns how many there were.
+/// Counts a visit, and returns how many there were.
 #[fiber::message(u64)]
-struct Visit(String);
+struct Visit;
 
 #[fiber::message(u64)]
-struct Count(String);
+struct Count;
 
 #[fiber::handlers]
-impl Visits {
-    fn visit(&mut self, Visit(page): Visit) -> u64 {
-        let count = self.counts.entry(page).or_default();
-        *count += 1;
-        *count
+impl Page {
+    fn visit(&mut self, _: Visit) -> u64 {
+        // The answer leaves when the event is recorded.
+        self.persist(Visited);
+        self.visits
     }
 
-    fn count(&mut self, Count(page): Count) -> u64 {
-        self.counts.get(&page).copied().unwrap_or_default()
+    fn count(&mut self, _: Count) -> u64 {
+        self.visits
     }
 }
 
-async fn visits() -> fiber::Result<RemoteAddr<Visits>> {
-    let visits = fiber::find(VISITS).await?;
-    Ok(visits.timeout(Duration::from_secs(5)))
-}
+type Pages = State<EntitiesAddr<Page>>;
+
+/// An answer comes within this time, or an error.
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// The body of an answer, or its status and a reason.
 type Answer = Result<String, (StatusCode, String)>;
@@ -71,30 +68,32 @@ fn answer(count: fiber::Result<u64>) -> Answer {
     count.map(|count| format!("{count}\n")).map_err(refusal)
 }
 
-async fn post_visit(Path(page): Path<String>) -> Answer {
-    answer(async { visits().await?.send(Visit(page)).await }.await)
+async fn post_visit(State(pages): Pages, Path(page): Path<String>) -> Answer {
+    answer(pages.of(page).send(Visit).timeout(LIMIT).await)
 }
 
-async fn get_visits(Path(page): Path<String>) -> Answer {
-    answer(async { visits().await?.send(Count(page)).await }.await)
+async fn get_visits(State(pages): Pages, Path(page): Path<String>) -> Answer {
+    answer(pages.of(page).send(Count).timeout(LIMIT).await)
 }
 
-/// The service is healthy when its actor answers.
-async fn health() -> Answer {
-    get_visits(Path(String::new())).await
+/// The service is healthy when a page answers.
+async fn health(pages: Pages) -> Answer {
+    get_visits(pages, Path("home".into())).await
 }
 
 #[fiber::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let actor = AsyncManager::builder()
-        .registered(VISITS)
-        .snapshots(Snapshots::before_answers())
-        .start(Visits::default, ())
+    let pages = Entities::builder("pages")
+        .processes(2)
+        .events()
+        .durable("pages")
+        .start(|_page: String, ()| Page::default(), ())
         .await?;
 
     let app = Router::new()
         .route("/visits/{page}", get(get_visits).post(post_visit))
-        .route("/health", get(health));
+        .route("/health", get(health))
+        .with_state(pages.addr());
     let listen = std::env::var("LISTEN").unwrap_or("127.0.0.1:8080".into());
     let listener = TcpListener::bind(listen).await?;
     println!("http://{}/visits/home", listener.local_addr()?);
@@ -111,5 +110,5 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     axum::serve(listener, app)
         .with_graceful_shutdown(end)
         .await?;
-    Ok(actor.stop().await?)
+    Ok(pages.stop().await?)
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 struct Service {
@@ -11,9 +12,10 @@ struct Service {
 }
 
 impl Service {
-    fn start() -> Service {
+    fn start(journals: &Path) -> Service {
         let mut process = Command::new(env!("CARGO_BIN_EXE_{name}"))
             .env("LISTEN", "127.0.0.1:0") // any free port
+            .env("FIBER_JOURNALS", journals)
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
@@ -58,12 +60,19 @@ impl Drop for Service {
 }
 
 #[test]
-fn visits_are_counted_until_sigterm_ends_the_service() {
-    let service = Service::start();
+fn visits_are_counted_beyond_the_end_of_the_service() {
+    let journals = Path::new(env!("CARGO_TARGET_TMPDIR")).join("journals");
+    let _ = std::fs::remove_dir_all(&journals);
+
+    let service = Service::start(&journals);
     assert!(service.ask("GET /health").starts_with("HTTP/1.1 200"));
     assert!(service.ask("GET /visits/home").ends_with("\r\n\r\n0\n"));
     assert!(service.ask("POST /visits/home").ends_with("\r\n\r\n1\n"));
     assert!(service.ask("POST /visits/home").ends_with("\r\n\r\n2\n"));
     assert!(service.ask("GET /visits/other").ends_with("\r\n\r\n0\n"));
     assert!(service.terminate().success());
+
+    let again = Service::start(&journals);
+    assert!(again.ask("POST /visits/home").ends_with("\r\n\r\n3\n"));
+    assert!(again.terminate().success());
 }
