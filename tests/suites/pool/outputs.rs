@@ -1,7 +1,7 @@
 //! Outputs: tasks that take the values of others.
 
 use fiber::config::value_memory;
-use fiber::{Array, Error, Output, Process, Queue, as_completed, first};
+use fiber::{Array, Error, Event, Output, Process, Queue, as_completed, first};
 
 use super::{pid_after, pool, square};
 use crate::arrays::is_sharing;
@@ -89,6 +89,27 @@ fn large_arrays_stay_in_their_memory() {
     }
     // In a process of its own, in which no other test has values.
     Process::spawn(multiply, ()).wait().unwrap();
+}
+
+#[test]
+fn tasks_that_only_a_dropped_output_needs_never_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().display().to_string();
+    let pool = pool(1);
+    let gate = Event::new().unwrap();
+    let busy = pool.apply(|gate: Event| gate.wait_set().wait().unwrap(), gate.clone()).output();
+    let touch = |path: String, x: u64, (): ()| std::fs::write(format!("{path}/{x}"), "").unwrap();
+    let kept = pool.apply(touch, (path.clone(), 100, busy.clone())).output();
+    let mut last = busy.clone();
+    for x in 0..20 {
+        last = pool.apply(touch, (path.clone(), x, last)).output();
+    }
+    drop((last, busy));
+    gate.set().wait().unwrap();
+    kept.get().wait().unwrap();
+    pool.stop().wait().unwrap();
+    let names = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["100"]);
 }
 
 #[test]
