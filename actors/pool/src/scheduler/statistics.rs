@@ -51,6 +51,9 @@ pub(crate) struct Counts {
     pub(crate) abandoned: u64,
     pub(crate) bytes_out: u64,
     pub(crate) bytes_in: u64,
+    /// Bytes of inputs that a host had, and those of them that went to its own workers.
+    pub(crate) near_bytes: u64,
+    pub(crate) near_bytes_at_home: u64,
 }
 
 /// A task that a worker has reported to be running for a while.
@@ -86,8 +89,7 @@ pub(crate) struct WorkerCounts {
 /// The statistics of a pool's tasks and workers.
 pub(crate) struct Statistics<C> {
     pub(crate) tasks: TaskCounts,
-    pub(crate) bytes_out: u64,
-    pub(crate) bytes_in: u64,
+    pub(crate) counts: Counts,
     pub(crate) idle: usize,
     pub(crate) calls: Vec<(C, CallStats)>,
     pub(crate) functions: Vec<FunctionStats>,
@@ -152,8 +154,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         tasks.abandoned = counts.abandoned;
         Statistics {
             tasks,
-            bytes_out: counts.bytes_out,
-            bytes_in: counts.bytes_in,
+            counts,
             idle: self.idle,
             calls,
             functions: self.function_stats(&names),
