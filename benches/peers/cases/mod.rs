@@ -12,6 +12,7 @@ mod observed;
 mod savina;
 mod scale;
 mod sealed;
+mod shuffles;
 mod tasks;
 
 use crate::measure::kilobytes;
@@ -20,13 +21,15 @@ use crate::suite::Case;
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// All cases, in the order of the table.
-pub(crate) const CASES: [Case; 18] = [
+pub(crate) const CASES: [Case; 20] = [
     Case { name: "map", measure: tasks::map },
     Case { name: "sleep", measure: tasks::sleep },
     Case { name: "apply", measure: tasks::apply },
     Case { name: "bytes", measure: tasks::bytes },
     Case { name: "arrays", measure: arrays::arrays },
     Case { name: "graph", measure: graphs::graph },
+    Case { name: "sort", measure: shuffles::sort },
+    Case { name: "shuffle", measure: shuffles::shuffle },
     Case { name: "savina", measure: savina::savina },
     Case { name: "entities", measure: entities::entities },
     Case { name: "durable", measure: durable::durable },
@@ -44,7 +47,7 @@ pub(crate) const CASES: [Case; 18] = [
 type Answer = fn() -> anyhow::Result<()>;
 
 /// What cases start this binary for, by its argument: each prints figures.
-const ANSWERS: [(&str, Answer); 8] = [
+const ANSWERS: [(&str, Answer); 10] = [
     (containers::WITH_BACKEND, containers::answer_with_backend),
     (durable::PROGRAM, durable::answer_durable),
     (entities::ENTITIES, entities::be_entities),
@@ -53,6 +56,8 @@ const ANSWERS: [(&str, Answer); 8] = [
     (observed::SESSION, observed::be_session),
     (scale::AT_SCALE, scale::be_at_scale),
     (sealed::ARRAYS_OVER_NNG, sealed::answer_arrays_over_nng),
+    (shuffles::SHUFFLE, shuffles::answer_shuffle),
+    (shuffles::SORT, shuffles::answer_sort),
 ];
 
 /// Returns what a case has started this process for.

@@ -1,7 +1,8 @@
 //! Outputs: tasks that take the values of others.
 
 use fiber::config::value_memory;
-use fiber::{Array, Error, Event, Output, Process, Queue, as_completed, first};
+use fiber::sync::Event;
+use fiber::{Array, Error, Output, Process, Queue, as_completed, first};
 
 use super::{pid_after, pool, square};
 use crate::arrays::is_sharing;
