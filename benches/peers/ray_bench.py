@@ -203,7 +203,7 @@ def tree(count="5000"):
 def sort(mebibytes, memory):
     import numpy
 
-    run_bytes = 16 * MIB
+    run_bytes = 64 * MIB
     runs = int(mebibytes) * MIB // run_bytes
 
     @ray.remote

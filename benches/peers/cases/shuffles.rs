@@ -26,7 +26,7 @@ const WORKERS: usize = 2;
 const SORTED: usize = 4096;
 const MEMORY: usize = 1024;
 /// Bytes of a run that is sorted by itself.
-const RUN: usize = 16 * MIB;
+const RUN: usize = 64 * MIB;
 /// How many parts each part of a shuffle has, and bytes of a part of a part.
 const PARTS: usize = 200;
 const PART: usize = 40 << 10;
