@@ -110,6 +110,43 @@ impl Parts {
     }
 }
 
+impl Parts {
+    /// Writes the arguments as [`append`](Parts::append) does, without the one value of `missing`.
+    /// Returns the place of that in `out`. Returns `None` if the arguments are not there otherwise,
+    /// or have blobs or values of a journal.
+    pub fn append_around(&self, missing: &Arc<OutputCell>, out: &mut Vec<u8>) -> Option<usize> {
+        let mut place = None;
+        for part in &self.0 {
+            let value = match part {
+                Part::List(count) => {
+                    out.extend_from_slice(&count.to_le_bytes());
+                    continue;
+                }
+                Part::Output(cell) if Arc::ptr_eq(cell, missing) => {
+                    if place.replace(out.len()).is_some() {
+                        return None;
+                    }
+                    continue;
+                }
+                Part::Value(value) => value.clone(),
+                Part::Output(cell) => there(cell).ok()?,
+            };
+            if !value.blobs.is_empty() || !part.journal().is_empty() {
+                return None;
+            }
+            Parts::append_value(out, &value.bytes);
+        }
+        place
+    }
+
+    /// Writes a value without blobs into its place among other arguments.
+    pub fn append_value(out: &mut Vec<u8>, value: &[u8]) {
+        out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        out.extend_from_slice(&0_u32.to_le_bytes());
+        out.extend_from_slice(value);
+    }
+}
+
 /// The arguments of a task that may run again. It keeps no values that can be made again.
 #[derive(Debug)]
 pub struct PartsRecipe {
