@@ -26,6 +26,8 @@ const MIN_TASKS: u64 = 5;
 pub(super) struct FunctionRecord {
     /// Whether its tasks wait for others of the pool.
     pub(super) waits: bool,
+    /// Whether a task had a large value.
+    pub(super) is_large: bool,
     /// The mean time of a task in nanoseconds, with more weight on later ones; 0 if unknown.
     pub(super) nanos: f64,
     pub(super) done: u64,

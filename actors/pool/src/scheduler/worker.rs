@@ -105,13 +105,18 @@ impl<W> Worker<W> {
         self.pending_tasks <= self.waiting.len() as u64
     }
 
+    /// Returns whether it can run one task more at once.
+    pub(super) fn has_free_slot(&self) -> bool {
+        self.pending_tasks < self.slots()
+    }
+
     /// Returns in how many nanoseconds it will be free for one more task, if it will and that is
     /// known.
     pub(super) fn free_after(&self) -> Option<f64> {
         if self.retirement().is_some() || self.is_isolated() || self.quota == Some(0) {
             return None;
         }
-        if self.pending_tasks < self.slots() {
+        if self.has_free_slot() {
             return Some(0.0);
         }
         self.long_running.is_empty().then(|| self.pending_nanos / self.slots() as f64)
