@@ -3,11 +3,13 @@
 //! Callers answer two effects with events: they submit tasks that they have prepared, and report
 //! the outcomes that they have taken. The answers go in together, under the lock once more.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fiber_core::stats::TaskName;
 use fiber_core::value_memory;
+use fiber_values::{HeldBack, hold_back};
 use parking_lot::MutexGuard;
 
 use super::controller::ControllerRequest;
@@ -29,6 +31,27 @@ enum Answer {
     Report(CallId, Report),
 }
 
+/// The scheduler under its lock. A task that is dropped may own the last handle of an input, and
+/// that its call, which is cancelled behind the lock.
+struct Locked<'a> {
+    scheduler: MutexGuard<'a, PoolScheduler>,
+    _behind: HeldBack,
+}
+
+impl Deref for Locked<'_> {
+    type Target = PoolScheduler;
+
+    fn deref(&self) -> &PoolScheduler {
+        &self.scheduler
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut PoolScheduler {
+        &mut self.scheduler
+    }
+}
+
 impl PoolState {
     /// Changes the scheduler, and performs the effects.
     pub(super) fn with_scheduler<T>(
@@ -41,21 +64,18 @@ impl PoolState {
         result
     }
 
-    fn lock_scheduler(&self) -> MutexGuard<'_, PoolScheduler> {
+    fn lock_scheduler(&self) -> Locked<'_> {
         let (room, limit) = (value_memory::room(), value_memory::limit());
+        let behind = hold_back();
         let mut scheduler = self.scheduler.lock();
         scheduler.set_memory(room, limit);
         scheduler.set_travel_nanos(self.runtime.travel_nanos());
-        scheduler
+        Locked { scheduler, _behind: behind }
     }
 
     /// Unlocks the scheduler after a change, performs the effects, and gives it the callers'
     /// answers.
-    fn unlock_scheduler<'a>(
-        &'a self,
-        mut scheduler: MutexGuard<'a, PoolScheduler>,
-        mut effects: Effects,
-    ) {
+    fn unlock_scheduler<'a>(&'a self, mut scheduler: Locked<'a>, mut effects: Effects) {
         loop {
             self.idle.store(scheduler.idle(), Ordering::Release);
             let all_done = scheduler.is_empty();

@@ -9,7 +9,7 @@ use actix::Recipient;
 use fiber_core::stacks::ThreadStack;
 use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, on_a_thread};
 use fiber_transport::Received;
-use fiber_values::codec;
+use fiber_values::{codec, hold_back};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -355,7 +355,9 @@ impl PoolState {
         if !self.phase.lock().end(&reason) {
             return;
         }
+        let behind = hold_back();
         let callers = self.scheduler.lock().abandon();
+        drop(behind);
         for exchange in callers {
             exchange.end(Error::PoolEnded { name: self.name.clone(), reason: reason.clone() });
         }

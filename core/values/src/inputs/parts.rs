@@ -55,6 +55,11 @@ impl Parts {
         })
     }
 
+    /// Returns whether all outputs are there, or will never be.
+    pub fn are_there(&self) -> bool {
+        self.outputs().all(|cell| cell.is_filled())
+    }
+
     /// Returns the length of all values that are there, with their blobs.
     pub fn size(&self) -> usize {
         self.0.iter().map(Part::size).sum()

@@ -394,7 +394,7 @@ impl OutputCell {
         }
     }
 
-    pub(super) fn is_filled(&self) -> bool {
+    pub(crate) fn is_filled(&self) -> bool {
         matches!(*self.state.lock(), State::Filled(..))
     }
 
