@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use fiber_core::{Failure, FailureKind};
+use fiber_core::{Failure, FailureKind, SortedMap};
 use fiber_transport::{Link, Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
@@ -95,8 +95,8 @@ struct WorkQueue {
 #[derive(Default)]
 struct Work {
     runs: VecDeque<LocalRun>,
-    /// Tasks whose inputs other tasks make that have not started.
-    followers: Vec<LocalFollower>,
+    /// Tasks whose inputs other tasks make that have not started, by those.
+    followers: SortedMap<(CallId, u64), LocalFollower>,
     /// Executors that have taken a run.
     busy: usize,
     /// Executors whose tasks wait for others, and lend them their slots.
@@ -240,8 +240,7 @@ impl WorkQueue {
             outcomes: outcomes.into(),
             blobs: Blobs::default(),
         });
-        let tasks = assignment.first..assignment.first + u64::from(assignment.count);
-        let follower = self.work.lock().take_follower(assignment.call, tasks);
+        let follower = self.work.lock().take_follower((assignment.call, assignment.first));
         self.return_follower(follower);
     }
 
@@ -281,15 +280,14 @@ impl WorkQueue {
             work.runs.drain(..).partition(|run| run.call == call);
         work.runs = others;
         self.count_queued(&work);
-        let followers = work.followers.extract_if(.., |follower| follower.run.call == call);
-        taken.extend(followers.map(|follower| follower.run));
+        taken.extend(work.take_followers_of(call));
         taken
     }
 
     /// Returns tasks to the pool, with those that follow them.
     fn return_run(&self, run: &LocalRun) {
         self.report(WorkerEvent::Returned { call: run.call, first: run.first, count: run.len() });
-        let follower = self.work.lock().take_follower(run.call, run.first..run.end);
+        let follower = self.work.lock().take_follower((run.call, run.first));
         self.return_follower(follower);
     }
 

@@ -238,7 +238,7 @@ impl Executor<'_> {
             }
             if is_free && let Some(run) = next_run(&mut work, self.queue.threads as u64) {
                 self.queue.count_queued(&work);
-                let follower = work.take_follower(run.call, run.first..run.end);
+                let follower = work.take_follower((run.call, run.first));
                 break (run, follower);
             }
             if work.closed || self.queue.ends_spare(&work, self.state) {

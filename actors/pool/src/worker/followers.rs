@@ -1,7 +1,5 @@
 //! Tasks that take the value of another task of their worker: see the pool's module of this name.
 
-use std::ops::Range;
-
 use super::local_run::LocalRun;
 use super::{Work, WorkQueue};
 use crate::run::{CallId, PREFIX, prefix};
@@ -10,8 +8,6 @@ use fiber_values::Parts;
 
 /// A task that waits for the value of another one.
 pub(super) struct LocalFollower {
-    /// The task that makes the value.
-    after: (CallId, u64),
     /// The task alone, whose arguments are without the value.
     pub(super) run: LocalRun,
     place: usize,
@@ -31,17 +27,18 @@ impl LocalFollower {
 }
 
 impl Work {
-    /// Takes the task that follows one of these, if there is one. A task that has a follower is
+    /// Takes the task that follows another one, if there is one. A task that has a follower is
     /// alone in its run.
-    pub(super) fn take_follower(
-        &mut self,
-        call: CallId,
-        tasks: Range<u64>,
-    ) -> Option<Box<LocalFollower>> {
-        let follows = |it: &LocalFollower| it.after.0 == call && tasks.contains(&it.after.1);
-        // Those that came last are in the order in which they run, the first one behind.
-        let place = self.followers.iter().rposition(follows)?;
-        Some(Box::new(self.followers.swap_remove(place)))
+    pub(super) fn take_follower(&mut self, after: (CallId, u64)) -> Option<Box<LocalFollower>> {
+        self.followers.remove(&after).map(Box::new)
+    }
+
+    /// Takes those tasks of a call that follow others.
+    pub(super) fn take_followers_of(&mut self, call: CallId) -> Vec<LocalRun> {
+        let followers = self.followers.iter();
+        let its: Vec<_> =
+            followers.filter(|(_, it)| it.run.call == call).map(|(at, _)| *at).collect();
+        its.iter().filter_map(|after| self.followers.remove(after)).map(|it| it.run).collect()
     }
 }
 
@@ -52,7 +49,7 @@ impl WorkQueue {
         let place = place as usize;
         if let Some(run) = self.local(assignment) {
             // A worker that drains returns it with the task that it follows.
-            self.work.lock().followers.push(LocalFollower { after, run, place });
+            self.work.lock().followers.insert(after, LocalFollower { run, place });
         }
     }
 
@@ -72,7 +69,7 @@ impl WorkQueue {
     pub(super) fn return_follower(&self, mut follower: Option<Box<LocalFollower>>) {
         while let Some(LocalFollower { run, .. }) = follower.map(|it| *it) {
             self.report(WorkerEvent::Returned { call: run.call, first: run.first, count: 1 });
-            follower = self.work.lock().take_follower(run.call, run.first..run.end);
+            follower = self.work.lock().take_follower((run.call, run.first));
         }
     }
 }
