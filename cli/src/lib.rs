@@ -22,6 +22,7 @@ mod journal;
 mod kill;
 mod logs;
 mod map;
+mod model;
 mod names;
 mod new;
 mod program;

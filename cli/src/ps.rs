@@ -4,15 +4,15 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
-use bytesize::ByteSize;
-use comfy_table::presets::NOTHING;
-use comfy_table::{ContentArrangement, Table};
 use fiber_backends::cluster::{self, ProcessState, SessionProcess};
 use serde_json::{Value, json};
 
 use crate::args::ClusterArgs;
+use crate::model::table::{Cell, Table};
+use crate::model::{format, memory_text};
 use crate::sessions::{self, Session};
 use crate::terminal::{column, printable, warn};
+use crate::top::plain;
 
 pub(crate) async fn ps(
     args: &ClusterArgs,
@@ -61,50 +61,44 @@ fn print(sessions: &[Session], as_json: bool) {
     } else if sessions.is_empty() {
         say!("There are no sessions.");
     } else {
-        say!("{}", printable(table(sessions).trim_fmt()));
+        say!("{}", printable(plain::table(&table(sessions))));
     }
 }
 
 fn table(sessions: &[Session]) -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header([
-        "NAME", "PROGRAM", "STATE", "MACHINE", "RESTARTS", "CPU", "MEMORY", "GPU", "AGE", "PLACE",
-    ]);
-    for session in sessions {
-        table.add_row(row(&session.head, String::new()));
-        for (depth, worker) in &session.workers {
-            table.add_row(row(worker, format!("{}└ ", "  ".repeat(*depth))));
-        }
-    }
-    table
-}
-
-fn row(process: &SessionProcess, indent: String) -> [String; 10] {
-    let used = process.usage.map(|usage| match usage.pss {
-        Some(pss) => format!("{} PSS", ByteSize(pss)),
-        None => format!("{} RSS", ByteSize(usage.memory)),
+    let rows = sessions.iter().flat_map(|session| {
+        let branch = |depth: usize| format!("{}└ ", "  ".repeat(depth));
+        let workers = session.workers.iter().map(move |(depth, one)| (branch(*depth), one));
+        std::iter::once((String::new(), &session.head)).chain(workers)
     });
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
-    [
-        format!("{indent}{}", column(&process.name)),
-        or_dash(process.program.as_deref().map(column)),
-        words(&process.state),
-        or_dash(process.machine.as_deref().map(column)),
-        process.restarts.to_string(),
-        or_dash(process.meta.cpu.map(|cores| cores.to_string()).or_else(|| cpu_share(process))),
-        or_dash(process.meta.memory.map(|limit| limit.to_string()).or(used)),
-        or_dash(process.meta.gpu.map(|count| count.to_string())),
-        or_dash(process.started_at.map(age)),
-        process.place.to_string(),
-    ]
+    Table::of("Sessions", rows)
+        .text("NAME", 8, 40, |(branch, one)| Cell::words(format!("{branch}{}", column(&one.name))))
+        .text("PROGRAM", 8, 40, |(_, one)| Cell::of(one.program.as_deref(), Cell::text))
+        .text("STATE", 8, 40, |(_, one)| Cell::words(words(&one.state)))
+        .text("MACHINE", 8, 40, |(_, one)| Cell::of(one.machine.as_deref(), Cell::text))
+        .figure("RESTARTS", 8, 0, |(_, one)| Cell::count(one.restarts))
+        .figure("CPU", 8, 0, |(_, one)| match one.meta.cpu {
+            Some(cores) => Cell::number(cores.to_string(), cores),
+            None => Cell::of(cpu_share(one), Cell::share),
+        })
+        .figure("MEMORY", 8, 0, |(_, one)| match one.meta.memory {
+            Some(limit) => Cell::bytes(limit.as_u64()),
+            None => Cell::of(one.usage, |usage| Cell::text(memory_text(usage.memory, usage.pss))),
+        })
+        .figure("GPU", 8, 0, |(_, one)| Cell::of(one.meta.gpu, |gpus| Cell::count(gpus.into())))
+        .figure("AGE", 8, 0, |(_, one)| Cell::of(one.started_at.map(age), Cell::time))
+        .text("PLACE", 8, 40, |(_, one)| Cell::words(one.place.to_string()))
+        .done()
 }
 
 /// Returns the share of a core that a process has used since its start.
-fn cpu_share(process: &SessionProcess) -> Option<String> {
-    let age = process.started_at?.elapsed().ok().filter(|age| !age.is_zero())?;
-    let share = process.usage?.cpu.as_secs_f64() / age.as_secs_f64();
-    Some(format!("{:.0}%", share * 100.0))
+fn cpu_share(process: &SessionProcess) -> Option<f64> {
+    let age = process.started_at.map(age).filter(|age| !age.is_zero())?;
+    Some(process.usage?.cpu.as_secs_f64() / age.as_secs_f64())
+}
+
+fn age(since: SystemTime) -> Duration {
+    format::age(since, SystemTime::now())
 }
 
 fn words(state: &ProcessState) -> String {
@@ -120,14 +114,6 @@ fn words(state: &ProcessState) -> String {
         ProcessState::Gone => "gone".into(),
         ProcessState::Silent(_) => "no answer".into(),
     }
-}
-
-fn age(since: SystemTime) -> String {
-    let age = SystemTime::now().duration_since(since).unwrap_or_default().as_secs();
-    // Round to two units: 3h 5m.
-    let unit = [86_400, 3_600, 60, 1].into_iter().find(|unit| age >= *unit).unwrap_or(1);
-    let fine = if unit > 60 { unit / if unit == 86_400 { 24 } else { 60 } } else { 1 };
-    humantime::format_duration(Duration::from_secs(age - age % fine)).to_string()
 }
 
 fn session(session: &Session) -> Value {
@@ -165,16 +151,4 @@ fn process(process: &SessionProcess) -> Value {
         "pss": process.usage.and_then(|usage| usage.pss),
         "since": since,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_have_two_units_at_most() {
-        let ago = |seconds| age(SystemTime::now() - Duration::from_secs(seconds));
-        assert_eq!(ago(3 * 3600 + 5 * 60 + 7), "3h 5m");
-        assert_eq!(ago(2 * 86_400 + 3 * 3600 + 59), "2days 3h");
-    }
 }

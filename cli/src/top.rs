@@ -1,16 +1,10 @@
 //! `fiber top`: what sessions do, live.
 
 mod app;
-pub(crate) mod format;
-mod names;
-mod plain;
-mod rows;
+pub(crate) mod plain;
 mod screen;
 mod theme;
-mod trends;
-mod values;
 mod view;
-mod waits;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -22,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::{Observed, Sessions};
+use crate::model::Model;
 use crate::terminal::{printable, warn};
 
 /// The options of `fiber top`.
@@ -88,7 +83,9 @@ fn print_text(observed: &[Observed]) {
     let mut texts = Vec::new();
     for session in observed {
         match &session.stats {
-            Ok(stats) => texts.push(plain::session(&session.head.name(), stats)),
+            Ok(stats) => {
+                texts.push(plain::session(&session.head.name(), &Model::new(stats, None)));
+            }
             Err(problem) => warn(problem),
         }
     }

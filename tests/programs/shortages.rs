@@ -32,16 +32,6 @@ fn a_pool_works_with_fewer_workers_during_a_shortage_and_recovers() {
 }
 
 #[trial]
-fn a_pool_that_is_scaled_up_during_a_shortage_grows_after_it() {
-    let mut program = Setup::new("shortage while growing").start();
-    assert_eq!(program.line("ready "), "1");
-    await_failed_starts(&program, 12);
-    program.say("go on");
-    assert_eq!(program.line("ready "), "1");
-    program.end().code(0);
-}
-
-#[trial]
 fn a_pool_that_lost_all_workers_during_a_shortage_recovers() {
     let mut program = Setup::new("shortage of all").start();
     await_failed_starts(&program, 16);

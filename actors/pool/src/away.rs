@@ -68,12 +68,12 @@ impl Again {
         };
         let exchange = Exchange::new(&pool, self.function, Order::Together, u64::MAX, None);
         let id = exchange.id;
-        // The pool may be closed: tasks that it has still run need this.
-        let phase = pool.phase.lock();
-        pool.check_not_ended_in(&phase)?;
         let call = exchange.new_call(&pool, self.entry, self.options);
-        pool.scheduler.lock().begin(id, call);
-        drop(phase);
+        let mut life = pool.life.lock();
+        // It may be closed: tasks that it has still run need this.
+        pool.check_not_ended_in(&life)?;
+        life.scheduler.begin(id, call);
+        drop(life);
         exchange.set_total(1);
         let call = ActiveCall::new((Arc::clone(&exchange), Arc::clone(&pool)));
         call.pass_to(CallOutputs::of_one(self.index, cell));

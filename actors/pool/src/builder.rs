@@ -7,6 +7,7 @@ use fiber_core::{Error, Meta, Result};
 
 use super::Pool;
 use super::controller::{self, Controller};
+use super::scheduling::SharedLife;
 use super::state::PoolState;
 use super::worker::WorkerMain;
 use fiber_runtime::reply::Reply;
@@ -197,10 +198,11 @@ impl PoolBuilder {
         let per_job = self.options.processes_per_job(config)?;
         let name = self.options.name_or_numbered("pool");
         let max_message = config.max_message.as_u64() as usize;
+        let threads = self.threads as u64;
         let worker_main = WorkerMain {
             pool: name.clone(),
             name: String::new(),
-            threads: self.threads as u64,
+            threads,
             initializer: self.initializer.transpose()?,
             max_message: max_message as u64,
         };
@@ -213,16 +215,15 @@ impl PoolBuilder {
             output: self.options.output(config),
             meta: self.options.meta,
             worker_main,
-            quota: self.tasks_per_worker,
-            bounds,
             hosts: group(name.clone(), most.min(per_job)),
         };
+        let life = SharedLife::new(bounds, threads, self.tasks_per_worker);
         let state = Arc::new_cyclic(|weak| {
             let controller = controller::start(
                 runtime,
                 Controller::new(runtime, name.clone(), weak.clone(), spec),
             );
-            PoolState::new(weak.clone(), runtime, name, max_message, Some(controller))
+            PoolState::new(weak.clone(), runtime, name, max_message, life, Some(controller))
         });
         runtime.part::<Sources>().register(&state);
         runtime.on_drain(&state);

@@ -1,14 +1,10 @@
-//! The controller of a pool: an actor that starts the pool's supervisor and adds, replaces and
-//! removes workers.
+//! The controller of a pool: an actor that owns the supervisor of the workers, and has the timers of
+//! the pool's [life](super::life).
 
-mod disrupted;
-mod missing;
 mod request;
-mod scaling;
-mod starts;
 mod worker_start;
 
-use std::ops::RangeInclusive;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,17 +14,15 @@ use actix::{
     WrapFuture,
 };
 use fiber_backends::ChildOutput;
-use fiber_core::{ExitReason, Meta, PoolEndReason, SortedMap};
+use fiber_core::{ExitReason, Meta, PoolEndReason, Result};
 use tokio::sync::oneshot;
 
-use self::disrupted::DisruptedWorkers;
-use self::missing::MissingWorkers;
-use self::scaling::SCALE_INTERVAL;
-use super::phase::Workers;
+use self::worker_start::WorkerStart;
+use super::scheduling::{Effects, SharedLife};
 use super::state::PoolState;
 use super::worker::WorkerMain;
-use fiber_runtime::runtime::{HostGroup, ProcessCommand, Runtime};
-use fiber_supervisor::supervisor::{Backoff, Supervisor, SupervisorRef};
+use fiber_runtime::runtime::{HostGroup, Runtime};
+use fiber_supervisor::supervisor::{Backoff, ChildSpec, Shutdown, Supervisor, SupervisorRef};
 
 pub(super) use self::request::{ControllerRequest, WorkerNumber, worker_name};
 
@@ -37,6 +31,11 @@ pub(super) use self::request::{ControllerRequest, WorkerNumber, worker_name};
 const RESET_AFTER: Duration = Duration::from_millis(100);
 /// The first and the longest pause between starts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(2));
+/// How often a scaling pool adapts to its tasks.
+const SCALE_INTERVAL: Duration = Duration::from_millis(100);
+/// How long after the first worker was found to be missing the pool logs a warning, if workers are
+/// still missing.
+const WARN_AFTER: Duration = Duration::from_secs(2);
 
 /// The configuration of a pool's workers.
 #[derive(Clone)]
@@ -44,10 +43,6 @@ pub(super) struct PoolSpec {
     pub(super) meta: Meta,
     pub(super) output: ChildOutput,
     pub(super) worker_main: WorkerMain,
-    /// The number of tasks after which a worker is replaced.
-    pub(super) quota: Option<u64>,
-    /// The least and the largest number of workers.
-    pub(super) bounds: RangeInclusive<usize>,
     pub(super) hosts: Arc<HostGroup>,
 }
 
@@ -57,17 +52,18 @@ pub(super) struct Controller {
     name: String,
     pool: Weak<PoolState>,
     spec: PoolSpec,
-    wanted: usize,
-    /// The number of the next worker.
-    next: u64,
-    /// The supervisor's children.
-    children: SortedMap<WorkerNumber, ()>,
+    workers: Workers,
     /// Callers that wait for the end of all workers.
     joining: Vec<oneshot::Sender<()>>,
-    /// Looks in a row at which fewer workers were enough.
-    looks_below: u32,
-    missing: MissingWorkers,
-    disrupted: DisruptedWorkers,
+}
+
+/// The supervisor of the workers.
+enum Workers {
+    New,
+    Starting,
+    Running(SupervisorRef),
+    /// It stops, or stops when it has started.
+    Stopped,
 }
 
 /// Starts a controller on the runtime's thread.
@@ -93,28 +89,20 @@ impl Controller {
         pool: Weak<PoolState>,
         spec: PoolSpec,
     ) -> Controller {
-        let wanted = *spec.bounds.start();
-        Controller {
-            runtime,
-            name,
-            pool,
-            spec,
-            wanted,
-            next: 1,
-            children: SortedMap::new(),
-            joining: Vec::new(),
-            looks_below: 0,
-            missing: MissingWorkers::default(),
-            disrupted: DisruptedWorkers::default(),
+        Controller { runtime, name, pool, spec, workers: Workers::New, joining: Vec::new() }
+    }
+
+    fn tell(&self, event: impl FnOnce(&mut SharedLife, &mut Effects)) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.with_life(event);
         }
     }
 
     fn start_supervisor(&mut self, meta: Meta, context: &mut Context<Controller>) {
+        self.workers = Workers::Starting;
         self.spec.meta = self.spec.meta.or(meta);
-        self.publish_wanted();
         // Most workers die of their task, which is abandoned after some deaths, so the intensity
-        // has no limit. The pool itself gives up if no worker is left and none can be started: see
-        // `MissingWorkers`.
+        // has no limit. The pool itself gives up if no worker is left and none can be started.
         let supervisor = Supervisor::builder(&*self.name)
             .quiet()
             .intensity(u32::MAX, Duration::from_secs(1))
@@ -130,46 +118,37 @@ impl Controller {
                 pool.note_progress();
             }
         });
-        if self.spec.bounds.start() < self.spec.bounds.end() {
-            context.run_interval(SCALE_INTERVAL, Controller::scale_with_tasks);
+        if self.pool.upgrade().is_some_and(|pool| pool.life.lock().scales()) {
+            context.run_interval(SCALE_INTERVAL, |controller, _| {
+                controller.tell(SharedLife::scale_with_tasks);
+            });
         }
     }
 
     fn supervisor_started(&mut self, supervisor: SupervisorRef, context: &mut Context<Controller>) {
-        let Some(pool) = self.pool.upgrade() else {
+        if let Workers::Stopped = self.workers {
             return self.stop_supervisor(supervisor, context);
-        };
-        match pool.phase.lock().workers() {
-            Workers::Stopped => return self.stop_supervisor(supervisor, context),
-            workers => *workers = Workers::Running(supervisor.clone()),
         }
+        self.workers = Workers::Running(supervisor.clone());
         let ended = async move { supervisor.join().await.unwrap_or(ExitReason::Shutdown) };
-        context.spawn(
-            ended
-                .into_actor(self)
-                .map(|reason, controller, context| controller.supervisor_ended(&reason, context)),
-        );
-        self.adjust(context);
-    }
-
-    fn supervisor_ended(&mut self, reason: &ExitReason, context: &mut Context<Controller>) {
-        if !reason.is_normal() {
-            return self.fail(format!("it {reason}"), context);
-        }
-        self.end(context);
+        context.spawn(ended.into_actor(self).map(|reason, controller, context| {
+            match reason.is_normal() {
+                true => controller.end(context),
+                false => controller.fail(format!("it {reason}"), context),
+            }
+        }));
+        self.tell(SharedLife::supervisor_started);
     }
 
     fn fail(&mut self, problem: String, context: &mut Context<Controller>) {
-        if let Some(pool) = self.pool.upgrade() {
-            pool.end(PoolEndReason::Failed(problem));
-        }
+        self.tell(|life, effects| life.end(PoolEndReason::Failed(problem), effects));
         self.end(context);
     }
 
     /// Lets those go on who wait for the end of the workers, and the workers' hosts and this actor
     /// end. Its intervals would keep it alive, and with it all that the pool was made of.
     fn end(&mut self, context: &mut Context<Controller>) {
-        drop(self.take_workers());
+        self.workers = Workers::Stopped;
         self.spec.hosts.close(self.runtime);
         for done in self.joining.drain(..) {
             let _ = done.send(());
@@ -178,26 +157,11 @@ impl Controller {
     }
 
     fn stop_workers(&mut self, context: &mut Context<Controller>) {
-        match self.take_workers() {
+        match std::mem::replace(&mut self.workers, Workers::Stopped) {
             Workers::New => self.end(context),
             // It stops when it has started.
             Workers::Starting | Workers::Stopped => {}
             Workers::Running(supervisor) => self.stop_supervisor(supervisor, context),
-        }
-    }
-
-    /// Lets the pool have no workers any more. Returns their supervisor.
-    fn take_workers(&self) -> Workers {
-        let Some(pool) = self.pool.upgrade() else { return Workers::Stopped };
-        std::mem::replace(pool.phase.lock().workers(), Workers::Stopped)
-    }
-
-    /// Returns the supervisor while it runs.
-    fn supervisor(&self) -> Option<SupervisorRef> {
-        let pool = self.pool.upgrade()?;
-        match pool.phase.lock().workers() {
-            Workers::Running(supervisor) => Some(supervisor.clone()),
-            Workers::New | Workers::Starting | Workers::Stopped => None,
         }
     }
 
@@ -206,12 +170,36 @@ impl Controller {
         context.spawn(ended.into_actor(self).map(|_, controller, context| controller.end(context)));
     }
 
-    /// Ends the pool if it has no calls.
-    fn end_if_done(&mut self, context: &mut Context<Controller>) {
-        if let Some(pool) = self.pool.upgrade().filter(|pool| pool.is_done()) {
-            // Before those who wait for the end can look at the pool.
-            pool.end(PoolEndReason::Stopped);
-            self.stop_workers(context);
+    fn add_workers(&mut self, numbers: Range<WorkerNumber>, context: &mut Context<Controller>) {
+        let Workers::Running(supervisor) = &self.workers else { return };
+        let add = |number| {
+            let start =
+                WorkerStart::new(self.runtime, number, self.pool.clone(), self.spec.clone());
+            let spec = ChildSpec::new(worker_name(number), start)
+                .shutdown(Shutdown::After(self.runtime.config().shutdown_timeout));
+            supervisor.add_child_in_background(spec)
+        };
+        let added: Vec<_> = numbers.map(add).collect();
+        // One future for all: an event polls each future of an actor.
+        let all = async move {
+            for added in added {
+                added.await?;
+            }
+            Ok(())
+        };
+        context.spawn(all.into_actor(self).map(|all: Result<()>, controller, context| {
+            if let (Err(error), Workers::Running(_)) = (all, &controller.workers) {
+                controller.fail(error.to_string(), context);
+            }
+        }));
+    }
+
+    /// Stops a worker, which may take as long as its tasks.
+    fn stop_worker(&self, number: WorkerNumber) {
+        if let Workers::Running(supervisor) = &self.workers {
+            let (supervisor, child) = (supervisor.clone(), worker_name(number));
+            // Not a future of this actor: there may be many, and an event polls each of those.
+            fiber_core::spawn_local(async move { drop(supervisor.stop_child(&child).await) });
         }
     }
 }
@@ -222,26 +210,15 @@ impl Handler<ControllerRequest> for Controller {
     fn handle(&mut self, request: ControllerRequest, context: &mut Context<Controller>) {
         match request {
             ControllerRequest::Start(meta) => self.start_supervisor(meta, context),
-            ControllerRequest::Scale(wanted, noted) => {
-                self.scale(wanted, context);
-                let _ = noted.send(());
+            ControllerRequest::AddWorkers(numbers) => self.add_workers(numbers, context),
+            ControllerRequest::StopWorker(number) => self.stop_worker(number),
+            ControllerRequest::WarnLater => {
+                context.run_later(WARN_AFTER, |controller, _| {
+                    controller.tell(SharedLife::warn_of_missing);
+                });
             }
-            ControllerRequest::Retire(number) => self.stop_worker(number),
-            ControllerRequest::WorkerReady(number) => self.worker_ready(number, context),
-            ControllerRequest::WorkerEnded(number, verdict) => {
-                self.worker_ended(number, &verdict, context)
-            }
-            ControllerRequest::SchedulingChanged(number, reason) => {
-                self.scheduling_changed(number, reason, context)
-            }
-            ControllerRequest::Close => self.end_if_done(context),
             ControllerRequest::Join(done) => self.joining.push(done),
-            ControllerRequest::Kill(pool) => {
-                for worker in pool.scheduler.lock().handles() {
-                    let _ = worker.commands.send(ProcessCommand::Kill(ExitReason::Shutdown));
-                }
-                self.stop_workers(context);
-            }
+            ControllerRequest::Stop => self.stop_workers(context),
         }
     }
 }

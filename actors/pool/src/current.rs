@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use fiber_core::{Error, PoolEndReason, Result, forks};
+use fiber_core::{Error, Meta, PoolEndReason, Result, forks};
 use fiber_runtime::parts::Parts;
 use fiber_runtime::runtime::Runtime;
 use fiber_transport::Link;
@@ -18,7 +18,8 @@ use tokio::sync::mpsc;
 use super::Pool;
 use super::run::CallId;
 use super::scheduler::WorkerId;
-use super::state::{PoolState, Readiness};
+use super::scheduling::{Effects, SharedLife};
+use super::state::PoolState;
 use super::wire::{PoolCommand, Results};
 use super::worker_handle::WorkerHandle;
 
@@ -59,7 +60,7 @@ impl CurrentPool {
 
     fn end_pool(&self) {
         if let Some(pool) = self.pool.get() {
-            pool.state().end(PoolEndReason::Closed);
+            pool.state().with_life(|life, effects| life.end(PoolEndReason::Closed, effects));
         }
     }
 
@@ -141,12 +142,13 @@ impl Pool {
 
 impl Outer {
     fn pool(&self) -> Pool {
+        // At least the worker that asks is ready.
+        let mut life = SharedLife::new(1..=1, SLOTS, None);
+        life.start(Meta::new(), &mut Effects::default());
         let state = Arc::new_cyclic(|this| {
             let (runtime, name) = (self.runtime, self.name.clone());
-            PoolState::new(this.clone(), runtime, name, self.max_message, None)
+            PoolState::new(this.clone(), runtime, name, self.max_message, life, None)
         });
-        // At least the worker that asks is ready.
-        state.readiness.send_replace(Readiness { ready: 1, wanted: 1 });
         let (commands, _) = mpsc::unbounded_channel();
         let (process, place) = (self.runtime.id(), String::new());
         let link = Arc::clone(&self.link);

@@ -240,7 +240,8 @@ impl InnerCall {
 
     fn send_results(&self, tasks: Tasks, failed: u32, outcomes: Bytes, blobs: Blobs) {
         // The worker hands out as many tasks together as are worth a message.
-        let mean = self.pool.upgrade().map(|pool| pool.scheduler.lock().mean_nanos(self.entry));
+        let mean =
+            self.pool.upgrade().map(|pool| pool.life.lock().scheduler.mean_nanos(self.entry));
         let busy = (mean.unwrap_or(0.0) * tasks.count as f64) as u64;
         let (count, length) = (tasks.count as u32, outcomes.len() as u32);
         let results = Results {

@@ -17,9 +17,9 @@ mod held;
 mod inner_calls;
 mod keep_alive;
 mod last_argument;
+mod life;
 mod lifecycle;
 mod outputs;
-mod phase;
 mod pool;
 #[cfg_attr(not(feature = "progress"), path = "progress/disabled.rs")]
 mod progress;

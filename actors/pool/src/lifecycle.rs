@@ -45,7 +45,8 @@ impl Pool {
     /// It falls when a worker dies, until its replacement is ready, and is 0 when the pool has
     /// ended.
     pub fn ready_workers(&self) -> usize {
-        self.state().readiness.borrow().ready
+        // In a fork, the lock may be held for good.
+        if forks::is_forked() { 0 } else { self.state().life.lock().readiness().ready }
     }
 
     /// Changes the number of worker processes to `processes`, from 1 to 100,000, while calls
@@ -80,11 +81,8 @@ impl Pool {
             return Reply::failed(error);
         }
         state.ensure_started(Meta::new());
-        let (noted, answer) = oneshot::channel();
-        state.control(ControllerRequest::Scale(processes, noted));
+        state.with_life(|life, effects| life.scale(processes, effects));
         Reply::new(async move {
-            // If the controller is gone, the pool has ended, which `when_ready` returns.
-            let _ = answer.await;
             state
                 .when_ready(|workers| workers.wanted != processes || workers.ready == processes)
                 .await
@@ -114,8 +112,7 @@ impl Pool {
             Err(Error::Forked) => return,
             Err(error) => return tracing::warn!("{error}"),
         }
-        state.phase.lock().close();
-        state.control(ControllerRequest::Close);
+        state.with_life(|life, _| life.close());
     }
 
     /// Waits until the pool has ended and all its workers with it.

@@ -12,7 +12,6 @@ use fiber_values::{
 };
 
 use crate::batch::Order;
-use crate::controller::ControllerRequest;
 use crate::durable::JournalOption;
 use crate::scheduler::CallOptions;
 use crate::state::PoolState;
@@ -100,12 +99,11 @@ impl Drop for KillOnDrop {
     }
 }
 
-pub(crate) fn kill(state: &Arc<PoolState>, reason: PoolEndReason) {
+pub(crate) fn kill(state: &PoolState, reason: PoolEndReason) {
     if forks::is_forked() {
         return;
     }
-    state.end(reason);
-    state.control(ControllerRequest::Kill(Arc::clone(state)));
+    state.with_life(|life, effects| life.kill(reason, effects));
 }
 
 impl fmt::Debug for Pool {

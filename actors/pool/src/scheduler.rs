@@ -61,7 +61,7 @@ use worker::Worker;
 
 pub(crate) use call::{CallOptions, NewCall, Values};
 pub(crate) use deaths::Loss;
-pub(crate) use effects::{Completion, Effects};
+pub(crate) use effects::{Completion, Effects, Notice};
 pub(crate) use retire::Retirement;
 pub(crate) use room::{Amount, Report};
 pub(crate) use statistics::function_name;
@@ -450,4 +450,4 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,4 +1,5 @@
-//! The way to the scheduler: events go in under its lock, and effects are performed outside of it.
+//! The driver of a pool's life: events go in under its lock, and effects are performed outside of
+//! it.
 //!
 //! Callers answer two effects with events: they submit tasks that they have prepared, and report
 //! the outcomes that they have taken. The answers go in together, under the lock once more.
@@ -8,21 +9,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fiber_core::stats::TaskName;
-use fiber_core::value_memory;
+use fiber_core::{Error, value_memory};
 use fiber_values::{HeldBack, hold_back};
 use parking_lot::MutexGuard;
 
 use super::controller::ControllerRequest;
 use super::exchange::Exchange;
 use super::held::together;
+use super::life::PoolLife;
 use super::run::{CallId, Run};
-use super::scheduler::{Completion, Report, Scheduler};
+use super::scheduler::{Completion, Notice, Report, Scheduler};
 use super::state::{Cancellation, PoolState};
 use super::wire::PoolCommand;
 use super::worker_handle::WorkerHandle;
-use fiber_runtime::runtime::ProcessCommand;
+use fiber_runtime::runtime::{DrainHook, ProcessCommand};
 
-pub(super) type PoolScheduler = Scheduler<Arc<WorkerHandle>, Arc<Exchange>>;
+pub(super) type SharedLife = PoolLife<Arc<WorkerHandle>, Arc<Exchange>>;
+type PoolScheduler = Scheduler<Arc<WorkerHandle>, Arc<Exchange>>;
 pub(super) type Effects = super::scheduler::Effects<Arc<WorkerHandle>, Arc<Exchange>>;
 
 /// An event with which a caller answers an effect.
@@ -31,70 +34,103 @@ enum Answer {
     Report(CallId, Report),
 }
 
-/// The scheduler under its lock. A task that is dropped may own the last handle of an input, and
-/// that its call, which is cancelled behind the lock.
-struct Locked<'a> {
-    scheduler: MutexGuard<'a, PoolScheduler>,
+/// A life under its lock. A task that is dropped may own the last handle of an input, and that its
+/// call, which is cancelled behind the lock.
+pub(super) struct Locked<'a> {
+    life: MutexGuard<'a, SharedLife>,
     _behind: HeldBack,
 }
 
 impl Deref for Locked<'_> {
-    type Target = PoolScheduler;
+    type Target = SharedLife;
 
-    fn deref(&self) -> &PoolScheduler {
-        &self.scheduler
+    fn deref(&self) -> &SharedLife {
+        &self.life
     }
 }
 
 impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut PoolScheduler {
-        &mut self.scheduler
+    fn deref_mut(&mut self) -> &mut SharedLife {
+        &mut self.life
     }
 }
 
 impl PoolState {
+    /// Changes the life, and performs the effects.
+    pub(super) fn with_life<T>(
+        &self,
+        change: impl FnOnce(&mut SharedLife, &mut Effects) -> T,
+    ) -> T {
+        let (mut life, mut effects) = (self.lock_life(), Effects::default());
+        let result = change(&mut life, &mut effects);
+        self.unlock_life(life, effects);
+        result
+    }
+
     /// Changes the scheduler, and performs the effects.
     pub(super) fn with_scheduler<T>(
         &self,
         change: impl FnOnce(&mut PoolScheduler, &mut Effects) -> T,
     ) -> T {
-        let (mut scheduler, mut effects) = (self.lock_scheduler(), Effects::default());
-        let result = change(&mut scheduler, &mut effects);
-        self.unlock_scheduler(scheduler, effects);
-        result
+        self.with_life(|life, effects| change(&mut life.scheduler, effects))
     }
 
-    fn lock_scheduler(&self) -> Locked<'_> {
-        let (room, limit) = (value_memory::room(), value_memory::limit());
+    fn lock(&self) -> Locked<'_> {
         let behind = hold_back();
-        let mut scheduler = self.scheduler.lock();
-        scheduler.set_memory(room, limit);
-        scheduler.set_travel_nanos(self.runtime.travel_nanos());
-        Locked { scheduler, _behind: behind }
+        Locked { life: self.life.lock(), _behind: behind }
     }
 
-    /// Unlocks the scheduler after a change, performs the effects, and gives it the callers'
-    /// answers.
-    fn unlock_scheduler<'a>(&'a self, mut scheduler: Locked<'a>, mut effects: Effects) {
+    pub(super) fn lock_life(&self) -> Locked<'_> {
+        let (room, limit) = (value_memory::room(), value_memory::limit());
+        let mut life = self.lock();
+        life.scheduler.set_memory(room, limit);
+        life.scheduler.set_travel_nanos(self.runtime.travel_nanos());
+        life
+    }
+
+    /// Unlocks the life after a change, performs the effects, and gives it the callers' answers.
+    pub(super) fn unlock_life<'a>(&'a self, mut life: Locked<'a>, mut effects: Effects) {
         loop {
-            self.idle.store(scheduler.idle(), Ordering::Release);
-            let all_done = scheduler.is_empty();
-            drop(scheduler);
-            let answers = self.perform(effects);
-            if all_done {
-                self.end_if_closed();
+            let is_over = life.is_over();
+            let answers = self.settle(life, effects);
+            if is_over {
+                self.end_if_over();
             }
             if answers.is_empty() {
                 return;
             }
-            (scheduler, effects) = (self.lock_scheduler(), Effects::default());
+            (life, effects) = (self.lock_life(), Effects::default());
             for answer in answers {
                 match answer {
-                    Answer::Tasks(run) => scheduler.submit(run, &mut effects),
-                    Answer::Report(call, report) => scheduler.report(call, report, &mut effects),
+                    Answer::Tasks(run) => life.scheduler.submit(run, &mut effects),
+                    Answer::Report(call, report) => {
+                        life.scheduler.report(call, report, &mut effects)
+                    }
                 }
             }
         }
+    }
+
+    /// Ends the pool if it is closed, its calls are done and their outcomes recorded.
+    pub(super) fn end_if_over(&self) {
+        let (mut life, mut effects) = (self.lock(), Effects::default());
+        if !self.is_recording() {
+            life.end_if_over(&mut effects);
+        }
+        self.settle(life, effects);
+    }
+
+    /// Unlocks the life and performs effects. Returns the callers' answers.
+    fn settle(&self, mut life: Locked<'_>, mut effects: Effects) -> Vec<Answer> {
+        self.idle.store(life.scheduler.idle(), Ordering::Release);
+        // Under the lock, so that the controller gets them in their order.
+        effects.requests.drain(..).for_each(|request| self.control(request));
+        let is_changed = life.note_readiness();
+        drop(life);
+        if is_changed {
+            self.readiness_changed.send_replace(());
+        }
+        self.perform(effects)
     }
 
     fn perform(&self, effects: Effects) -> Vec<Answer> {
@@ -113,7 +149,7 @@ impl PoolState {
         }
         for (worker, drained) in effects.retired {
             if drained {
-                self.control(ControllerRequest::Retire(worker.number));
+                self.control(ControllerRequest::StopWorker(worker.number));
             } else {
                 let _ = worker.commands.send(ProcessCommand::Shutdown);
             }
@@ -137,6 +173,17 @@ impl PoolState {
                 exchange.complete(completion);
             }
         });
+        if let Some((reason, callers)) = effects.ended {
+            for exchange in callers {
+                exchange.end(Error::PoolEnded { name: self.name.clone(), reason: reason.clone() });
+            }
+        }
+        for notice in effects.notices {
+            match notice {
+                Notice::Warning(text) => tracing::warn!("pool `{}`{text}", self.name),
+                Notice::Info(text) => tracing::info!("pool `{}`{text}", self.name),
+            }
+        }
         let tasks = effects.wanted.into_iter().filter_map(|exchange| exchange.take_open());
         let mut answers: Vec<_> = tasks.map(Answer::Tasks).collect();
         for (exchange, known) in effects.throttled {

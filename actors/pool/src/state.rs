@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 
 use actix::Recipient;
 use fiber_core::stacks::ThreadStack;
-use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, on_a_thread};
+use fiber_core::{Error, Exit, ExitReason, Meta, Result, on_a_thread};
 use fiber_transport::Received;
-use fiber_values::{codec, hold_back};
+use fiber_values::codec;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::controller::ControllerRequest;
+use super::controller::{ControllerRequest, WorkerNumber};
 use super::inner_calls::InnerCalls;
-use super::phase::{Phase, Workers};
+use super::life::{Readiness, Surroundings};
 use super::run::CallId;
-use super::scheduler::{MIN_PENDING, Retirement, Scheduler, WorkerId};
-use super::scheduling::PoolScheduler;
+use super::scheduler::{MIN_PENDING, Retirement, WorkerId};
+use super::scheduling::{Effects, SharedLife};
 use super::stats::History;
-use super::verdict::{Verdict, judge};
+use super::verdict::Verdict;
 use super::wire::{FromWorker, PoolCommand, WorkerEvent};
 use super::worker::BLOCKED_AFTER;
 use super::worker_handle::WorkerHandle;
@@ -70,13 +70,12 @@ pub(crate) struct PoolState {
     pub(super) last_worker: AtomicU64,
     pub(super) name: String,
     pub(super) max_message: usize,
-    pub(super) scheduler: Mutex<PoolScheduler>,
-    /// Workers without pending tasks. Feeders read it without the scheduler's lock.
+    pub(super) life: Mutex<SharedLife>,
+    /// Workers without pending tasks. Feeders read it without the lock.
     pub(super) idle: AtomicUsize,
     /// How many tasks a feeder may always be ahead.
     pub(super) min_ahead: AtomicU64,
-    pub(super) phase: Mutex<Phase>,
-    pub(super) readiness: watch::Sender<Readiness>,
+    pub(super) readiness_changed: watch::Sender<()>,
     pub(super) broadcasts: Mutex<HashMap<u64, Received>>,
     /// `None` in a worker, where this stands for the pool that runs its tasks.
     pub(super) controller: Option<Recipient<ControllerRequest>>,
@@ -92,19 +91,13 @@ pub(crate) struct PoolState {
     pub(super) recorded: AtomicU64,
 }
 
-/// The number of workers that are ready, and that a caller waits for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Readiness {
-    pub(super) ready: usize,
-    pub(super) wanted: usize,
-}
-
 impl PoolState {
     pub(super) fn new(
         this: Weak<PoolState>,
         runtime: &'static Runtime,
         name: String,
         max_message: usize,
+        life: SharedLife,
         controller: Option<Recipient<ControllerRequest>>,
     ) -> PoolState {
         // Simulated sessions begin without `init`.
@@ -119,11 +112,10 @@ impl PoolState {
             last_worker: AtomicU64::new(0),
             name,
             max_message,
-            scheduler: Mutex::new(Scheduler::new()),
+            life: Mutex::new(life),
             idle: AtomicUsize::new(0),
             min_ahead: AtomicU64::new(MIN_PENDING),
-            phase: Mutex::new(Phase::Open(Workers::New)),
-            readiness: watch::Sender::new(Readiness::default()),
+            readiness_changed: watch::Sender::new(()),
             broadcasts: Mutex::default(),
             controller,
             inner: InnerCalls::default(),
@@ -141,49 +133,42 @@ impl PoolState {
         }
     }
 
-    /// Returns an error if the pool takes no calls in this phase.
-    pub(super) fn check_open(&self, phase: &Phase) -> Result<()> {
-        let reason = match phase {
-            Phase::Open(_) => return Ok(()),
-            Phase::Closed(_) => PoolEndReason::Closed,
-            Phase::Ended(reason, _) => reason.clone(),
-        };
-        Err(Error::PoolEnded { name: self.name.clone(), reason })
+    /// Returns an error if the pool takes no calls.
+    pub(super) fn check_open(&self, life: &SharedLife) -> Result<()> {
+        match life.refusal() {
+            None => Ok(()),
+            Some(reason) => Err(Error::PoolEnded { name: self.name.clone(), reason }),
+        }
     }
 
     /// Returns an error if the pool has ended. It may be closed.
     pub(super) fn check_not_ended(&self) -> Result<()> {
-        self.check_not_ended_in(&self.phase.lock())
+        self.check_not_ended_in(&self.life.lock())
     }
 
-    /// Returns an error if the pool has ended in this phase.
-    pub(super) fn check_not_ended_in(&self, phase: &Phase) -> Result<()> {
-        if matches!(phase, Phase::Ended(..)) { self.check_open(phase) } else { Ok(()) }
+    pub(super) fn check_not_ended_in(&self, life: &SharedLife) -> Result<()> {
+        if life.has_ended() { self.check_open(life) } else { Ok(()) }
     }
 
     pub(super) fn ensure_started(&self, meta: Meta) {
-        if self.runtime.is_draining() {
-            return;
-        }
-        let mut phase = self.phase.lock();
-        if phase.start_workers() {
-            // Under the lock, so that the controller hears of the pool's end later.
-            self.control(ControllerRequest::Start(meta));
+        if !self.runtime.is_draining() && !self.life.lock().is_started() {
+            self.with_life(|life, effects| life.start(meta, effects));
         }
     }
 
     pub(super) async fn when_ready(&self, enough: impl Fn(&Readiness) -> bool) -> Result<()> {
-        let mut readiness = self.readiness.subscribe();
+        let mut changes = self.readiness_changed.subscribe();
         loop {
             {
-                let now = readiness.borrow_and_update();
-                self.check_not_ended()?;
+                let life = self.life.lock();
+                self.check_not_ended_in(&life)?;
+                let now = life.readiness();
                 if now.wanted > 0 && enough(&now) {
                     return Ok(());
                 }
             }
             // The sender lives in `self`.
-            let _ = readiness.changed().await;
+            let _ = changes.changed().await;
         }
     }
 
@@ -195,20 +180,8 @@ impl PoolState {
     /// Ends a closed pool after its last entry, which the pool's end waits for.
     pub(super) fn recording_ended(&self) {
         if self.recording.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.end_if_closed();
+            self.end_if_over();
         }
-    }
-
-    /// Ends the pool if it is closed, and if its calls are done by then.
-    pub(super) fn end_if_closed(&self) {
-        if matches!(*self.phase.lock(), Phase::Closed(_)) {
-            self.control(ControllerRequest::Close);
-        }
-    }
-
-    /// Returns whether all calls are done and all of their outcomes are recorded.
-    pub(super) fn is_done(&self) -> bool {
-        self.scheduler.lock().is_empty() && self.recording.load(Ordering::SeqCst) == 0
     }
 
     #[inline]
@@ -223,34 +196,36 @@ impl PoolState {
     }
 
     /// Adds a worker that is ready.
-    pub(super) fn join(&self, worker: Arc<WorkerHandle>, threads: u64, quota: Option<u64>) {
+    pub(super) fn join(&self, worker: Arc<WorkerHandle>) {
+        self.worker_started(&worker);
         let broadcasts = self.broadcasts.lock();
         for (id, value) in &*broadcasts {
             worker.broadcast(*id, value.clone());
         }
-        let number = worker.number;
-        self.worker_started(&worker);
-        let count = self.with_scheduler(|scheduler, effects| {
-            let host = worker.host;
-            scheduler.join(worker.id, worker, threads, quota, host, effects);
-            scheduler.workers()
-        });
+        let (mut life, mut effects) = (self.lock_life(), Effects::default());
+        life.worker_ready(worker.id, Arc::clone(&worker), worker.host, &mut effects);
         drop(broadcasts);
-        self.min_ahead.fetch_max(MIN_PENDING * count as u64 * threads, Ordering::Relaxed);
-        self.readiness.send_modify(|readiness| readiness.ready = count);
-        self.control(ControllerRequest::WorkerReady(number));
+        self.min_ahead.fetch_max(life.scheduler.min_pending(), Ordering::Relaxed);
+        self.unlock_life(life, effects);
     }
 
-    /// Removes a worker whose process has ended.
-    pub(super) fn lost(self: &Arc<PoolState>, worker: &WorkerHandle, exit: Exit) -> Verdict {
-        self.end_inner(worker.id);
-        let (count, verdict) = self.with_scheduler(|scheduler, effects| {
-            let verdict = judge(exit, scheduler.life(worker.id, |other| other.is_young()));
-            scheduler.lost(worker.id, &verdict, effects);
-            (scheduler.workers(), verdict)
-        });
-        self.readiness.send_modify(|readiness| readiness.ready = count);
-        verdict
+    /// Notes the end of a worker's process, which had this handle if it was ready.
+    pub(super) fn lost(
+        self: &Arc<PoolState>,
+        number: WorkerNumber,
+        worker: Option<&WorkerHandle>,
+        exit: Exit,
+    ) -> Verdict {
+        if let Some(worker) = worker {
+            self.end_inner(worker.id);
+        }
+        let around = Surroundings {
+            now: Instant::now(),
+            start_timeout: self.runtime.config().start_timeout,
+            starts_are_over: self.runtime.starts_are_over().is_some(),
+        };
+        let id = worker.map(|worker| worker.id);
+        self.with_life(|life, effects| life.worker_ended(number, id, exit, &around, effects))
     }
 
     /// Handles a message from a worker.
@@ -283,11 +258,7 @@ impl PoolState {
                 WorkerEvent::Waits { call, index, waits } => {
                     scheduler.waits(id, (call, index), waits, effects)
                 }
-                WorkerEvent::Terminating => {
-                    scheduler.drain(id, Retirement::Terminating, effects);
-                    let ready = scheduler.workers();
-                    self.readiness.send_modify(|readiness| readiness.ready = ready);
-                }
+                WorkerEvent::Terminating => scheduler.drain(id, Retirement::Terminating, effects),
             }),
             Ok(FromWorker::Large { .. }) => unreachable!("large outcomes are read as results"),
             Err(error) => {
@@ -326,7 +297,7 @@ impl PoolState {
         codec::check_size(size, self.max_message as u64, || "a broadcast value".into())?;
         self.check_not_ended()?;
         let mut broadcasts = self.broadcasts.lock();
-        for worker in self.scheduler.lock().handles() {
+        for worker in self.life.lock().scheduler.handles() {
             worker.broadcast(id, value.clone());
         }
         broadcasts.insert(id, value);
@@ -336,7 +307,7 @@ impl PoolState {
     pub(super) fn drop_broadcast(self: &Arc<PoolState>, id: u64) {
         let mut broadcasts = self.broadcasts.lock();
         broadcasts.remove(&id);
-        for worker in self.scheduler.lock().handles() {
+        for worker in self.life.lock().scheduler.handles() {
             worker.drop_broadcast(id);
         }
         drop(broadcasts);
@@ -344,24 +315,10 @@ impl PoolState {
         self.runtime.spawn(move || async move {
             tokio::time::sleep(LINGER).await;
             if let Some(pool) = pool.upgrade() {
-                let workers = pool.scheduler.lock().handles();
+                let workers = pool.life.lock().scheduler.handles();
                 workers.iter().for_each(|worker| worker.send_unsent());
             }
         });
-    }
-
-    /// Fails all calls, and those that come.
-    pub(super) fn end(&self, reason: PoolEndReason) {
-        if !self.phase.lock().end(&reason) {
-            return;
-        }
-        let behind = hold_back();
-        let callers = self.scheduler.lock().abandon();
-        drop(behind);
-        for exchange in callers {
-            exchange.end(Error::PoolEnded { name: self.name.clone(), reason: reason.clone() });
-        }
-        self.readiness.send_modify(|readiness| readiness.ready = 0);
     }
 }
 
@@ -376,11 +333,11 @@ impl DrainHook for PoolState {
     }
 
     fn running(&self) -> u64 {
-        self.scheduler.lock().running_durable()
+        self.life.lock().scheduler.running_durable()
     }
 
     fn usual_time(&self) -> Option<Duration> {
-        self.scheduler.lock().usual_time_of_durable()
+        self.life.lock().scheduler.usual_time_of_durable()
     }
 
     fn set_time_left(&self, left: Duration, unfit: Unfit) {

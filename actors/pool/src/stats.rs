@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fiber_core::stacks::user_code;
-use fiber_core::stats::{Event, EventKind, PoolPhase, PoolStats, Report, TaskName, WorkerStats};
+use fiber_core::stats::{Event, EventKind, PoolStats, Report, TaskName, WorkerStats};
 use fiber_core::{Exit, ProcessId};
 use fiber_values::Parts;
 
 use super::Pool;
 use super::exchange::Exchange;
-use super::phase::Phase;
 use super::scheduler::{Loss, function_name};
 use super::state::PoolState;
 use super::verdict::Verdict;
@@ -146,19 +145,16 @@ impl PoolState {
     }
 
     fn stats(&self, process: ProcessId) -> PoolStats {
-        let phase = match *self.phase.lock() {
-            Phase::Open(_) => PoolPhase::Open,
-            Phase::Closed(_) => PoolPhase::Closed,
-            Phase::Ended(..) => PoolPhase::Ended,
-        };
-        let mut stats = PoolStats::new(process, self.name.clone(), phase);
-        let readiness = *self.readiness.borrow();
-        (stats.wanted, stats.ready) = (readiness.wanted, readiness.ready);
         let now = Instant::now();
         let of = |worker: &Arc<WorkerHandle>, threads| {
             WorkerStats::new(worker.process, worker.child.clone(), threads)
         };
-        let counted = self.scheduler.lock().statistics(now, of);
+        let life = self.life.lock();
+        let (phase, readiness) = (life.phase(), life.readiness());
+        let counted = life.scheduler.statistics(now, of);
+        drop(life);
+        let mut stats = PoolStats::new(process, self.name.clone(), phase);
+        (stats.wanted, stats.ready) = (readiness.wanted, readiness.ready);
         stats.idle = counted.idle;
         stats.tasks = counted.tasks;
         stats.tasks.recorded = self.recorded.load(std::sync::atomic::Ordering::Relaxed);
@@ -186,8 +182,8 @@ impl PoolState {
     pub(super) fn note_progress(&self) {
         let now = Instant::now();
         let (done, stragglers) = {
-            let mut scheduler = self.scheduler.lock();
-            (scheduler.done(), scheduler.stragglers(now))
+            let mut life = self.life.lock();
+            (life.scheduler.done(), life.scheduler.stragglers(now))
         };
         self.history.lock().note(now, done);
         for straggler in stragglers {
@@ -207,7 +203,8 @@ impl PoolState {
 
     /// Records what a worker has run.
     pub(super) fn record(&self, worker: &WorkerHandle, results: &Results) {
-        let function = self.scheduler.lock().caller(results.call).map(|caller| caller.function);
+        let function =
+            self.life.lock().scheduler.caller(results.call).map(|caller| caller.function);
         self.timeline.record(What::Ran(Ran {
             pool: self.name.clone(),
             worker: worker.child.clone(),

@@ -92,7 +92,7 @@ impl Pool {
         let durable = match &self.journal {
             None => None,
             Some(journal) => {
-                state.check_open(&state.phase.lock())?;
+                state.check_open(&state.life.lock())?;
                 let called = called(&function, form);
                 Some(journal.begin(state, &called, function.meta)?)
             }
@@ -106,13 +106,12 @@ impl Pool {
                 exchange.stop();
             }
         }
-        let phase = state.phase.lock();
-        state.check_open(&phase)?;
-        // Under the lock of the phase, so that no call begins while the pool ends.
         let mut call = exchange.new_call(state, entry.reference(), self.options);
         call.is_final = self.is_final.clone();
-        state.scheduler.lock().begin(exchange.id, call);
-        drop(phase);
+        let mut life = state.life.lock();
+        state.check_open(&life)?;
+        life.scheduler.begin(exchange.id, call);
+        drop(life);
         // The first task of a durable call that has no outcome starts the workers.
         if !is_durable {
             state.ensure_started(meta);

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::controller::{WorkerNumber, worker_name};
+use super::life::Incarnation;
 use super::scheduler::WorkerId;
 use super::wire::{Assignment, Follower, PoolCommand, ToWorker};
 use fiber_runtime::runtime::{HostNumber, ProcessCommand};
@@ -44,6 +45,16 @@ impl fmt::Debug for WorkerHandle {
     }
 }
 
+impl Incarnation for Arc<WorkerHandle> {
+    fn number(&self) -> WorkerNumber {
+        self.number
+    }
+
+    fn is_young(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.ready_since) < YOUNG
+    }
+}
+
 impl WorkerHandle {
     pub(super) fn new(
         id: WorkerId,
@@ -66,10 +77,6 @@ impl WorkerHandle {
             ready_since: Instant::now(),
             unsent: Mutex::default(),
         }
-    }
-
-    pub(super) fn is_young(&self) -> bool {
-        self.ready_since.elapsed() < YOUNG
     }
 
     /// Sends tasks, behind what was held back and those that follow them, the last one first.

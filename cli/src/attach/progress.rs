@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::{Observed, Sessions};
-use crate::top::format::{percent, span, whole};
+use crate::model::format::{self, percent, span, whole};
 
 /// The interval of asking the head.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -77,7 +77,7 @@ fn of_calls(stats: &SessionStats) -> String {
         parts.push(format!("{} failed", whole(failed)));
     }
     if rate > 0.0 && !calls.is_empty() {
-        parts.push(format!("{}/s", whole(rate.round() as u64)));
+        parts.push(format!("{}/s", format::rate(rate)));
         let left = total.map(|total| (total.saturating_sub(done) as f64 / rate).round());
         if let Some(left) = left.filter(|seconds| *seconds >= 1.0) {
             parts.push(format!("{} left", span(Duration::from_secs_f64(left))));

@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use fiber_core::ProcessId;
 use fiber_core::inspect::Request as Inspection;
+use fiber_core::stats::Slice;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
@@ -21,6 +22,7 @@ use super::view;
 use crate::flamegraph;
 use crate::inspect::sessions::{Head, Observed, Sessions};
 use crate::inspect::{Inspector, Samples};
+use crate::model::trends::AllTrends;
 
 const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/dashboard.js");
@@ -50,6 +52,7 @@ pub(super) struct Dashboard {
 #[derive(Debug)]
 struct Seen {
     sessions: Sessions,
+    trends: AllTrends,
     last: Option<(Instant, Vec<Observed>)>,
 }
 
@@ -59,6 +62,7 @@ impl Seen {
             Some((at, observed)) if at.elapsed() < FRESH => Ok(observed.clone()),
             _ => {
                 let observed = self.sessions.look().await?;
+                self.trends.update(&observed);
                 self.last = Some((Instant::now(), observed.clone()));
                 Ok(observed)
             }
@@ -68,7 +72,8 @@ impl Seen {
 
 impl Dashboard {
     pub(super) fn new(access: Access, sessions: Sessions, only: Option<Head>) -> Dashboard {
-        Dashboard { access, only, seen: Mutex::new(Seen { sessions, last: None }) }
+        let seen = Seen { sessions, trends: AllTrends::default(), last: None };
+        Dashboard { access, only, seen: Mutex::new(seen) }
     }
 
     pub(super) async fn answer(&self, request: &Request<Incoming>, place: &Place) -> Answer {
@@ -129,8 +134,9 @@ impl Dashboard {
         let open = query.get("open").and_then(|id| id.parse().ok());
         match self.observed().await {
             Ok(observed) => {
+                let seen = self.seen.lock().await;
                 let sessions: Vec<_> =
-                    observed.iter().map(|one| view::session(one, open)).collect();
+                    observed.iter().map(|one| view::session(one, &seen.trends, open)).collect();
                 let ended = self.only.is_some() && sessions.is_empty();
                 json!({ "sessions": sessions, "problem": ended.then_some("The session has ended.") })
             }
@@ -154,8 +160,8 @@ impl Dashboard {
     async fn timeline(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {
         let since = query.get("since").and_then(|text| text.parse().ok()).unwrap_or(0.0);
         let request = Inspection::Timeline { since };
-        let timeline: Value = self.inspector(query).await?.request(&request, TIMELINE).await?;
-        Ok(timeline.to_string())
+        let slices: Vec<Slice> = self.inspector(query).await?.request(&request, TIMELINE).await?;
+        Ok(Value::from_iter(slices.iter().map(view::slice)).to_string())
     }
 
     async fn flamegraph(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {

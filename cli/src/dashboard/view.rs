@@ -1,129 +1,116 @@
-//! A session's statistics in the form that the page reads.
+//! A session in the form that the page lays out. The page formats no numbers.
+
+use std::time::UNIX_EPOCH;
 
 use fiber_core::ProcessId;
-use fiber_core::stats::{Distribution, Event, EventKind, SessionStats};
+use fiber_core::stats::{Event, PoolStats, Slice};
 use serde_json::{Value, json};
 
 use crate::inspect::sessions::Observed;
+use crate::model::Model;
+use crate::model::format::{plural, span};
+use crate::model::tables;
+use crate::model::trends::{AllTrends, Trends};
+use crate::model::workers::{STATES, Worker, counts};
 
-/// Returns a session. Only the process `open` has its last output, which is long.
-pub(super) fn session(observed: &Observed, open: Option<ProcessId>) -> Value {
+/// Returns a session, with the details of the process `open`.
+pub(super) fn session(observed: &Observed, trends: &AllTrends, open: Option<ProcessId>) -> Value {
     let mut session = match &observed.stats {
-        Ok(stats) => statistics(stats, open),
+        Ok(stats) => {
+            let trends = trends.of(&stats.session);
+            shown(&Model::new(stats, trends), trends, open)
+        }
         Err(problem) => json!({ "problem": problem.to_string() }),
     };
     session["head"] = observed.head.name().into();
     session
 }
 
-fn statistics(stats: &SessionStats, open: Option<ProcessId>) -> Value {
-    let Ok(mut session) = serde_json::to_value(stats) else { return json!({}) };
-    let report = &stats.report;
-    let processes = list(&mut session, "processes").iter_mut();
-    for (shown, process) in processes.zip(&report.processes) {
-        shown["id"] = id(process.id);
-        shown["parent"] = process.parent.map_or(Value::Null, id);
-        if open != Some(process.id) {
-            shown["tail"] = Value::Null;
-        }
-    }
-    for (shown, pool) in list(&mut session, "pools").iter_mut().zip(&report.pools) {
-        shown["process"] = id(pool.process);
-        for (shown, function) in list(shown, "functions").iter_mut().zip(&pool.functions) {
-            shown["times"] = times(&function.times);
-        }
-        for (shown, worker) in list(shown, "workers").iter_mut().zip(&pool.workers) {
-            shown["process"] = id(worker.process);
-        }
-    }
-    for (shown, actor) in list(&mut session, "actors").iter_mut().zip(&report.actors) {
-        shown["process"] = id(actor.process);
-        shown["latency"] = times(&actor.latency);
-    }
-    for (shown, event) in list(&mut session, "events").iter_mut().zip(&stats.events) {
-        shown["text"] = event.to_string().into();
-        shown["bad"] = is_bad(event).into();
-        shown["exit"] = Value::Null;
-    }
-    session
-}
-
-fn list<'a>(value: &'a mut Value, name: &str) -> &'a mut [Value] {
-    value.get_mut(name).and_then(Value::as_array_mut).map_or(&mut [], Vec::as_mut_slice)
-}
-
-/// Returns an id as text: numbers of JavaScript have 53 bits.
-fn id(id: ProcessId) -> Value {
-    id.to_string().into()
-}
-
-fn times(times: &Distribution) -> Value {
-    let seconds = |share| times.quantile(share).as_secs_f64();
+fn shown(model: &Model, trends: Option<&Trends>, open: Option<ProcessId>) -> Value {
+    let stats = &model.stats;
+    let opened = open.and_then(|id| {
+        let details = model.process(id, trends)?;
+        Some(json!({ "id": id.to_string(), "terms": details.terms, "tail": details.tail }))
+    });
+    let pools = stats.report.pools.iter().zip(&model.workers);
+    let supervisors = stats.report.supervisors.iter().flat_map(|one| &one.roots);
     json!({
-        "count": times.count(),
-        "sum": times.sum().as_secs_f64(),
-        "p50": seconds(0.5),
-        "p99": seconds(0.99),
-        "max": times.max().as_secs_f64(),
+        "program": stats.program,
+        "taken_at": stats.taken_at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+        "summary": format!("{} · {}", stats.backend, model.whole_summary().join(" · ")),
+        "notices": model.notices,
+        "pools": Value::from_iter(pools.map(|(pool, workers)| self::pool(pool, workers))),
+        "states": STATES.map(|(_, name, meaning)| [name, meaning]),
+        "tables": Value::from_iter(model.tables().map(|table| (table.name, json!(table)))),
+        "supervisors": Value::from_iter(supervisors.map(ToString::to_string)),
+        "happened": Value::from_iter(stats.events.iter().map(event)),
+        "opened": opened,
     })
 }
 
-fn is_bad(event: &Event) -> bool {
-    match &event.kind {
-        EventKind::WorkerEnded { expected, .. } => !expected,
-        EventKind::ChildRestarted { reason, .. } => !reason.is_normal() && !reason.is_disruption(),
-        EventKind::TaskAbandoned { .. } => true,
-        _ => false,
-    }
+fn pool(pool: &PoolStats, workers: &[Worker]) -> Value {
+    let all: Vec<&Worker> = workers.iter().collect();
+    let counts = counts(&all).into_iter().filter(|(.., number)| *number > 0);
+    let counts = counts.map(|(_, name, number)| format!(", {number} {name}"));
+    json!({
+        "key": format!("{}/{}", pool.process, pool.name),
+        "name": pool.name,
+        "history": pool.history,
+        "counts": plural(workers.len(), "worker") + &counts.collect::<String>(),
+        "workers": workers,
+    })
+}
+
+fn event(event: &Event) -> Value {
+    let mut shown = json!(event);
+    shown["text"] = event.to_string().into();
+    shown["mark"] = json!(tables::mark(event));
+    // It has the last output.
+    shown["exit"] = Value::Null;
+    shown
+}
+
+/// Returns a slice of a timeline that the program has recorded.
+pub(super) fn slice(slice: &Slice) -> Value {
+    let mut shown = json!(slice);
+    shown["lasted"] = span(slice.duration).into();
+    shown
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use fiber_core::ExitReason;
-
     use super::*;
     use crate::inspect::sessions::Head;
-    use crate::inspect::testing::{service, stats};
+    use crate::inspect::testing::stats;
 
     #[test]
-    fn ids_are_exact_and_times_are_quantiles() {
+    fn the_page_gets_rows_with_exact_ids_and_the_details_of_one_process() {
         let mut stats = stats("squares", 2);
         stats.report.processes[1].id = ProcessId(u64::MAX - 1);
+        stats.report.pools[0].workers[0].process = ProcessId(u64::MAX - 1);
         let head = Head::elsewhere("fiber-1");
         let observed = Observed { head, stats: Ok(Arc::new(stats)) };
-        let shown = session(&observed, Some(ProcessId(3)));
+        let shown = session(&observed, &AllTrends::default(), Some(ProcessId(3)));
         assert_eq!(shown["head"], "fiber-1");
-        assert_eq!(shown["processes"][1]["id"], "fffffffffffffffe");
-        assert_eq!(shown["processes"][1]["parent"], "0000000000000001");
-        assert_eq!(shown["processes"][1]["tail"], Value::Null);
-        assert_eq!(shown["processes"][2]["tail"][0], "line of worker-2");
-        assert_eq!(shown["pools"][0]["workers"][1]["process"], "0000000000000003");
-        let p99 = shown["pools"][0]["functions"][0]["times"]["p99"].as_f64().unwrap();
-        assert!((0.004..0.005).contains(&p99), "{p99}");
-        assert_eq!(shown["events"][0]["bad"], true);
-    }
-
-    #[test]
-    fn an_actor_that_was_killed_is_as_bad_as_a_worker() {
-        let mut stats = stats("bank", 0);
-        service(&mut stats, 2);
-        stats.events = [ExitReason::Signal(9), ExitReason::Normal, ExitReason::Terminated]
-            .into_iter()
-            .map(|reason| {
-                let (child, names) = ("teller-1".into(), Vec::new());
-                Event::now(EventKind::ChildRestarted { child, names, reason })
-            })
-            .collect();
-        let observed = Observed { head: Head::elsewhere("fiber-1"), stats: Ok(Arc::new(stats)) };
-        let shown = session(&observed, None);
-        let bad = [0, 1, 2].map(|event: usize| shown["events"][event]["bad"] == true);
-        assert_eq!(bad, [true, false, false]);
-        let actor = &shown["actors"][1];
+        let summary = "local · up 3h05m · 3 processes · 12.3k tasks/s · 36.0M PSS";
+        assert_eq!(shown["summary"], summary);
+        assert_eq!(shown["opened"]["id"], "0000000000000003");
+        assert_eq!(shown["opened"]["tail"][0], "line of worker-2");
+        let pool = &shown["pools"][0];
+        assert_eq!(pool["counts"], "2 workers, 1 slow, 1 short");
+        assert_eq!(pool["workers"][0]["process"], "fffffffffffffffe");
+        assert_eq!(pool["workers"][0]["state"], "slow");
+        let process = &shown["tables"]["Processes"]["rows"][1];
         assert_eq!(
-            (&actor["process"], &actor["restarts"]),
-            (&json!("00000000000003ea"), &json!(1))
+            (&process["process"], &process["depth"]),
+            (&"fffffffffffffffe".into(), &1.into())
         );
+        let task = &shown["tables"]["Slowest tasks under way"]["rows"][0];
+        let ran = json!({ "text": "!41.0s", "number": 41.0, "mark": "plain", "bar": null });
+        assert_eq!((&task["cells"][0], &task["mark"]), (&ran, &"slow".into()));
+        assert_eq!(shown["tables"]["Slowest tasks under way"]["columns"][0]["head"], "RUNS FOR");
+        assert_eq!(shown["happened"][0]["mark"], "bad");
     }
 }

@@ -1,16 +1,17 @@
 //! The state of the screen, and what keys do to it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use fiber_core::ProcessId;
-use fiber_core::stats::{PoolStats, SessionStats};
+use fiber_core::stats::SessionStats;
 
-use super::rows::{self, Filter, Order};
 use super::theme::Theme;
-use super::trends::Trends;
 use crate::inspect::sessions::{Head, Observed};
+use crate::model::Model;
+use crate::model::table::{Filter, Order, Row, Table};
+use crate::model::trends::{AllTrends, Trends};
+use crate::model::workers::{self, Worker};
 
 /// The panes of a session's screen, in the order of Tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,19 @@ impl Pane {
     pub(crate) fn is_detail(self) -> bool {
         Pane::DETAILS.contains(&self)
     }
+
+    /// Returns its table. Workers are drawn one by one.
+    pub(crate) fn table(self, model: &Model) -> Option<&Table> {
+        match self {
+            Pane::Pools => Some(&model.pools),
+            Pane::Workers => None,
+            Pane::Tasks => Some(&model.tasks),
+            Pane::Functions => Some(&model.functions),
+            Pane::Actors => Some(&model.actors),
+            Pane::Processes => Some(&model.processes),
+            Pane::Events => Some(&model.events),
+        }
+    }
 }
 
 /// The content of the screen.
@@ -71,7 +85,9 @@ pub(crate) struct App {
     pub(crate) theme: Theme,
     pub(crate) observed: Vec<Observed>,
     /// The number of the session that is shown.
-    pub(crate) session: Option<String>,
+    session: Option<String>,
+    /// What is shown of it, once its head has answered.
+    model: Option<Arc<Model>>,
     /// Whether the command line names the session, or there is no other.
     pub(crate) only: bool,
     pub(crate) screen: Screen,
@@ -101,7 +117,7 @@ pub(crate) struct App {
     pub(crate) scroll: usize,
     /// Something to tell, until the next key.
     pub(crate) notice: Option<String>,
-    trends: HashMap<String, Trends>,
+    trends: AllTrends,
 }
 
 impl App {
@@ -112,6 +128,7 @@ impl App {
             only: session.is_some(),
             screen: if session.is_some() { Screen::Session } else { Screen::Sessions },
             session,
+            model: None,
             pane: Pane::Pools,
             detail: Pane::Tasks,
             help: false,
@@ -128,7 +145,7 @@ impl App {
             stack: None,
             scroll: 0,
             notice: None,
-            trends: HashMap::new(),
+            trends: AllTrends::default(),
         }
     }
 
@@ -137,26 +154,22 @@ impl App {
         if self.paused {
             return None;
         }
-        let shown = self.head().map(|head| (head, self.stats()));
+        let shown = self.head().map(|head| (head, self.model()));
         self.observed = observed;
-        for session in &self.observed {
-            if let Ok(stats) = &session.stats {
-                self.trends.entry(stats.session.clone()).or_default().update(stats);
-            }
-        }
-        let seen: Vec<String> = self.sessions().map(|(_, stats)| stats.session.clone()).collect();
-        self.trends.retain(|session, _| seen.contains(session));
+        self.trends.update(&self.observed);
+        self.choose(self.session.clone());
         // A session that does not answer has not ended.
-        let (head, stats) = shown?;
+        let (head, model) = shown?;
         if self.observed.iter().any(|session| session.head == head) {
             return None;
         }
-        let program = stats.map_or(String::new(), |stats| format!(" ({})", stats.program));
+        let program = model.map_or(String::new(), |model| format!(" ({})", model.stats.program));
         let ended = format!("The session of {}{program} has ended.", head.name());
         if self.only || self.observed.is_empty() {
             return Some(ended);
         }
-        (self.session, self.screen, self.notice) = (None, Screen::Sessions, Some(ended));
+        (self.screen, self.notice) = (Screen::Sessions, Some(ended));
+        self.choose(None);
         None
     }
 
@@ -165,8 +178,23 @@ impl App {
         if let [session] = self.observed.as_slice()
             && let Ok(stats) = &session.stats
         {
-            (self.session, self.screen) = (Some(stats.session.clone()), Screen::Session);
+            let session = stats.session.clone();
+            self.choose(Some(session));
+            self.screen = Screen::Session;
         }
+    }
+
+    /// Shows this session, as far as its head has answered.
+    fn choose(&mut self, session: Option<String>) {
+        self.session = session;
+        let model = self.shown().map(|(_, stats)| Model::new(stats, self.trends()));
+        self.model = model.map(Arc::new);
+    }
+
+    /// Returns the session that is shown, if its head has answered.
+    fn shown(&self) -> Option<(&Observed, &Arc<SessionStats>)> {
+        let session = self.session.as_ref()?;
+        self.sessions().find(|(_, stats)| stats.session == *session)
     }
 
     pub(crate) fn sessions<'a>(
@@ -208,22 +236,18 @@ impl App {
         (self.screen, self.scroll, self.text_filter) = (screen, 0, Filter::default());
     }
 
-    /// Returns the statistics of the session that is shown.
-    pub(crate) fn stats(&self) -> Option<Arc<SessionStats>> {
-        let session = self.session.as_ref()?;
-        let found = self.sessions().find(|(_, stats)| stats.session == *session);
-        found.map(|(_, stats)| Arc::clone(stats))
+    /// Returns what is shown of the session.
+    pub(crate) fn model(&self) -> Option<Arc<Model>> {
+        self.model.clone()
     }
 
     /// Returns the head of the session that is shown.
     pub(crate) fn head(&self) -> Option<Head> {
-        let session = self.session.as_ref()?;
-        let found = self.sessions().find(|(_, stats)| stats.session == *session);
-        found.map(|(observed, _)| observed.head.clone())
+        self.shown().map(|(observed, _)| observed.head.clone())
     }
 
     pub(crate) fn trends(&self) -> Option<&Trends> {
-        self.trends.get(self.session.as_ref()?)
+        self.trends.of(self.session.as_ref()?)
     }
 
     pub(crate) fn order(&self, pane: Pane) -> Order {
@@ -234,30 +258,40 @@ impl App {
         self.cursors[pane as usize]
     }
 
-    pub(crate) fn pool<'a>(&self, stats: &'a SessionStats) -> Option<&'a PoolStats> {
-        let pools = &stats.report.pools;
-        pools.get(self.cursor(Pane::Pools).min(pools.len().checked_sub(1)?))
+    /// Returns the place of the selected pool.
+    pub(crate) fn pool(&self, model: &Model) -> Option<usize> {
+        Some(self.cursor(Pane::Pools).min(model.workers.len().checked_sub(1)?))
+    }
+
+    /// Returns the workers of the selected pool that the filter lets pass, sorted.
+    pub(crate) fn workers<'a>(&self, model: &'a Model) -> Vec<&'a Worker> {
+        let order = self.order(Pane::Workers);
+        match self.pool(model) {
+            Some(pool) => workers::listed(&model.workers[pool], &self.filter, order),
+            None => Vec::new(),
+        }
+    }
+
+    /// Returns the rows of a pane's table that the filter lets pass, sorted, with their depths.
+    pub(crate) fn rows<'a>(&self, model: &'a Model, pane: Pane) -> Vec<(usize, &'a Row)> {
+        match pane.table(model) {
+            // The filter is for what pools have.
+            Some(table) if pane == Pane::Pools => table.listed(&Filter::default(), Order::Natural),
+            Some(table) => table.listed(&self.filter, self.order(pane)),
+            None => Vec::new(),
+        }
     }
 
     /// Returns the number of rows of a pane.
-    fn length(&self, stats: &SessionStats, pane: Pane) -> usize {
-        match pane {
-            Pane::Pools => stats.report.pools.len(),
-            Pane::Workers => {
-                let workers = self.pool(stats).map_or(0, |pool| {
-                    rows::workers(pool, &self.filter, self.order(Pane::Workers)).len()
-                });
-                match (self.zoom, self.grid) {
-                    (Some((first, number)), _) => number.min(workers.saturating_sub(first)),
-                    (None, Some((_, each))) => workers.div_ceil(each),
-                    (None, None) => workers,
-                }
-            }
-            Pane::Tasks => rows::tasks(stats, &self.filter).len(),
-            Pane::Functions => rows::functions(stats, &self.filter, Order::Natural).len(),
-            Pane::Actors => rows::actors(stats, &self.filter, Order::Natural).len(),
-            Pane::Processes => rows::processes(stats, &self.filter, self.order(pane)).len(),
-            Pane::Events => rows::events(stats, &self.filter).len(),
+    fn length(&self, model: &Model, pane: Pane) -> usize {
+        if pane != Pane::Workers {
+            return self.rows(model, pane).len();
+        }
+        let workers = self.workers(model).len();
+        match (self.zoom, self.grid) {
+            (Some((first, number)), _) => number.min(workers.saturating_sub(first)),
+            (None, Some((_, each))) => workers.div_ceil(each),
+            (None, None) => workers,
         }
     }
 
@@ -336,7 +370,10 @@ impl App {
                 self.cursors[Pane::Workers as usize] = first / each;
             }
             Screen::Session if !self.filter.0.is_empty() => self.filter = Filter::default(),
-            Screen::Session if !self.only => (self.screen, self.session) = (Screen::Sessions, None),
+            Screen::Session if !self.only => {
+                self.screen = Screen::Sessions;
+                self.choose(None);
+            }
             Screen::Session => {}
             Screen::Sessions => self.sessions_filter = Filter::default(),
         }
@@ -348,21 +385,22 @@ impl App {
                 let listed = self.listed_sessions();
                 let chosen = listed.get(self.session_cursor);
                 if let Some(session) = chosen.map(|(_, stats)| stats.session.clone()) {
-                    (self.session, self.screen) = (Some(session), Screen::Session);
+                    self.choose(Some(session));
+                    self.screen = Screen::Session;
                     self.cursors = [0; Pane::ALL.len()];
                     (self.zoom, self.pane) = (None, Pane::Pools);
                 }
             }
             Screen::Session => {
-                let Some(stats) = self.stats() else { return };
-                if self.pane == Pane::Pools && !stats.report.pools.is_empty() {
+                let Some(model) = self.model() else { return };
+                if self.pane == Pane::Pools && !model.pools.rows.is_empty() {
                     self.pane = Pane::Workers;
                 } else if let (Pane::Workers, None, Some((_, each @ 2..))) =
                     (self.pane, self.zoom, self.grid)
                 {
                     self.zoom = Some((self.cursor(Pane::Workers) * each, each));
                     self.cursors[Pane::Workers as usize] = 0;
-                } else if let Some(process) = self.chosen_process(&stats) {
+                } else if let Some(process) = self.chosen_process(&model) {
                     self.show(Screen::Process(process));
                 }
             }
@@ -371,35 +409,20 @@ impl App {
     }
 
     /// Returns the process of the selected row.
-    fn chosen_process(&self, stats: &SessionStats) -> Option<ProcessId> {
+    fn chosen_process(&self, model: &Model) -> Option<ProcessId> {
         let cursor = self.cursor(self.pane);
-        match self.pane {
-            Pane::Workers => {
-                let first = self.zoom.map_or(0, |(first, _)| first);
-                let workers =
-                    rows::workers(self.pool(stats)?, &self.filter, self.order(Pane::Workers));
-                workers.get(first + cursor).map(|worker| worker.process)
-            }
-            Pane::Tasks => {
-                rows::tasks(stats, &self.filter).get(cursor).map(|row| row.worker.process)
-            }
-            Pane::Actors => {
-                let actors = rows::actors(stats, &self.filter, self.order(self.pane));
-                actors.get(cursor).map(|row| row.actor.process)
-            }
-            Pane::Processes => {
-                let processes = rows::processes(stats, &self.filter, self.order(self.pane));
-                processes.get(cursor).map(|(_, process)| process.id)
-            }
-            Pane::Pools | Pane::Functions | Pane::Events => None,
+        if self.pane != Pane::Workers {
+            return self.rows(model, self.pane).get(cursor)?.1.process;
         }
+        let first = self.zoom.map_or(0, |(first, _)| first);
+        self.workers(model).get(first + cursor).map(|worker| worker.process)
     }
 
     fn ask_for_stack(&mut self) -> Effect {
-        let Some(stats) = self.stats() else { return Effect::None };
+        let Some(model) = self.model() else { return Effect::None };
         let process = match self.screen {
             Screen::Process(process) | Screen::Stack(process) => Some(process),
-            Screen::Session => self.chosen_process(&stats),
+            Screen::Session => self.chosen_process(&model),
             Screen::Sessions => None,
         };
         let (Some(process), Some(head)) = (process, self.head()) else { return Effect::None };
@@ -431,13 +454,13 @@ impl App {
                 self.scroll = moved(self.scroll, by, usize::MAX);
             }
             Screen::Session => {
-                let Some(stats) = self.stats() else { return };
+                let Some(model) = self.model() else { return };
                 let columns = match (self.pane, self.zoom, self.grid) {
                     (Pane::Workers, None, Some((columns, _))) if is_vertical => columns,
                     _ => 1,
                 };
                 let by = by.saturating_mul(columns as isize);
-                let length = self.length(&stats, self.pane);
+                let length = self.length(&model, self.pane);
                 let cursor = &mut self.cursors[self.pane as usize];
                 *cursor = moved(*cursor, by, length);
                 if self.pane == Pane::Pools {
@@ -451,14 +474,14 @@ impl App {
     pub(crate) fn clamp(&mut self) {
         self.session_cursor =
             self.session_cursor.min(self.listed_sessions().len().saturating_sub(1));
-        let Some(stats) = self.stats() else { return };
+        let Some(model) = self.model() else { return };
         for pane in Pane::ALL {
-            let last = self.length(&stats, pane).saturating_sub(1);
+            let last = self.length(&model, pane).saturating_sub(1);
             let cursor = &mut self.cursors[pane as usize];
             *cursor = (*cursor).min(last);
         }
         if let Screen::Process(process) = self.screen
-            && stats.report.process(process).is_none()
+            && model.stats.report.process(process).is_none()
         {
             self.screen = Screen::Session;
             self.notice = Some("That process has ended.".into());

@@ -5,6 +5,9 @@ use std::env;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::border;
 
+use crate::model::table::Mark;
+use crate::model::workers::State;
+
 /// Borders of plain characters.
 const ASCII_BORDER: border::Set = border::Set {
     top_left: "+",
@@ -16,19 +19,6 @@ const ASCII_BORDER: border::Set = border::Set {
     horizontal_top: "-",
     horizontal_bottom: "-",
 };
-
-/// How a worker is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Activity {
-    /// It has no task.
-    Idle,
-    /// It runs short tasks.
-    Short,
-    /// A task has run for a while.
-    Running,
-    /// A task has run far longer than its function's tasks usually do.
-    Straggler,
-}
 
 /// The abilities of the terminal.
 #[derive(Clone, Copy, Debug)]
@@ -63,24 +53,33 @@ impl Theme {
     }
 
     /// Returns the symbol of a worker.
-    pub(crate) fn symbol(&self, activity: Activity) -> char {
-        match (activity, self.unicode) {
-            (Activity::Idle, true) => '·',
-            (Activity::Idle, false) => '.',
-            (Activity::Short, true) => '▒',
-            (Activity::Short, false) => '+',
-            (Activity::Running, true) => '█',
-            (Activity::Running, false) => '#',
-            (Activity::Straggler, _) => '!',
+    pub(crate) fn symbol(&self, state: State) -> char {
+        let (unicode, ascii) = match state {
+            State::Idle => ('·', '.'),
+            State::Short => ('▒', '+'),
+            State::Drain => ('↓', 'v'),
+            State::Start => ('○', 'o'),
+            State::Long => ('█', '#'),
+            State::Slow => ('!', '!'),
+        };
+        if self.unicode { unicode } else { ascii }
+    }
+
+    pub(crate) fn state(&self, state: State) -> Style {
+        match state {
+            State::Idle | State::Drain => self.dim(),
+            State::Short => self.good(),
+            State::Start => self.colored(Color::Cyan),
+            State::Long => self.colored(Color::Yellow),
+            State::Slow => self.bad(),
         }
     }
 
-    pub(crate) fn activity(&self, activity: Activity) -> Style {
-        match activity {
-            Activity::Idle => self.dim(),
-            Activity::Short => self.colored(Color::Green),
-            Activity::Running => self.colored(Color::Yellow),
-            Activity::Straggler => self.bad(),
+    pub(crate) fn mark(&self, mark: Mark) -> Style {
+        match mark {
+            Mark::Plain => Style::new(),
+            Mark::Faint => self.dim(),
+            Mark::Slow | Mark::Bad => self.bad(),
         }
     }
 

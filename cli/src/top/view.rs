@@ -8,17 +8,16 @@ mod table;
 mod text;
 mod workers;
 
-use fiber_core::stats::SessionStats;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Wrap};
 
-use self::text::{fit, last};
+use self::text::fit;
 use super::app::{App, Pane, Screen};
-use super::format::{age, bytes, count, plural, span};
-use super::{names, rows, values, waits};
+use crate::model::table::{Mark, Order};
+use crate::model::{Model, is_service};
 
 /// The smallest terminal on which the panes are readable.
 const SMALLEST: (u16, u16) = (60, 16);
@@ -50,17 +49,17 @@ pub(crate) fn draw(frame: &mut Frame, app: &mut App) {
         Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
             .areas(area);
     app.clamp();
-    let stats = app.stats();
-    header(frame, top, app, stats.as_deref());
-    match (app.screen.clone(), stats) {
+    let model = app.model();
+    header(frame, top, app, model.as_deref());
+    match (app.screen.clone(), model) {
         (Screen::Sessions, _) => sessions::draw(frame, middle, app),
         (_, None) => waiting(frame, middle, app),
-        (Screen::Session, Some(stats)) => session(frame, middle, app, &stats),
-        (Screen::Process(process), Some(stats)) => {
-            process::draw(frame, middle, app, &stats, process)
+        (Screen::Session, Some(model)) => session(frame, middle, app, &model),
+        (Screen::Process(process), Some(model)) => {
+            process::draw(frame, middle, app, &model, process)
         }
-        (Screen::Stack(process), Some(stats)) => {
-            process::draw_stack(frame, middle, app, &stats, process)
+        (Screen::Stack(process), Some(model)) => {
+            process::draw_stack(frame, middle, app, &model, process)
         }
     }
     footer(frame, bottom, app);
@@ -78,29 +77,16 @@ fn too_small(frame: &mut Frame, area: Rect) {
     frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), area);
 }
 
-fn header(frame: &mut Frame, area: Rect, app: &App, stats: Option<&SessionStats>) {
+fn header(frame: &mut Frame, area: Rect, app: &App, model: Option<&Model>) {
     let mut spans = vec![Span::styled("fiber top", app.theme.bold())];
     if app.paused {
         spans.push(Span::styled("  PAUSED", app.theme.bad()));
     }
-    if let Some(stats) = stats.filter(|_| app.screen != Screen::Sessions) {
-        let processes = &stats.report.processes;
-        let up = processes.first().map(|head| span(age(head.since, stats.taken_at)));
+    if let Some(model) = model.filter(|_| app.screen != Screen::Sessions) {
         let name = app.head().map(|head| head.name()).unwrap_or_default();
-        spans.push(Span::raw(format!("  {}  ", stats.program)));
-        spans.push(Span::styled(
-            format!(
-                "{name}, {}, up {}, {}",
-                stats.backend,
-                up.unwrap_or_default(),
-                if processes.len() == 1 {
-                    "1 process".into()
-                } else {
-                    format!("{} processes", processes.len())
-                }
-            ),
-            app.theme.dim(),
-        ));
+        let (backend, summary) = (&model.stats.backend, model.summary.join(", "));
+        spans.push(Span::raw(format!("  {}  ", model.stats.program)));
+        spans.push(Span::styled(format!("{name}, {backend}, {summary}"), app.theme.dim()));
     }
     frame.render_widget(Line::from(spans), area);
 }
@@ -148,15 +134,13 @@ fn waiting(frame: &mut Frame, area: Rect, app: &App) {
     frame.render_widget(Paragraph::new(lines.join("\n")).wrap(Wrap { trim: true }), area);
 }
 
-fn session(frame: &mut Frame, area: Rect, app: &mut App, stats: &SessionStats) {
-    let warning = values::warning(&stats.report).map(|text| (text, app.theme.bad()));
-    let waits = waits::line(&stats.report, last).map(|text| (text, Style::new()));
-    let names = names::line(&stats.report).map(|text| (text, Style::new()));
-    let mut notices: Vec<_> = warning.into_iter().chain(waits).chain(names).collect();
+fn session(frame: &mut Frame, area: Rect, app: &mut App, model: &Model) {
+    let named = model.named().map(|line| (Mark::Plain, line));
+    let mut notices: Vec<_> = model.notices.iter().cloned().chain(named).collect();
     // The panes keep a row each, below a line of trends.
     notices.truncate(usize::from(area.height.saturating_sub(COMPLETE - 1)));
     let notices_height = notices.len() as u16;
-    let pools = u16::try_from(stats.report.pools.len()).unwrap_or(u16::MAX);
+    let pools = u16::try_from(model.pools.rows.len()).unwrap_or(u16::MAX);
     // A line more than pools for the head of the table, and two for the border.
     let most = (area.height / 3).saturating_sub(1).max(4);
     let [top, trends, pools_area, middle, bottom] = Layout::vertical([
@@ -167,18 +151,19 @@ fn session(frame: &mut Frame, area: Rect, app: &mut App, stats: &SessionStats) {
         Constraint::Length((area.height / 4).clamp(3, 10)),
     ])
     .areas(area);
-    let notices = notices
+    let notices: Vec<Line> = notices
         .into_iter()
-        .map(|(text, style)| Line::styled(fit(&text, usize::from(area.width)), style));
-    frame.render_widget(Paragraph::new(notices.collect::<Vec<_>>()), top);
-    sparks(frame, trends, app, stats);
-    panes::pools(frame, pools_area, app, stats);
+        .map(|(mark, line)| Line::styled(fit(&line, top.width.into()), app.theme.mark(mark)))
+        .collect();
+    frame.render_widget(Paragraph::new(notices), top);
+    sparks(frame, trends, app, model);
+    panes::draw(frame, pools_area, app, model, Pane::Pools);
     // A session without pools has room for its actors. A pane with the focus is always shown.
-    let of_pools = !rows::has_only_actors(stats);
+    let of_pools = !is_service(&model.stats);
     let right = if of_pools || app.pane == Pane::Workers {
         let halves = [Constraint::Percentage(48), Constraint::Percentage(52)];
         let [left, right] = Layout::horizontal(halves).areas(middle);
-        workers::draw(frame, left, app, stats);
+        workers::draw(frame, left, app, model);
         right
     } else {
         middle
@@ -186,7 +171,7 @@ fn session(frame: &mut Frame, area: Rect, app: &mut App, stats: &SessionStats) {
     let mut details = Pane::DETAILS.to_vec();
     details.retain(|pane| match pane {
         Pane::Tasks | Pane::Functions => of_pools || app.pane == *pane,
-        Pane::Actors => !stats.report.actors.is_empty() || app.pane == *pane,
+        Pane::Actors => !model.actors.rows.is_empty() || app.pane == *pane,
         _ => true,
     });
     if right.height < TALL * details.len() as u16 {
@@ -195,36 +180,21 @@ fn session(frame: &mut Frame, area: Rect, app: &mut App, stats: &SessionStats) {
     }
     let areas = Layout::vertical(vec![Constraint::Fill(1); details.len()]).split(right);
     for (pane, area) in details.into_iter().zip(areas.iter()) {
-        match pane {
-            Pane::Functions => panes::functions(frame, *area, app, stats),
-            Pane::Actors => panes::actors(frame, *area, app, stats),
-            Pane::Processes => panes::processes(frame, *area, app, stats),
-            _ => panes::tasks(frame, *area, app, stats),
-        }
+        panes::draw(frame, *area, app, model, pane);
     }
-    panes::events(frame, bottom, app, stats);
+    panes::draw(frame, bottom, app, model, Pane::Events);
 }
 
 /// Draws throughput and memory over time.
-fn sparks(frame: &mut Frame, area: Rect, app: &App, stats: &SessionStats) {
+fn sparks(frame: &mut Frame, area: Rect, app: &App, model: &Model) {
     let halves = Layout::horizontal([Constraint::Fill(1); 2]).spacing(2).areas::<2>(area);
-    let trends = app.trends();
-    let memory = trends.map(|trends| trends.memory.clone()).unwrap_or_default();
-    let messages = trends.map(|trends| trends.messages.clone()).unwrap_or_default();
-    let shown = [
-        match rows::has_only_actors(stats) {
-            true => ("messages/s", count(rows::messages(stats)), messages),
-            false => ("tasks/s", count(rows::rate(stats)), rows::throughput(stats)),
-        },
-        (rows::Measure::of(stats).name(), bytes(rows::memory(stats)), memory),
-    ];
-    for (area, (name, now, values)) in halves.into_iter().zip(shown) {
-        let width = usize::from(area.width);
+    for (area, trend) in halves.into_iter().zip(&model.trends) {
         let title = Line::from(vec![
-            Span::styled(format!("{name} "), app.theme.dim()),
-            Span::styled(now, app.theme.bold()),
+            Span::styled(format!("{} ", trend.name), app.theme.dim()),
+            Span::styled(trend.now.clone(), app.theme.bold()),
         ]);
-        let bars = Line::styled(app.theme.spark(&values, width), app.theme.good());
+        let bars = app.theme.spark(&trend.values, usize::from(area.width));
+        let bars = Line::styled(bars, app.theme.good());
         frame.render_widget(Paragraph::new(vec![title, bars]), area);
     }
 }
@@ -264,12 +234,15 @@ fn block<'a>(app: &App, title: impl Into<String>, focused: bool) -> Block<'a> {
 
 /// Returns the title of a pane with the number of its rows and its order.
 fn title(app: &App, pane: Pane, name: &str, rows: usize) -> String {
-    let order = app.order(pane);
-    let sorted = match order == rows::Order::Natural {
-        true => String::new(),
-        false => format!(" by {}", order.name()),
-    };
-    format!("{name} {rows}{sorted}")
+    format!("{name} {rows}{}", sorted(app, pane))
+}
+
+/// Returns the end of a pane's title: how its rows are sorted.
+fn sorted(app: &App, pane: Pane) -> String {
+    match app.order(pane) {
+        Order::Natural => String::new(),
+        order => format!(" by {}", order.name()),
+    }
 }
 
 /// Returns the first row to show, so that the selected one is seen.
@@ -280,10 +253,6 @@ fn first_row(cursor: usize, height: usize, rows: usize) -> usize {
 
 fn marked(selected: bool, focused: bool, app: &App) -> Style {
     if selected && focused { app.theme.selected() } else { Style::new() }
-}
-
-fn workers_of(number: usize) -> String {
-    plural(number, "worker")
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod terminal;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use fiber::{Pool, Queue};
+use fiber::Pool;
 use fiber_test_support::program::{Program, SCENARIO, Setup};
 use fiber_test_support::{Test, run_scenario, run_tests, scenario};
 
@@ -43,17 +43,6 @@ fn busy() -> ! {
     loop {
         pool.map(square, 0..100).wait().expect("no task fails");
     }
-}
-
-/// Puts more into a queue than the memory of values has room for.
-#[scenario("spilling")]
-fn spilling() -> ! {
-    let queue = Queue::builder().name("jobs").build().expect("it is made");
-    for _ in 0..20 {
-        queue.put(vec![7_u8; 1 << 20]).wait().expect("an unbounded queue takes it");
-    }
-    println!("ready");
-    fiber_test_support::hang()
 }
 
 fn spin(burns: bool) {

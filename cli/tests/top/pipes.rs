@@ -81,41 +81,10 @@ fn a_local_session_is_listed_with_its_processes() {
     assert!((1..memory("resident")).contains(&memory("pss")), "{session}");
     let table = out(&["ps"]);
     for word in
-        ["NAME", "MACHINE", "└ squares/worker-2", "MiB PSS", &format!("pid {}", program.pid())]
+        ["NAME", "MACHINE", "└ squares/worker-2", "M PSS", &format!("pid {}", program.pid())]
     {
         assert!(table.contains(word), "`{word}` is missing in:\n{table}");
     }
-}
-
-#[trial]
-fn one_look_has_the_figures_of_the_session() {
-    let program = start();
-    look_until(&program, "a task runs for long", |session| {
-        spins(session) && session["pools"][0]["rate"].as_f64() > Some(0.0)
-    });
-    let text = out(&["top", "--once", &pid(&program)]);
-    for word in [&own_name(), "POOL", "squares", "3/3", "spin", "square", "RUNS FOR", "P99", "PSS"]
-    {
-        assert!(text.contains(word), "`{word}` is missing in:\n{text}");
-    }
-}
-
-#[trial]
-fn a_program_whose_queue_spills_is_named() {
-    let program = Setup::new("spilling").env("FIBER_VALUE_MEMORY", "1MiB").start();
-    program.line("ready");
-    let mut text = String::new();
-    // The head's statistics may be as old as a heartbeat.
-    program.wait_until("the file", || {
-        text = out(&["top", "--once", &pid(&program)]);
-        text.contains("in a file")
-    });
-    let warning =
-        format!("values of {}: 1.0M of 1.0M, 19.0M in a file, 20.0M in queue jobs\n", own_name());
-    assert!(text.contains(&warning), "{text}");
-    let row = text.lines().find(|line| line.trim_start().starts_with("queue jobs"));
-    let words: Vec<&str> = row.unwrap_or_default().split_whitespace().skip(2).collect();
-    assert_eq!(words, ["20", "20.0M", "0", "0", "20", "0"], "{text}");
 }
 
 #[trial]

@@ -115,20 +115,6 @@ fn of_some() {
     println!("all right");
 }
 
-/// Scales a pool from one worker to three during a shortage.
-#[scenario("shortage while growing")]
-fn while_growing() {
-    let pool = begin(1);
-    let shortage = Shortage::begin();
-    pool.scale(3).wait().expect("the reply does not wait for missing workers");
-    println!("ready {}", pool.ready_workers());
-    wait_for_word();
-    drop(shortage);
-    wait_until("all workers", || pool.ready_workers() == 3);
-    pool.scale(1).wait().expect("two workers stop");
-    println!("ready {}", pool.ready_workers());
-}
-
 /// Kills all workers during a shortage, which ends when the test says so.
 #[scenario("shortage of all")]
 fn of_all() {

@@ -11,17 +11,6 @@ fn slow(x: u64) -> u64 {
 }
 
 #[test]
-fn a_closed_pool_finishes_its_calls_and_refuses_new_ones() {
-    let pool = pool(2);
-    let work = pool.map(slow, 0..100);
-    pool.close();
-    let refused = pool.map(square, 0..3).wait().unwrap_err().to_string();
-    assert!(refused.contains("closed"), "{refused}");
-    assert_eq!(work.wait().unwrap().len(), 100);
-    pool.join().wait().unwrap();
-}
-
-#[test]
 fn stop_finishes_all_calls_even_if_its_reply_is_dropped() {
     let pool = pool(2);
     let work = pool.map(slow, 0..100);

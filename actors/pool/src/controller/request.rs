@@ -1,13 +1,10 @@
 //! Requests to a pool's controller.
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use actix::Message;
 use fiber_core::Meta;
 use tokio::sync::oneshot;
-
-use crate::state::PoolState;
-use crate::verdict::Verdict;
 
 /// Identifies a worker of a pool, in all of its incarnations.
 pub(crate) type WorkerNumber = u64;
@@ -18,26 +15,19 @@ pub(crate) fn worker_name(number: WorkerNumber) -> String {
 }
 
 /// A request to a pool's controller.
+#[derive(Debug)]
 pub(crate) enum ControllerRequest {
-    /// Starts the workers, with the resources that the first call's function requests.
+    /// Starts the supervisor of the workers, which request these resources.
     Start(Meta),
-    /// Sets the number of workers. The controller answers when it has noted the number.
-    Scale(usize, oneshot::Sender<()>),
-    /// A worker is ready.
-    WorkerReady(WorkerNumber),
-    /// A worker has ended, perhaps before it was ready.
-    WorkerEnded(WorkerNumber, Verdict),
-    /// A worker waits for room, with the cluster's reason, or does not wait any more: its number
-    /// and the reason.
-    SchedulingChanged(WorkerNumber, Option<String>),
-    /// Stops a drained worker.
-    Retire(WorkerNumber),
-    /// Ends the pool if it has no calls.
-    Close,
+    AddWorkers(Range<WorkerNumber>),
+    /// Stops a worker that the pool does not want any more.
+    StopWorker(WorkerNumber),
+    /// Reports after a while that workers are missing, if they still are.
+    WarnLater,
     /// Answers when all workers have ended.
     Join(oneshot::Sender<()>),
-    /// Kills all workers.
-    Kill(Arc<PoolState>),
+    /// Stops all workers, and then the controller.
+    Stop,
 }
 
 impl Message for ControllerRequest {

@@ -9,9 +9,9 @@ use fiber_transport::Received;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::mpsc;
 
-use super::{ControllerRequest, PoolSpec, WorkerNumber, worker_name};
+use super::{PoolSpec, WorkerNumber, worker_name};
 use crate::state::PoolState;
-use crate::verdict::{Lesson, Life, judge};
+use crate::verdict::Lesson;
 use crate::worker_handle::WorkerHandle;
 use fiber_runtime::runtime::{
     ChildProcess, Launch, Owner, Placement, ProcessCommand, ReadyChild, Runtime, SchedulingPolicy,
@@ -32,11 +32,11 @@ impl WorkerStart {
     pub(super) fn new(
         runtime: &'static Runtime,
         number: WorkerNumber,
-        pool: &Arc<PoolState>,
+        pool: Weak<PoolState>,
         mut spec: PoolSpec,
     ) -> WorkerStart {
         spec.worker_main.name = worker_name(number);
-        WorkerStart { runtime, number, pool: Arc::downgrade(pool), spec }
+        WorkerStart { runtime, number, pool, spec }
     }
 }
 
@@ -61,7 +61,7 @@ impl Start for WorkerStart {
         };
         let (commands, inbox) = mpsc::unbounded_channel();
         let control = ProcessControl::new(commands.clone());
-        let owner = WorkerOwner { context, number, pool, spec, commands, worker: None };
+        let owner = WorkerOwner { context, number, pool, commands, worker: None };
         let process = ChildProcess { runtime: self.runtime, launch, commands: inbox, owner };
         Box::pin(async { running(process.start(), control).await })
     }
@@ -72,7 +72,6 @@ struct WorkerOwner {
     context: ChildContext,
     number: WorkerNumber,
     pool: Weak<PoolState>,
-    spec: PoolSpec,
     commands: mpsc::UnboundedSender<ProcessCommand>,
     /// Once it is ready.
     worker: Option<Arc<WorkerHandle>>,
@@ -80,9 +79,9 @@ struct WorkerOwner {
 
 impl Owner for WorkerOwner {
     fn ready(&mut self, ready: ReadyChild<'_>) {
-        let pool = self.pool.upgrade();
+        let Some(pool) = self.pool.upgrade() else { return };
         let worker = Arc::new(WorkerHandle::new(
-            pool.as_ref().map_or(0, |pool| pool.last_worker.fetch_add(1, Ordering::Relaxed) + 1),
+            pool.last_worker.fetch_add(1, Ordering::Relaxed) + 1,
             self.number,
             ready.info.id,
             ready.place,
@@ -90,9 +89,7 @@ impl Owner for WorkerOwner {
             Arc::clone(ready.link),
             self.commands.clone(),
         ));
-        if let Some(pool) = pool {
-            pool.join(Arc::clone(&worker), self.spec.worker_main.threads, self.spec.quota);
-        }
+        pool.join(Arc::clone(&worker));
         self.worker = Some(worker);
     }
 
@@ -104,17 +101,12 @@ impl Owner for WorkerOwner {
 
     async fn ended(self, exit: Exit) -> ExitReason {
         let Some(pool) = self.pool.upgrade() else { return exit.reason };
-        let verdict = match self.worker {
-            Some(worker) => pool.lost(&worker, exit),
-            None => judge(exit, Life::default()),
-        };
+        let verdict = pool.lost(self.number, self.worker.as_deref(), exit);
         // Its task may have killed it, and such tasks are abandoned after some deaths.
         if verdict.lesson == Lesson::HadTask {
             self.context.note_work();
         }
-        let reason = verdict.exit.reason.clone();
-        pool.control(ControllerRequest::WorkerEnded(self.number, verdict));
-        reason
+        verdict.exit.reason
     }
 }
 
@@ -128,12 +120,12 @@ impl SchedulingPolicy for WorkerScheduling {
     fn set_unschedulable(&self, reason: Option<&str>) {
         if let Some(pool) = self.pool.upgrade() {
             let reason = reason.map(str::to_string);
-            pool.control(ControllerRequest::SchedulingChanged(self.number, reason));
+            pool.with_life(|life, effects| life.scheduling_changed(self.number, reason, effects));
         }
     }
 
     fn may_wait_longer(&self) -> bool {
-        self.pool.upgrade().is_some_and(|pool| pool.readiness.borrow().ready > 0)
+        self.pool.upgrade().is_some_and(|pool| pool.life.lock().readiness().ready > 0)
     }
 }
 

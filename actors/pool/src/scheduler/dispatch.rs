@@ -85,7 +85,7 @@ pub(super) enum Requeue {
 impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Returns how many tasks a call may have pending, however large they are: enough to keep all
     /// workers busy.
-    pub(super) fn min_pending(&self) -> u64 {
+    pub(crate) fn min_pending(&self) -> u64 {
         MIN_PENDING * self.threads
     }
 

@@ -1,13 +1,14 @@
-//! Actions that follow from a change of the scheduler.
+//! Actions that follow from a change of a pool's life.
 
-use fiber_core::{Exit, ExitReason};
+use fiber_core::{Exit, ExitReason, PoolEndReason};
 
 use super::Loss;
+use crate::controller::ControllerRequest;
 use crate::run::{CallId, Run};
 use crate::verdict::Verdict;
 use crate::wire::Assignment;
 
-/// Actions to perform after the scheduler was changed.
+/// Actions to perform after the scheduler, or the life of its pool, was changed.
 pub(crate) struct Effects<W, C> {
     pub(crate) assignments: Vec<(W, Assignment)>,
     pub(crate) completions: Vec<(C, Completion)>,
@@ -29,6 +30,11 @@ pub(crate) struct Effects<W, C> {
     pub(crate) throttled: Vec<(C, u64)>,
     /// Callers, and how many of their tasks are worth a message of their own.
     pub(crate) run_sizes: Vec<(C, u64)>,
+    /// The controller gets them in their order.
+    pub(crate) requests: Vec<ControllerRequest>,
+    pub(crate) notices: Vec<Notice>,
+    /// The pool has ended for this reason, and with it the calls of these callers.
+    pub(crate) ended: Option<(PoolEndReason, Vec<C>)>,
 }
 
 impl<W, C> Default for Effects<W, C> {
@@ -44,8 +50,18 @@ impl<W, C> Default for Effects<W, C> {
             wanted: Vec::new(),
             throttled: Vec::new(),
             run_sizes: Vec::new(),
+            requests: Vec::new(),
+            notices: Vec::new(),
+            ended: None,
         }
     }
+}
+
+/// A line of the log, behind the name of the pool.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    Warning(String),
+    Info(String),
 }
 
 /// Tasks that are completed.

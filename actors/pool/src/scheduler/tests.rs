@@ -23,19 +23,19 @@ use super::*;
 
 /// A caller that has submitted all its tasks.
 #[derive(Clone, Debug)]
-pub(super) struct TestCaller {
-    pub(super) id: CallId,
+pub(crate) struct TestCaller {
+    pub(crate) id: CallId,
     order: Order,
     buffer: Rc<Buffer>,
 }
 
 /// A caller that takes all outcomes together.
-pub(super) fn caller(id: CallId) -> TestCaller {
+pub(crate) fn caller(id: CallId) -> TestCaller {
     TestCaller { id, order: Order::Together, buffer: Rc::new(Buffer::new(0, Release::Completed)) }
 }
 
 /// Returns a call of a function with this number.
-pub(super) fn new_call(
+pub(crate) fn new_call(
     caller: TestCaller,
     function: u64,
     options: CallOptions,
@@ -56,7 +56,7 @@ pub(super) fn new_call(
 }
 
 /// Returns the encoded arguments of `count` tasks.
-pub(super) fn arguments(count: u64) -> Bytes {
+pub(crate) fn arguments(count: u64) -> Bytes {
     let mut bytes = Vec::new();
     (0..count).for_each(|task| push_item(&mut bytes, &task.to_le_bytes(), false));
     bytes.into()
@@ -66,7 +66,7 @@ pub(super) fn arguments(count: u64) -> Bytes {
 const OUTCOME: u64 = 11;
 
 /// Returns the message of a worker that has completed `count` tasks.
-pub(super) fn results(call: CallId, first: u64, count: u64, failed: bool) -> Results {
+pub(crate) fn results(call: CallId, first: u64, count: u64, failed: bool) -> Results {
     let mut outcomes = Vec::new();
     (0..count).for_each(|_| push_item(&mut outcomes, b"outcome", failed));
     assert_eq!(outcomes.len() as u64, count * OUTCOME);
@@ -82,7 +82,7 @@ pub(super) fn results(call: CallId, first: u64, count: u64, failed: bool) -> Res
     }
 }
 
-pub(super) fn options() -> CallOptions {
+pub(crate) fn options() -> CallOptions {
     CallOptions {
         chunk: 1,
         timeout: None,

@@ -1,6 +1,7 @@
 // The dashboard: asks the command `fiber dashboard` for the sessions' statistics each second.
 //
-// All text is set as text, never as HTML: names of functions and pools come from programs.
+// The command computes all numbers, tables and texts; this only lays them out. All text is set as
+// text, never as HTML: names of functions and pools come from programs.
 "use strict";
 
 const POLL = 1000;
@@ -24,29 +25,8 @@ const s = (tag, attributes, ...children) =>
 
 // ------------------------------------------------------------------------------------- words
 
-function count(number) {
-  if (number < 10000) return String(Math.round(number));
-  for (const [size, unit] of [[1e12, " T"], [1e9, " G"], [1e6, " M"], [1e3, " k"]])
-    if (number >= size) return (number / size).toPrecision(3) + unit;
-}
-const rate = (number) => (number < 100 ? number.toFixed(1) : count(number));
-function bytes(number) {
-  for (const [size, unit] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]])
-    if (number >= size) return (number / size).toPrecision(3) + " " + unit;
-  return number + " B";
-}
-function time(seconds) {
-  if (seconds === 0) return "0";
-  if (seconds < 1e-6) return (seconds * 1e9).toPrecision(3) + " ns";
-  if (seconds < 1e-3) return (seconds * 1e6).toPrecision(3) + " µs";
-  if (seconds < 1) return (seconds * 1e3).toPrecision(3) + " ms";
-  if (seconds < 60) return seconds.toPrecision(3) + " s";
-  if (seconds < 3600) return Math.floor(seconds / 60) + " min " + Math.floor(seconds % 60) + " s";
-  return Math.floor(seconds / 3600) + " h " + Math.floor((seconds % 3600) / 60) + " min";
-}
 const clock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
-const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
-const percent = (part) => (100 * part).toFixed(part < 0.1 ? 1 : 0) + " %";
+const plural = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
 
 // ------------------------------------------------------------------------------------- state
 
@@ -54,11 +34,11 @@ let sessions = [];
 let chosen = null;
 let view = "overview";
 let opened = null;
-let lastCpu = new Map();
-let cpuShare = new Map();
 const expanded = new Set();
 const session = () => sessions.find((one) => one.head === chosen);
-const processOf = (id) => session()?.processes?.find((one) => one.id === id);
+const processesOf = (now) => now?.tables?.Processes.rows || [];
+const processOf = (id) => processesOf(session()).find((row) => row.process === id);
+const nameOf = (row) => row.cells[0].text;
 
 async function ask(path, parameters) {
   const response = await fetch(path + "?" + new URLSearchParams(parameters), { cache: "no-store" });
@@ -67,13 +47,17 @@ async function ask(path, parameters) {
 }
 
 async function poll() {
+  await look();
+  setTimeout(poll, POLL);
+}
+
+async function look() {
   try {
     const answer = await (await ask("/api/state", opened ? { open: opened } : {})).json();
     sessions = answer.sessions;
     notice(answer.problem || "");
     online("live");
-    if (!session()) chosen = (sessions.find((one) => one.processes) || sessions[0])?.head ?? null;
-    noteCpu();
+    if (!session()) chosen = (sessions.find((one) => one.tables) || sessions[0])?.head ?? null;
     noteSlices();
     if (view === "timeline") await loadTimeline();
     render();
@@ -89,7 +73,6 @@ async function poll() {
       notice(String(error.message || error));
     }
   }
-  setTimeout(poll, POLL);
 }
 
 function online(text, lost) {
@@ -101,18 +84,6 @@ function notice(text) {
   const box = $("notice");
   if (box.textContent !== text) box.textContent = text;
   box.hidden = !text;
-}
-
-function noteCpu() {
-  const now = new Map();
-  for (const one of session()?.processes || []) {
-    if (!one.usage) continue;
-    const { cpu, taken_at: at } = one.usage;
-    const before = lastCpu.get(one.id);
-    now.set(one.id, before && before.at === at ? before : { cpu, at });
-    if (before && at > before.at) cpuShare.set(one.id, (cpu - before.cpu) / (at - before.at));
-  }
-  lastCpu = now;
 }
 
 // ------------------------------------------------------------------------------------ render
@@ -144,45 +115,64 @@ function renderHead() {
   if ([...select.options].map((option) => option.text).join("\n") !== names.join("\n"))
     select.replaceChildren(...sessions.map((one, i) => h("option", { value: one.head }, names[i])));
   if (select.value !== chosen) select.value = chosen;
-  const now = session();
-  if (!now?.processes) return void ($("summary").textContent = "");
-  const usages = usagesOf(now.processes);
-  // A share takes two looks.
-  const shares = now.processes.map((one) => cpuShare.get(one.id)).filter((one) => one !== undefined);
-  const cpu = shares.length ? shares.reduce((sum, one) => sum + one).toFixed(1) : "–";
-  $("summary").textContent = [
-    now.backend, plural(now.processes.length, "process").replace("processs", "processes"),
-    plural(now.pools.length, "pool"), `${cpu} cores`, memoryOf(usages, measureOf(usages)),
-    `runs for ${time(now.taken_at - now.processes[0].since)}`,
-    ...now.processes.filter((one) => one.usage && hasNoRoom(one.usage)).slice(0, 1)
-      .map((one) => `values of ${one.name}: ${values(one.usage)}`),
-  ].join(" · ");
+  $("summary").textContent = session()?.summary || "";
 }
 
-// The memory of processes, as PSS: a page that several share counts in parts. It is RSS if the system
-// of one in the session does not tell the other.
-const usagesOf = (processes) => processes.map((one) => one.usage).filter(Boolean);
-const measureOf = (usages) => (usages.every((one) => typeof one.pss === "number") ? "PSS" : "RSS");
-const memoryOf = (usages, measure) =>
-  `${bytes(usages.reduce((sum, one) => sum + (measure === "PSS" ? one.pss : one.memory), 0))} ${measure}`;
+const figure = (label, value, mark) =>
+  h("div", { class: "figure " + mark }, h("b", {}, value), h("span", {}, label));
 
-// The memory of values, and whether there is no room for more.
-const hasNoRoom = (one) => one.spilled > 0 || (one.value_limit > 0 && one.stored + one.shared >= one.value_limit);
-const values = (one) => bytes(one.stored + one.shared) + (one.value_limit ? ` of ${bytes(one.value_limit)}` : "") +
-  (one.outputs ? `, ${plural(one.outputs, "output")}` : "") +
-  (one.elsewhere ? `, ${bytes(one.elsewhere)} on other machines` : "") +
-  (one.spilled ? `, ${bytes(one.spilled)} in a file` : hasNoRoom(one) ? ", full" : "");
+function bar([done, pending], label) {
+  const part = (kind, share) => h("i", { class: kind, style: { width: 100 * share + "%" } });
+  return h("div", { class: "bar", role: "img", "aria-label": label, title: label },
+    part("done", done), part("pending", pending));
+}
 
-const figure = (label, value, bad) =>
-  h("div", { class: "figure" + (bad ? " bad" : "") }, h("b", {}, value), h("span", {}, label));
+// The columns by which people have sorted tables, and whether from the largest value on.
+const orders = new Map();
 
-function table(caption, heads, rows, empty) {
-  if (!rows.length) return h("p", { class: "faint" }, empty || "None.");
-  const head = heads.map(([text, n]) => h("th", { class: n ? "n" : null, scope: "col" }, text));
-  const body = rows.map((row) => h("tr", {}, row.map((cell, i) =>
-    h("td", { class: heads[i][1] ? "n" : i === 0 ? "name" : null, "data-head": heads[i][0] }, cell))));
-  return h("table", { "aria-label": caption },
-    h("thead", {}, h("tr", {}, head)), h("tbody", {}, body));
+function sorted(one) {
+  const order = orders.get(one.name);
+  if (!order) return one.rows;
+  const value = (row) => row.cells[order.column].number ?? row.cells[order.column].text;
+  const compare = (a, b) => (typeof value(a) === "number" ? value(a) - value(b)
+    : value(a).localeCompare(value(b), undefined, { numeric: true }));
+  return [...one.rows].sort((a, b) => (order.down ? compare(b, a) : compare(a, b)));
+}
+
+function head(one, column, i, sortable) {
+  const order = orders.get(one.name);
+  const down = order?.column === i ? order.down : null;
+  const sort = () => {
+    orders.set(one.name, { column: i, down: down === null ? column.is_figure : !down });
+    render();
+  };
+  return h("th", { class: column.is_figure ? "n" : null, scope: "col",
+    "aria-sort": down === null ? null : down ? "descending" : "ascending" },
+    sortable ? h("button", { class: "sort", type: "button", "data-key": "sort-" + column.head,
+      title: "Sort by this column", onclick: sort }, column.head) : column.head);
+}
+
+// A table. The first cell of a row opens its process.
+function table(one, empty, sortable) {
+  if (!one.rows.length) return h("p", { class: "faint" }, empty || "None.");
+  const content = (row, cell, i) => [
+    i === 0 && row.process ? h("button", { class: "link " + row.mark, type: "button",
+      "data-key": `open-${one.name}-${row.process}`, onclick: () => open(row.process) }, cell.text)
+      : cell.text,
+    cell.bar ? bar(cell.bar, cell.text) : null];
+  const body = sorted(one).slice(0, one.most).map((row) => h("tr", { class: row.mark },
+    row.cells.map((cell, i) => h("td", {
+      class: `${one.columns[i].is_figure ? "n" : i === 0 ? "name" : ""} ${cell.mark}`,
+      "data-head": one.columns[i].head }, content(row, cell, i)))));
+  const more = one.rows.length - body.length;
+  return [h("table", { "aria-label": one.name },
+    h("thead", {}, h("tr", {}, one.columns.map((column, i) => head(one, column, i, sortable)))),
+    h("tbody", {}, body)), more ? h("p", { class: "faint" }, `${more} more`) : null];
+}
+
+function card(now, name, empty, sortable) {
+  const one = now.tables[name];
+  return h("section", { class: "card" }, h("h2", {}, name), table(one, empty, sortable));
 }
 
 function spark(pool) {
@@ -190,247 +180,89 @@ function spark(pool) {
   const most = Math.max(...values, 1);
   const points = values.map((value, i) =>
     [(600 * i) / (values.length - 1), 50 - (46 * value) / most].map((x) => x.toFixed(1)).join(","));
-  const label = `Tasks completed in each of the last ${values.length} seconds: now ` +
-    `${rate(pool.rate)}, at most ${count(most)}`;
+  const label = `Tasks completed in each of the last ${pool.history.length} seconds`;
   return s("svg", { class: "spark", viewBox: "0 0 600 52", preserveAspectRatio: "none", role: "img",
     "aria-label": label }, s("title", {}, label),
     s("path", { d: `M0,52 L${points.join(" L")} L600,52 Z` }),
     s("polyline", { points: points.join(" ") }));
 }
 
-function bar(label, parts) {
-  if (!parts)
-    return h("div", { class: "bar endless", role: "img", "aria-label": label, title: label });
-  const total = Math.max(1, parts.reduce((sum, [, value]) => sum + value, 0));
-  return h("div", { class: "bar", role: "img", "aria-label": label, title: label },
-    parts.map(([kind, value]) => h("i", { class: kind, style: { width: (100 * value) / total + "%" } })));
-}
-
-function opener(id, text) {
-  return h("button", { class: "link", type: "button", "data-key": "open-" + id + text,
-    onclick: () => open(id) }, text);
-}
-
 function overview(now) {
-  const pools = now.pools.map((pool) => {
-    const { waiting, held, pending, done, failed, retried, redelivered, abandoned } = pool.tasks;
-    const chips = [
-      h("span", { class: "chip" }, pool.phase),
-      h("span", { class: "chip" }, `${pool.ready} of ${pool.wanted} workers, ${pool.idle} idle`),
-      pool.deaths ? h("span", { class: "chip bad" }, plural(pool.deaths, "death")) : null,
-      redelivered ? h("span", { class: "chip slow" }, `${count(redelivered)} redelivered`) : null,
-      retried ? h("span", { class: "chip" }, `${count(retried)} retried`) : null,
-      abandoned ? h("span", { class: "chip bad" }, `${count(abandoned)} abandoned`) : null,
-    ];
-    const calls = pool.calls.map((call) => [
-      [call.function, call.held ? h("div", { class: "faint" },
-        `${count(call.held)} ${call.held === 1 ? "waits" : "wait"} for ` +
-        (call.waits_for?.length ? call.waits_for.join(", ") : "inputs")) : null],
-      call.total === null ? "?" : count(call.total), count(call.done),
-      count(call.pending), count(call.waiting + (call.held || 0)), time(now.taken_at - call.since),
-      call.total === null ? bar(`${count(call.done)} tasks, the end is not known`)
-        : bar(`${count(call.done)} of ${count(call.total)} tasks`, [
-          ["done", call.done], ["pending", call.pending],
-          ["waiting", Math.max(call.waiting, call.total - call.done - call.pending)]]),
-    ]);
-    const functions = pool.functions.map((one) => [
-      one.function, count(one.done),
-      one.failed ? h("span", { class: "bad" }, count(one.failed)) : "0",
-      time(one.times.p50), time(one.times.p99), time(one.times.max), time(one.times.sum)]);
+  const { columns, rows } = now.tables.Pools;
+  const pools = now.pools.map((pool, place) => {
+    const [name, ...cells] = rows[place].cells;
     return h("section", { class: "card pool", "data-pool": pool.name, "aria-label": `Pool ${pool.name}` },
-      h("div", { class: "pool-head" }, h("h2", {}, pool.name), chips),
+      h("h2", {}, name.text),
       h("div", { class: "figures" },
-        figure("tasks/s", rate(pool.rate)), figure("done", count(done)),
-        figure("pending", count(pending)), figure("waiting", count(waiting)),
-        held ? figure("for inputs", count(held)) : null,
-        figure("failed", count(failed), failed > 0),
-        figure("to workers", bytes(pool.bytes_out)), figure("from workers", bytes(pool.bytes_in))),
-      spark(pool),
-      calls.length ? [h("h3", {}, "Calls"), table("Calls", [["function"], ["tasks", 1], ["done", 1],
-        ["pending", 1], ["waiting", 1], ["for", 1], ["progress"]], calls)] : null,
-      h("h3", {}, "Functions"),
-      table("Functions", [["function"], ["done", 1], ["failed", 1], ["median", 1], ["99 % below", 1],
-        ["longest", 1], ["total", 1]], functions, "No task is complete yet."));
+        cells.map((cell, i) => figure(columns[i + 1].head, cell.text, cell.mark))),
+      spark(pool));
   });
-  const running = now.pools.flatMap((pool) => pool.workers.flatMap((worker) =>
-    worker.running.map((task) => ({ pool, worker, task }))));
-  running.sort((a, b) => b.task.ran - a.task.ran);
-  const slowest = running.slice(0, 12).map(({ pool, worker, task }) => [
-    h("span", { class: task.straggler ? "slow" : null },
-      (task.straggler ? "⚠ " : "") + task.function), String(task.index), time(task.ran),
-    opener(worker.process, `${pool.name}/${worker.name}`)]);
-  const events = [...now.events].reverse().slice(0, 14).map((event) => [
-    clock(event.at), h("span", { class: event.bad ? "bad" : event.event === "straggler" ? "slow" : null },
-      event.text)]);
-  const parts = [
+  const filled = (names) => names.filter((name) => now.tables[name].rows.length);
+  const others = filled(["Queues and pipes", "Rings", "Names and groups"]).map((name) => card(now, name));
+  $("view").replaceChildren(
+    ...now.notices.map(([mark, text]) => h("p", { class: "notice " + mark }, text)),
     pools.length ? h("div", { class: "columns" }, pools)
       : h("p", { class: "empty" }, "This session has no pools."),
-    ...(now.actors.length ? [actors(now)] : []),
-    h("div", { class: "columns" },
-      h("section", { class: "card" }, h("h2", {}, "Longest tasks that run now"),
-        table("Longest tasks that run now", [["function"], ["index", 1], ["runs for", 1], ["worker"]],
-          slowest, "No task runs for more than 5 ms.")),
-      h("section", { class: "card", id: "events" }, h("h2", {}, "Events"),
-        table("Events", [["at"], ["what"]], events, "No worker has started, died or given a task up."))),
-  ];
-  const others = [];
-  if (now.queues.length)
-    others.push(h("section", { class: "card" }, h("h2", {}, "Queues and pipes"),
-      table("Queues and pipes", [["queue"], ["elements", 1], ["bytes", 1], ["blocked", 1], ["consumers wait", 1], ["put", 1], ["taken", 1]],
-        now.queues.slice(0, 40).map((one) => [`${one.pipe ? "pipe" : "queue"} ${one.name || one.number}`,
-          count(one.length), bytes(one.bytes), count(one.blocked), count(one.waiting), count(one.put),
-          count(one.taken)]))));
-  if (now.rings.length)
-    others.push(h("section", { class: "card" }, h("h2", {}, "Rings"),
-      table("Rings", [["ring"], ["function"], ["nodes", 1], ["start", 1], ["checkpoint", 1]],
-        now.rings.map((one) => [one.name, one.function,
-          `${one.ranks.filter((pid) => pid !== null).length} of ${one.ranks.length}`,
-          String(one.attempt), one.checkpoint === null ? "none" : String(one.checkpoint)]))));
-  if (now.names.length)
-    others.push(h("section", { class: "card" }, h("h2", {}, "Names and groups"),
-      table("Names and groups", [["name"], ["actor, or messages"], ["members", 1]],
-        now.names.slice(0, 40).map((one) => [one.kind === "group" ? `group ${one.name}` : one.name, one.of,
-          count(one.members)]))));
-  if (others.length) parts.push(h("div", { class: "columns" }, others));
-  $("view").replaceChildren(...parts);
-}
-
-// The actors, with the column by which they are sorted, and whether from the largest value on.
-let actorOrder = null;
-function actors(now) {
-  const processes = new Map(now.processes.map((one) => [one.id, one]));
-  const measure = measureOf(usagesOf(now.processes));
-  // Other actors share the memory of their process with the program.
-  const memory = (one) => {
-    const { role, usage } = processes.get(one.process) || {};
-    return role === "actor" && usage ? (measure === "PSS" ? usage.pss : usage.memory) : null;
-  };
-  const bad = (number) => (number ? h("span", { class: "bad" }, count(number)) : "0");
-  const columns = [
-    ["actor", 0, (one) => (one.names.length ? `${one.names.join(", ")} (${one.name})` : one.name),
-      (name, one) => opener(one.process, name)],
-    ["type", 0, (one) => one.actor_type, (type) => type],
-    ["messages/s", 1, (one) => one.rate, rate],
-    ["waiting", 1, (one) => one.waiting, count],
-    ["handled", 1, (one) => one.handled, count],
-    ["failed", 1, (one) => one.failed, bad],
-    ["restarts", 1, (one) => one.restarts, bad],
-    ["median", 1, (one) => one.latency.p50, time],
-    ["99 % below", 1, (one) => one.latency.p99, time],
-    [measure, 1, memory, (amount) => (amount === null ? "–" : bytes(amount))],
-  ];
-  const rows = [...now.actors];
-  if (actorOrder) {
-    const [, isNumber, value] = columns[actorOrder.column];
-    const compare = (a, b) => (isNumber ? value(a) - value(b)
-      : value(a).localeCompare(value(b), undefined, { numeric: true }));
-    rows.sort((a, b) => (actorOrder.down ? compare(b, a) : compare(a, b)));
-  }
-  const sort = (column, down) => {
-    actorOrder = { column, down: actorOrder?.column === column ? !actorOrder.down : down };
-    render();
-  };
-  const shown = rows.slice(0, 40);
-  const list = table("Actors", columns.map(([text, isNumber]) => [text, isNumber]),
-    shown.map((one) => columns.map(([, , value, show]) => show(value(one), one))));
-  list.querySelectorAll("th").forEach((head, column) => {
-    const [text, isNumber] = columns[column];
-    if (actorOrder?.column === column)
-      head.setAttribute("aria-sort", actorOrder.down ? "descending" : "ascending");
-    head.replaceChildren(h("button", { class: "sort", type: "button", "data-key": "sort-" + text,
-      title: "Sort by this column", onclick: () => sort(column, Boolean(isNumber)) }, text));
-  });
-  const more = rows.length - shown.length;
-  return h("section", { class: "card", id: "actors" }, h("h2", {}, "Actors"), list,
-    more ? h("p", { class: "faint" }, `${count(more)} more`) : null);
+    ...filled(["Actors"]).map((name) => card(now, name, "", true)),
+    ...filled(["Calls"]).map((name) => card(now, name)),
+    ...(pools.length ? [card(now, "Functions", "No task is complete yet.")] : []),
+    h("div", { class: "columns" }, card(now, "Slowest tasks under way", "No task runs for more than 5 ms."),
+      card(now, "Last events", "No worker has started, died or given a task up.")),
+    ...(others.length ? [h("div", { class: "columns" }, others)] : []));
 }
 
 // ----------------------------------------------------------------------------------- workers
-
-const STATES = [["idle", "idle"], ["busy", "runs tasks"], ["slow", "runs a straggler"],
-  ["drain", "stops after its tasks"], ["start", "starts, or waits for a place"]];
-
-function stateOf(worker) {
-  if (worker.running.some((task) => task.straggler)) return "slow";
-  if (worker.retiring) return "drain";
-  return worker.pending > 0 ? "busy" : "idle";
-}
-
-function workersOf(now, pool) {
-  const cells = pool.workers.map((worker) => {
-    const task = [...worker.running].sort((a, b) => b.ran - a.ran)[0];
-    const state = stateOf(worker);
-    const what = task ? `${task.function} ${task.index} for ${time(task.ran)}`
-      : worker.pending ? `${worker.function || "tasks"}, ${count(worker.pending)} pending` : "idle";
-    return { id: worker.process, name: worker.name, state, what, done: worker.done };
-  });
-  const known = new Set(cells.map((cell) => cell.id));
-  for (const one of now.processes) {
-    if (one.role !== "worker" || known.has(one.id) || one.state === "running") continue;
-    const cut = one.name.lastIndexOf("/");
-    const owner = one.name.slice(0, cut).split("/").pop();
-    if (one.parent !== pool.process || owner !== pool.name) continue;
-    const what = one.state === "starting" ? "starts" : "waits: " + one.state.waiting;
-    cells.push({ id: one.id, name: one.name.slice(cut + 1), state: "start", what, done: 0 });
-  }
-  return cells.sort((a, b) => a.name.localeCompare(b.name, undefined, { numeric: true }));
-}
 
 function workers(now) {
   const root = $("view");
   if (root.dataset.kind !== "workers" || root.dataset.head !== now.head || !root.querySelector(".legend")) {
     root.replaceChildren(h("div", { class: "legend" },
-      STATES.map(([state, words]) => h("span", {}, h("i", { class: state }), words))));
+      now.states.map(([state, words]) => h("span", {}, h("i", { class: state }), words))));
     root.dataset.kind = "workers";
     root.dataset.head = now.head;
   }
-  const wanted = new Set(now.pools.map((pool) => pool.process + "/" + pool.name));
+  const wanted = new Set(now.pools.map((pool) => pool.key));
   for (const section of root.querySelectorAll("section"))
     if (!wanted.has(section.dataset.pool)) section.remove();
   if (!now.pools.length && !root.querySelector(".empty"))
     root.append(h("p", { class: "empty" }, "This session has no pools."));
   for (const pool of now.pools) {
     root.querySelector(".empty")?.remove();
-    const key = pool.process + "/" + pool.name;
-    let section = [...root.querySelectorAll("section")].find((one) => one.dataset.pool === key);
+    let section = [...root.querySelectorAll("section")].find((one) => one.dataset.pool === pool.key);
     if (!section) {
-      section = h("section", { class: "card", "data-pool": key }, h("h2"), h("div", {
+      section = h("section", { class: "card", "data-pool": pool.key }, h("h2"), h("div", {
         role: "group", "aria-label": `Workers of pool ${pool.name}: arrow keys move, Enter opens`,
         onkeydown: moveInGrid }));
       root.append(section);
     }
-    const cells = workersOf(now, pool);
-    const counts = STATES.map(([state]) => cells.filter((cell) => cell.state === state).length);
-    section.firstChild.textContent = `${pool.name}: ${plural(cells.length, "worker")}, ` +
-      STATES.map(([state], i) => (counts[i] ? `${counts[i]} ${state === "slow" ? "straggling" :
-        state === "drain" ? "draining" : state === "start" ? "starting" : state}` : null))
-        .filter(Boolean).join(", ");
+    const cells = pool.workers;
+    section.firstChild.textContent = `${pool.name}: ${pool.counts}`;
     const grid = section.lastChild;
     const size = cells.length <= 24 ? "large" : cells.length <= 160 ? "medium" : "small";
     grid.className = "grid " + size;
     const old = new Map([...grid.children].map((cell) => [cell.dataset.id, cell]));
     const list = cells.map((cell) => {
-      let node = old.get(cell.id);
-      old.delete(cell.id);
+      let node = old.get(cell.process);
+      old.delete(cell.process);
       if (!node) {
-        node = h("button", { type: "button", "data-id": cell.id, "data-key": "cell-" + cell.id,
-          tabindex: -1, onclick: () => open(cell.id) });
+        node = h("button", { type: "button", "data-id": cell.process, "data-key": "cell-" + cell.process,
+          tabindex: -1, onclick: () => open(cell.process) });
         withTip(node, () => node.dataset.tip);
       }
-      const label = `${cell.name}: ${cell.what}`;
+      const [line, done] = cell.lines;
+      const label = `${cell.name}: ${line}`;
       const kind = "cell " + cell.state;
       if (node.className !== kind) node.className = kind;
-      node.dataset.tip = `${label}\n${count(cell.done)} tasks done`;
+      node.dataset.tip = `${label}\n${done}`;
       node.setAttribute("aria-label", label);
-      node.setAttribute("aria-pressed", String(cell.id === opened));
+      node.setAttribute("aria-pressed", String(cell.process === opened));
       const number = cell.name.match(/\d+$/)?.[0] || cell.name;
       const mark = cell.state === "slow" ? "!" : "";
-      const wantedText = size === "large" ? label + cell.done : size === "medium" ? mark + number : mark;
+      const wantedText = size === "large" ? label + done : size === "medium" ? mark + number : mark;
       if (node.dataset.text !== size + wantedText) {
         node.dataset.text = size + wantedText;
         if (size === "large")
-          node.replaceChildren(h("b", {}, cell.name), h("span", {}, cell.what),
-            h("span", {}, `${count(cell.done)} done`));
+          node.replaceChildren(h("b", {}, cell.name), h("span", {}, line), h("span", {}, done));
         else node.textContent = wantedText;
       }
       return node;
@@ -484,7 +316,9 @@ function open(id) {
   opened = opened === id ? null : id;
   extras = { id: opened };
   render();
-  if (opened) $("detail").querySelector("button")?.focus({ preventScroll: true });
+  if (!opened) return;
+  $("detail").querySelector("button")?.focus({ preventScroll: true });
+  look();
 }
 
 async function fetchInto(kind, path, parameters) {
@@ -508,38 +342,18 @@ function renderDetail() {
     onclick: () => open(opened) }, "✕");
   if (!one) return void box.replaceChildren(close, h("p", { class: "empty" }, "This process has ended."));
   const now = session();
-  const place = now.pools.flatMap((pool) => pool.workers.map((worker) => ({ pool, worker })))
-    .find(({ worker }) => worker.process === one.id);
-  const terms = [
-    ["role", one.role], ["state", typeof one.state === "string" ? one.state : "waits: " + one.state.waiting],
-    ["place", one.place], ["host", one.host], ["pid", one.pid],
-    ["runs for", time(now.taken_at - one.since)], ["restarts", one.restarts],
-  ];
-  if (one.usage)
-    terms.push(["CPU", `${cpuShare.has(one.id) ? percent(cpuShare.get(one.id)) : "–"} of a core, ${time(one.usage.cpu)} in all`],
-      ["memory", [...new Set([measureOf([one.usage]), "RSS"])].map((measure) => memoryOf([one.usage], measure)).join(", ")],
-      ["values", values(one.usage)],
-      ["links", `${bytes(one.usage.sent)} sent, ${bytes(one.usage.received)} received`],
-      ["threads", one.usage.threads]);
-  if (place)
-    terms.push(["tasks", `${count(place.worker.done)} done, ${count(place.worker.failed)} failed, ` +
-      `${count(place.worker.pending)} pending`], ["busy", time(place.worker.busy)]);
-  const running = (place?.worker.running || []).map((task) => [
-    h("span", { class: task.straggler ? "slow" : null }, (task.straggler ? "⚠ " : "") + task.function),
-    String(task.index), time(task.ran)]);
-  const parameters = { head: now.head, process: one.id };
-  box.replaceChildren(close, h("h2", {}, one.name),
-    h("dl", {}, terms.filter(([, value]) => value !== null && value !== "").map(([name, value]) =>
-      [h("dt", {}, name), h("dd", {}, String(value))])),
-    running.length ? [h("h3", {}, "Runs now"),
-      table("Runs now", [["function"], ["index", 1], ["for", 1]], running)] : [],
+  const details = now.opened?.id === opened ? now.opened : { terms: [], tail: [] };
+  const parameters = { head: now.head, process: opened };
+  box.replaceChildren(close, h("h2", {}, nameOf(one)),
+    h("dl", {}, details.terms.map(([term, text, mark]) => [h("dt", {}, term), h("dd", { class: mark }, text)])),
     h("div", { class: "tools" },
       h("button", { type: "button", "data-key": "stack",
         onclick: () => fetchInto("stack", "/api/stack", parameters) }, "Show its stacks"),
       h("button", { type: "button", "data-key": "profile",
-        onclick: () => { profiled = one.id; go("profile"); } }, "Profile it")),
-    extras.stack ? h("pre", { tabindex: 0, "aria-label": "Stacks", id: "stack" }, extras.stack) : [],
-    one.tail?.length ? [h("h3", {}, "Last output"), h("pre", { tabindex: 0 }, one.tail.join("\n"))] : []);
+        onclick: () => { profiled = opened; go("profile"); } }, "Profile it")),
+    ...(extras.stack ? [h("pre", { tabindex: 0, "aria-label": "Stacks", id: "stack" }, extras.stack)] : []),
+    ...(details.tail.length
+      ? [h("h3", {}, "Last output"), h("pre", { tabindex: 0 }, details.tail.join("\n"))] : []));
 }
 
 // ---------------------------------------------------------------------------------- timeline
@@ -561,9 +375,8 @@ function addSlice(slice) {
   const state = slice.failed ? "failed" : slice.kind === "ran" ? "done" : slice.kind;
   // It replaces what was seen of the task while it ran.
   slices.delete(`${row} ${slice.call} ${slice.first}`);
-  slices.set(`${row} ${slice.thread} ${slice.call} ${slice.start}`, { row, state, function: slice.function,
-    call: slice.call, index: slice.first, count: slice.count, start: slice.start,
-    end: slice.start + slice.duration });
+  slices.set(`${row} ${slice.thread} ${slice.call} ${slice.start}`, { ...slice, row, state,
+    index: slice.first, end: slice.start + slice.duration });
 }
 
 // Tasks that run for a while are on the timeline even where the program records none.
@@ -581,13 +394,11 @@ function noteSlices() {
         const row = `${pool.name}/${worker.name}`;
         const key = `${row} ${task.call} ${task.index}`;
         const start = slices.get(key)?.start ?? now.taken_at - task.ran;
-        slices.set(key, { row, start, end: now.taken_at, function: task.function, index: task.index,
-          call: task.call, count: 1 });
+        slices.set(key, { ...task, row, start, end: now.taken_at, count: 1 });
       }
-  for (const event of now.events) {
+  for (const event of now.happened) {
     if (!event.worker || event.event === "worker-started") continue;
-    marks.set(event.at + event.text, { at: event.at, row: `${event.pool}/${event.worker}`,
-      bad: event.bad, slow: event.event === "straggler", redelivered: event.redelivered || 0, text: event.text });
+    marks.set(event.at + event.text, { ...event, row: `${event.pool}/${event.worker}` });
   }
   for (const [key, slice] of slices) if (slice.end < now.taken_at - 300) slices.delete(key);
   for (const [key, mark] of marks) if (mark.at < now.taken_at - 300) marks.delete(key);
@@ -656,7 +467,7 @@ function timeline(now) {
   canvas.height = tall * sharp;
   canvas.style.width = width + "px";
   canvas.style.height = tall + "px";
-  const died = [...marks.values()].filter((mark) => mark.bad && mark.at > from).length;
+  const died = [...marks.values()].filter((mark) => mark.mark === "bad" && mark.at > from).length;
   canvas.setAttribute("aria-label", `The last ${span} s of ${plural(rows.length, "worker")}: ` +
     `${plural(shown.length, "span")} of tasks, ${plural(died, "death")}`);
   canvas.dataset.slices = shown.length;
@@ -703,10 +514,11 @@ function timeline(now) {
   for (const mark of marks.values()) {
     if (mark.at < from) continue;
     const row = place.get(mark.row);
-    pen.fillStyle = mark.bad ? ink("--bad") : mark.slow ? ink("--text") : ink("--slow");
+    const [bad, slow] = [mark.mark === "bad", mark.mark === "slow"];
+    pen.fillStyle = bad ? ink("--bad") : slow ? ink("--text") : ink("--slow");
     pen.font = `bold ${Math.max(11, height - 6)}px system-ui, sans-serif`;
     pen.textAlign = "center";
-    const sign = mark.bad ? (mark.redelivered ? "✕ ↻" : "✕") : mark.slow ? "⚠" : mark.redelivered ? "↻" : "·";
+    const sign = bad ? (mark.redelivered ? "✕ ↻" : "✕") : slow ? "⚠" : mark.redelivered ? "↻" : "·";
     pen.fillText(sign, x(mark.at), row * height + height / 2);
     pen.textAlign = "left";
     hits.push({ x: x(mark.at) - 7, wide: 14, row, mark });
@@ -720,8 +532,8 @@ let hits = [];
 let rowHeight = 1;
 const described = (hit) => hit.mark ? hit.mark.text
   : `${hit.slice.row}: ${hit.slice.function} ` +
-    (hit.slice.count > 1 ? `(${count(hit.slice.count)} tasks from ${hit.slice.index} on)` : hit.slice.index) +
-    `, ${time(hit.slice.end - hit.slice.start)}, from ${clock(hit.slice.start)}` +
+    (hit.slice.count > 1 ? `(${hit.slice.count} tasks from ${hit.slice.index} on)` : hit.slice.index) +
+    `, ${hit.slice.lasted || "runs"}, from ${clock(hit.slice.start)}` +
     (hit.slice.state && hit.slice.state !== "done" ? `, ${hit.slice.state}` : "");
 function showHit(hit) {
   if (hit && $("slice")) $("slice").textContent = described(hit);
@@ -758,11 +570,13 @@ function stepSlice(event) {
 const GROUP = 12;
 
 function tree(now) {
-  const children = new Map();
-  for (const one of now.processes) {
-    if (!one.parent) continue;
-    if (!children.has(one.parent)) children.set(one.parent, []);
-    children.get(one.parent).push(one);
+  // The rows are in the order of the tree.
+  const { columns, rows } = now.tables.Processes;
+  const [roots, children, path] = [[], new Map(), []];
+  for (const row of rows) {
+    children.set(row, []);
+    (row.depth ? children.get(path[row.depth - 1]) : roots).push(row);
+    path[row.depth] = row;
   }
   const nodes = [];
   const lines = [];
@@ -770,8 +584,8 @@ function tree(now) {
   const visit = (one, depth) => {
     const below = [];
     const groups = new Map();
-    for (const child of children.get(one.id) || []) {
-      const key = one.id + child.name.slice(0, child.name.lastIndexOf("/") + 1) + child.role;
+    for (const child of children.get(one)) {
+      const key = one.process + nameOf(child).slice(0, nameOf(child).lastIndexOf("/") + 1);
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(child);
     }
@@ -794,7 +608,7 @@ function tree(now) {
     for (const other of below) lines.push([depth, y, depth + 1, other]);
     return node;
   };
-  for (const one of now.processes) if (!one.parent || !processOf(one.parent)) visit(one, 0);
+  for (const one of roots) visit(one, 0);
   const [wide, tall, gapX, gapY] = [230, 40, 290, 50];
   const deepest = Math.max(...nodes.map((node) => node.depth));
   const drawing = s("svg", { class: "tree", role: "group", "aria-label": "Processes",
@@ -804,25 +618,23 @@ function tree(now) {
     drawing.append(s("path", { d: `M${ax},${ay} C${ax + 30},${ay} ${bx - 30},${by} ${bx},${by}` }));
   }
   const clip = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
-  const measure = measureOf(usagesOf(now.processes));
   for (const node of nodes.sort((a, b) => a.y - b.y)) {
     const [x, y] = [node.depth * gapX + 4, node.y * gapY + 4];
-    const title = node.one
-      ? node.one.name + (node.depth && node.one.restarts ? `, ${plural(node.one.restarts, "restart")}` : "")
-      : `${node.group[0].name} … ${node.group[node.group.length - 1].name}`;
-    const name = node.one ? (node.depth ? node.one.name.split("/").slice(-2).join("/") : node.one.name)
-      : `${plural(node.group.length, node.group[0].role)}`;
-    const usages = usagesOf(node.one ? [node.one] : node.group);
-    const memory = usages.length ? memoryOf(usages, measure) : "";
-    const state = node.one ? (typeof node.one.state === "string" ? node.one.state : "waiting")
-      : node.group.every((one) => one.state === "running") ? "running" : "starting";
-    const sub = node.one ? `${node.one.role} · ${node.one.place}${memory && " · " + memory}`
-      : `${memory} · ${expanded.has(node.key) ? "▾ press to fold" : "▸ press to unfold"}`;
+    const shown = node.group || [node.one];
+    const [first, last] = [nameOf(shown[0]), nameOf(shown[shown.length - 1])];
+    const title = node.group ? `${first} … ${last}` : first;
+    const name = node.group ? `${shown.length} processes` : first.split("/").slice(-2).join("/");
+    const [place, memory] = ["PLACE", /^[PR]SS$/].map((head) =>
+      columns.findIndex((column) => column.head.match(head))).map((i) => shown[0].cells[i].text);
+    const state = shown.every((one) => one.mark === "plain") ? "running"
+      : shown.some((one) => one.mark === "slow") ? "waiting" : "starting";
+    const sub = node.one ? `${place} · ${memory}`
+      : expanded.has(node.key) ? "▾ press to fold" : "▸ press to unfold";
     const act = () => {
-      if (node.one) open(node.one.id);
+      if (node.one) open(node.one.process);
       else { expanded.has(node.key) ? expanded.delete(node.key) : expanded.add(node.key); render(); }
     };
-    drawing.append(s("g", { role: "button", tabindex: 0, "data-key": "tree-" + (node.one?.id || node.key),
+    drawing.append(s("g", { role: "button", tabindex: 0, "data-key": "tree-" + (node.one?.process || node.key),
       "aria-label": `${title}, ${sub}, ${state}`, "aria-expanded": node.group ? String(expanded.has(node.key)) : null,
       transform: `translate(${x},${y})`, onclick: act,
       onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } } },
@@ -834,18 +646,12 @@ function tree(now) {
       s("svg", { width: wide - 6, height: tall }, s("text", { x: 25, y: 18 }, clip(name, 29)),
         s("text", { class: "sub", x: 25, y: 32 }, clip(sub, 36)))));
   }
-  const supervisors = now.supervisors.flatMap((one) => one.roots);
-  const branch = (one) => h("li", {}, one.name, h("span", { class: "faint" },
-    ` ${String(one.state).toLowerCase()}${one.place ? ", " + one.place : ""}` +
-    `${one.restarts ? `, ${plural(one.restarts, "restart")}` : ""}`),
-    one.children.length ? h("ul", {}, one.children.slice(0, 50).map(branch),
-      one.children.length > 50 ? h("li", { class: "faint" }, `and ${one.children.length - 50} others`) : null) : null);
   const unfolded = $("supervisors")?.open;
   const scrolled = $("view").querySelector(".scroll")?.scrollTop || 0;
   $("view").replaceChildren(
     h("section", { class: "card" }, h("h2", {}, "Processes"), h("div", { class: "scroll" }, drawing)),
-    supervisors.length ? h("details", { class: "card", id: "supervisors", open: unfolded },
-      h("summary", { "data-key": "supervisors" }, "Supervisors"), h("ul", {}, supervisors.map(branch))) : "");
+    now.supervisors.length ? h("details", { class: "card", id: "supervisors", open: unfolded },
+      h("summary", { "data-key": "supervisors" }, "Supervisors"), now.supervisors.map((tree) => h("pre", {}, tree))) : "");
   $("view").querySelector(".scroll").scrollTop = scrolled;
 }
 
@@ -867,7 +673,7 @@ function profile(now) {
       const process = $("who").value;
       const wait = h("p", { class: "empty", role: "status" }, `Takes samples for ${length} s …`);
       const source = "/api/flamegraph?" + new URLSearchParams({ head: chosen, process, seconds: length,
-        idle: idle.checked ? 1 : 0, name: processOf(process)?.name || "" });
+        idle: idle.checked ? 1 : 0, name: processOf(process) ? nameOf(processOf(process)) : "" });
       record.disabled = true;
       const done = () => { record.disabled = false; wait.remove(); };
       frame.replaceChildren(wait, h("iframe", { title: "Flame graph", sandbox: "allow-scripts",
@@ -882,10 +688,10 @@ function profile(now) {
     root.dataset.kind = "profile";
   }
   const select = $("who");
-  const wanted = now.processes.map((one) => one.id).join();
+  const wanted = processesOf(now).map((one) => one.process).join();
   if (select.dataset.ids !== wanted) {
     select.dataset.ids = wanted;
-    select.replaceChildren(...now.processes.map((one) => h("option", { value: one.id }, one.name)));
+    select.replaceChildren(...processesOf(now).map((one) => h("option", { value: one.process }, nameOf(one))));
   }
   if (profiled && processOf(profiled)) select.value = profiled;
 }
@@ -923,7 +729,6 @@ document.querySelector("[role=tablist]").addEventListener("keydown", (event) => 
 $("session").addEventListener("change", (event) => {
   chosen = event.target.value;
   opened = null;
-  lastCpu = new Map();
   noteSlices();
   go(view);
 });

@@ -1,5 +1,7 @@
 //! Text that fits a width in characters.
 
+use crate::model::format::{last, place};
+
 /// Cuts or fills text to a width in characters.
 pub(super) fn fit(text: &str, width: usize) -> String {
     let length = text.chars().count();
@@ -25,17 +27,6 @@ pub(super) fn fit_function(function: &str, width: usize) -> String {
     let Some(place) = place(function) else { return fit_path(function, width) };
     let shorter = [function, place].into_iter().find(|text| text.chars().count() <= width);
     fit_path(shorter.unwrap_or(last(function)), width)
-}
-
-/// Returns the last name of a function's path, and the file and line of a closure.
-pub(super) fn last(function: &str) -> &str {
-    let (text, separator) = place(function).map_or((function, "::"), |place| (place, "/"));
-    text.rsplit(separator).next().unwrap_or(text)
-}
-
-/// Returns the file and line of a closure: see `Entry::display_name`.
-fn place(function: &str) -> Option<&str> {
-    function.rsplit_once("::{closure@")?.1.strip_suffix('}')
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::format::bytes;
 
 /// Returns a line about the process whose values need most more memory than they may have: calls
 /// and pipes wait for room, or elements of queues are in a file. `None` if all have room.
-pub(crate) fn warning(report: &Report) -> Option<String> {
+pub(super) fn warning(report: &Report) -> Option<String> {
     let usage = report.processes.iter().filter_map(|one| Some((one, one.usage.as_ref()?)));
     let lacking: Vec<(&ProcessStats, &ProcessUsage)> =
         usage.filter(|(_, usage)| usage.spilled > 0 || usage.has_full_values()).collect();
@@ -31,7 +31,7 @@ pub(crate) fn warning(report: &Report) -> Option<String> {
 }
 
 /// Returns the name of a queue or pipe.
-pub(crate) fn name(queue: &QueueStats) -> String {
+pub(super) fn name(queue: &QueueStats) -> String {
     format!("{} {}", if queue.pipe { "pipe" } else { "queue" }, queue.name)
 }
 

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use fiber_core::stats::Report;
 
-use super::format::whole;
+use super::format::{last, whole};
 
 /// Returns a line about the tasks that wait for inputs: how many of each function, and for the
-/// values of which functions. `None` if none waits. `name` shortens the functions.
-pub(crate) fn line(report: &Report, name: impl Fn(&str) -> &str) -> Option<String> {
+/// values of which functions. `None` if none waits.
+pub(super) fn line(report: &Report) -> Option<String> {
     let mut waits = Vec::<(&str, u64, Vec<&str>)>::new();
     let calls = report.pools.iter().flat_map(|pool| &pool.calls);
     for call in calls.filter(|call| call.held > 0) {
@@ -28,9 +28,9 @@ pub(crate) fn line(report: &Report, name: impl Fn(&str) -> &str) -> Option<Strin
     waits.sort_by_key(|(_, held, _)| Reverse(*held));
     let part = |(function, held, others): (&str, u64, Vec<&str>)| {
         let verb = if held == 1 { "waits" } else { "wait" };
-        let others: Vec<_> = others.into_iter().map(&name).collect();
+        let others: Vec<_> = others.into_iter().map(last).collect();
         let others = if others.is_empty() { "inputs".into() } else { others.join(", ") };
-        format!("{}: {} {verb} for {others}", name(function), whole(held))
+        format!("{}: {} {verb} for {others}", last(function), whole(held))
     };
     let parts: Vec<_> = waits.into_iter().map(part).collect();
     (!parts.is_empty()).then(|| parts.join("; "))
@@ -46,8 +46,7 @@ mod tests {
     #[test]
     fn tasks_that_wait_are_counted_by_function_with_what_they_wait_for() {
         let mut report = stats("simulate", 2).report;
-        let all = |report: &Report| line(report, |function| function);
-        assert_eq!(all(&report), None);
+        assert_eq!(line(&report), None);
         let mut add = |function: &str, held, waits_for: &[&str]| {
             let mut call = CallStats::new(8, function.into(), now());
             call.held = held;
@@ -57,10 +56,7 @@ mod tests {
         add("shop::plot", 1, &[]);
         add("shop::join", 12, &["shop::clean"]);
         add("shop::join", 3400, &["shop::load", "shop::clean"]);
-        let shown = "shop::join: 3.4k wait for shop::clean, shop::load; \
-                     shop::plot: 1 waits for inputs";
-        assert_eq!(all(&report).unwrap(), shown);
-        let short = line(&report, |function| function.trim_start_matches("shop::"));
-        assert!(short.unwrap().starts_with("join: 3.4k wait for clean, load; plot: 1 "));
+        let shown = "join: 3.4k wait for clean, load; plot: 1 waits for inputs";
+        assert_eq!(line(&report).unwrap(), shown);
     }
 }

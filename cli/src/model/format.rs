@@ -2,8 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use fiber_core::stats::TaskCounts;
-
 /// Returns a number of things: `999`, `12.3k`, `3.0M`.
 pub(crate) fn count(number: impl Into<f64>) -> String {
     // The sum of no numbers is -0.
@@ -21,13 +19,17 @@ pub(crate) fn whole(number: u64) -> String {
     count(number as f64)
 }
 
-/// Returns the tasks that no worker has: those that wait for a worker, and those that wait for the
-/// values of others: `12+340`.
-pub(crate) fn waiting(tasks: &TaskCounts) -> String {
-    match tasks.held {
-        0 => whole(tasks.waiting),
-        held => format!("{}+{}", whole(tasks.waiting), whole(held)),
+/// Returns two numbers of which the second is rarely above 0: `12`, `12+340`.
+pub(crate) fn both(number: u64, other: u64) -> String {
+    match other {
+        0 => whole(number),
+        other => format!("{}+{}", whole(number), whole(other)),
     }
+}
+
+/// Returns a number of things in a second: `0.3`, `30`, `12.3k`.
+pub(crate) fn rate(number: f64) -> String {
+    if (0.05..9.95).contains(&number) { format!("{number:.1}") } else { count(number) }
 }
 
 /// Returns an amount of memory: `31.0M`, with powers of 1024.
@@ -64,9 +66,25 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// Returns a number of things with its noun: `1 worker`, `2 workers`.
+/// Returns a number of things with its noun: `1 worker`, `2 workers`, `3 processes`.
 pub(crate) fn plural(number: usize, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    let ending = match number {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{ending}")
+}
+
+/// Returns the last name of a function's path, and the file and line of a closure.
+pub(crate) fn last(function: &str) -> &str {
+    let (text, separator) = place(function).map_or((function, "::"), |place| (place, "/"));
+    text.rsplit(separator).next().unwrap_or(text)
+}
+
+/// Returns the file and line of a closure: see `Entry::display_name`.
+pub(crate) fn place(function: &str) -> Option<&str> {
+    function.rsplit_once("::{closure@")?.1.strip_suffix('}')
 }
 
 #[cfg(test)]
@@ -85,11 +103,9 @@ mod tests {
             spans.map(|nanos| span(Duration::from_nanos(nanos))),
             ["30ns", "50us", "1.2ms", "41.0s", "3m05s", "3h05m"]
         );
-        let mut tasks = TaskCounts::default();
-        tasks.waiting = 12;
-        assert_eq!(waiting(&tasks), "12");
-        tasks.held = 3400;
-        assert_eq!(waiting(&tasks), "12+3.4k");
-        assert_eq!([plural(1, "worker"), plural(2, "worker")], ["1 worker", "2 workers"]);
+        assert_eq!([both(12, 0), both(12, 3400)], ["12", "12+3.4k"]);
+        assert_eq!([0.0, 0.3, 9.96, 30.0, 12_345.0].map(rate), ["0", "0.3", "10", "30", "12.3k"]);
+        let nouns = [plural(1, "worker"), plural(2, "worker"), plural(3, "process")];
+        assert_eq!(nouns, ["1 worker", "2 workers", "3 processes"]);
     }
 }

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use fiber_core::ProcessId;
 use fiber_core::stats::SessionStats;
 
-use super::rows::{memory, messages};
+use super::{memory, messages};
+use crate::inspect::sessions::Observed;
 
 /// The number of looks that the memory of a session is kept for.
 const LOOKS: usize = 240;
@@ -22,6 +23,25 @@ pub(crate) struct Trends {
     busy: HashMap<ProcessId, Share>,
 }
 
+/// The trends of sessions, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct AllTrends(HashMap<String, Trends>);
+
+impl AllTrends {
+    /// Takes what the heads have answered.
+    pub(crate) fn update(&mut self, observed: &[Observed]) {
+        let answered = || observed.iter().filter_map(|session| session.stats.as_ref().ok());
+        self.0.retain(|session, _| answered().any(|stats| stats.session == *session));
+        for stats in answered() {
+            self.0.entry(stats.session.clone()).or_default().update(stats);
+        }
+    }
+
+    pub(crate) fn of(&self, session: &str) -> Option<&Trends> {
+        self.0.get(session)
+    }
+}
+
 /// A growing time, and its share of the time that passed.
 #[derive(Debug)]
 struct Share {
@@ -32,7 +52,7 @@ struct Share {
 
 impl Trends {
     /// Takes the statistics of a look.
-    pub(crate) fn update(&mut self, stats: &SessionStats) {
+    fn update(&mut self, stats: &SessionStats) {
         let processes = &stats.report.processes;
         let usage =
             || processes.iter().filter_map(|process| Some((process, process.usage.as_ref()?)));
@@ -58,6 +78,12 @@ impl Trends {
     /// Returns how many cores a process used lately.
     pub(crate) fn cpu(&self, process: ProcessId) -> Option<f64> {
         self.cpu.get(&process)?.share
+    }
+
+    /// Returns how many cores the processes of a session used lately.
+    pub(super) fn cores(&self, stats: &SessionStats) -> Option<f64> {
+        let shares = stats.report.processes.iter().filter_map(|process| self.cpu(process.id));
+        shares.reduce(|sum, share| sum + share)
     }
 
     /// Returns the share of the time that a worker's threads ran tasks lately.
@@ -88,7 +114,7 @@ mod tests {
         let mut stats = stats("program", 2);
         let id = stats.report.processes[1].id;
         trends.update(&stats);
-        assert_eq!((trends.cpu(id), trends.busy(id)), (None, None));
+        assert_eq!((trends.cpu(id), trends.busy(id), trends.cores(&stats)), (None, None, None));
         stats.taken_at += Duration::from_secs(2);
         stats.report.pools[0].workers[0].busy += Duration::from_secs(1);
         let usage = stats.report.processes[1].usage.as_mut().unwrap();
@@ -96,6 +122,7 @@ mod tests {
         usage.cpu += Duration::from_secs(3);
         trends.update(&stats);
         assert_eq!((trends.cpu(id), trends.busy(id)), (Some(1.5), Some(0.5)));
+        assert_eq!(trends.cores(&stats), Some(1.5));
         // Without new statistics, the last shares stay.
         trends.update(&stats);
         assert_eq!(trends.cpu(id), Some(1.5));

@@ -1,10 +1,6 @@
 //! Workers that were evicted, preempted, or asked to end by SIGTERM. The pool replaces them without
 //! limit, and nothing counts against their tasks. So it says now and then that nothing gets done.
 
-use fiber_core::ExitReason;
-
-use super::Controller;
-
 /// The number of workers in a row after which the pool logs the first warning.
 const FIRST_WARNING: u32 = 8;
 
@@ -19,27 +15,13 @@ pub(super) struct DisruptedWorkers {
 impl DisruptedWorkers {
     /// Counts one. Returns the number of those in a row if there is to be a warning: after twice as
     /// many workers each time.
-    fn add(&mut self, done: u64) -> Option<u32> {
+    pub(super) fn add(&mut self, done: u64) -> Option<u32> {
         if std::mem::replace(&mut self.done, done) != done {
             self.in_a_row = 0;
         }
         self.in_a_row = self.in_a_row.saturating_add(1);
         let is_due = self.in_a_row >= FIRST_WARNING && self.in_a_row.is_power_of_two();
         is_due.then_some(self.in_a_row)
-    }
-}
-
-impl Controller {
-    pub(super) fn worker_displaced(&mut self, reason: &ExitReason) {
-        let Some(pool) = self.pool.upgrade() else { return };
-        let done = pool.scheduler.lock().done();
-        let Some(workers) = self.disrupted.add(done) else { return };
-        tracing::warn!(
-            "pool `{}`: {workers} workers in a row have ended from outside before any task was \
-             completed; the last {reason}. The pool goes on; shorter tasks or a longer `grace` \
-             would let it finish",
-            self.name
-        );
     }
 }
 
