@@ -24,6 +24,8 @@ SCENARIO ?=
 # How long worlds look for each planted bug, and which ones: make mutations MUTATION="dead-gets-lock"
 MUTATION_SECONDS ?= 600
 MUTATION ?=
+# One of several parts of them, as 1/8.
+MUTATION_PART ?=
 # Empty: without optimizations, with what `make test` has built.
 SOAK_BUILD ?= -r
 
@@ -212,7 +214,7 @@ sim: setup-local
 
 ## mutations: plant bugs in the protocol, one at a time, and let simulated worlds find them; MUTATION_SECONDS=600; MUTATION="name" picks some
 mutations: setup-local
-	@CARGO="$(CARGO)" sim/mutations.py run --for $(MUTATION_SECONDS) $(MUTATION)
+	@CARGO="$(CARGO)" sim/mutations.py run --for $(MUTATION_SECONDS) $(if $(MUTATION_PART),--part $(MUTATION_PART)) $(MUTATION)
 
 ## fuzz: each fuzz target for FUZZ_SECONDS (60)
 fuzz: setup

@@ -27,7 +27,7 @@ CHECKS = [
     ("test-hosts", False),
     ("test-nng", False),
     ("soak SOAK=3 SOAK_BUILD=", False),
-    ("test-seeds SIM_SECONDS=60", False),
+    ("test-seeds SIM_SECONDS=300", False),
     ("sim SIM_PROFILE=steps SIM_SECONDS=60", False),
     ("test-docs", False),
     ("deny", False),

@@ -2,7 +2,7 @@
 """Plants bugs in the protocol, one at a time, and lets the simulated worlds look for each.
 
   mutations.py check                       whether each mutation applies to this tree; no build
-  mutations.py run [--for SECONDS] [--scenario SCENARIO] [NAME…]
+  mutations.py run [--for SECONDS] [--scenario SCENARIO] [--part N/COUNT] [NAME…]
                                            plants all of them, or these, and prints what was found
 
 `sim/mutations.txt` holds the mutations, and describes its format. `run` works in a copy of the
@@ -29,6 +29,8 @@ TEXT = ROOT / "sim" / "mutations.txt"
 SEEDS = ROOT / "sim" / "seeds.txt"
 # The profile of the workspace with which they are built.
 PROFILE = "mutations"
+# The beginning of the comment on a mutation that no world finds; its reason follows.
+UNFOUND = "# No world finds it"
 # How long a play may go on after its time: its last seeds, one of which may hang.
 REST = 300
 
@@ -41,6 +43,8 @@ class Mutation:
     line: int
     old: str = ""
     new: str = ""
+    # Whether the file says why no world finds it.
+    is_unfound: bool = False
 
     def apply(self, text):
         """Returns the text with the bug. ValueError: the old lines are not once in it."""
@@ -52,12 +56,13 @@ class Mutation:
 
 def read():
     """Returns the mutations of the file."""
-    mutations, names = [], set()
+    mutations, names, is_unfound = [], set(), False
     lines = enumerate(TEXT.read_text().splitlines(), 1)
     for number, line in lines:
         if header := re.fullmatch(r"== ([a-z0-9-]+): (.+)", line):
             path = next(lines, (0, ""))[1]
-            mutations.append(Mutation(*header.groups(), path, number))
+            mutations.append(Mutation(*header.groups(), path, number, is_unfound=is_unfound))
+            is_unfound = False
             if header[1] in names:
                 sys.exit(f"{TEXT}:{number}: there are two mutations `{header[1]}`")
             names.add(header[1])
@@ -65,6 +70,8 @@ def read():
             mutations[-1].old += line[1:] + "\n"
         elif line.startswith("+") and mutations:
             mutations[-1].new += line[1:] + "\n"
+        elif line.startswith(UNFOUND):
+            is_unfound = True
         elif line.strip() and not line.startswith("#"):
             sys.exit(f"{TEXT}:{number}: it is no `== NAME: WHAT`, `-OLD`, `+NEW` or `# COMMENT`")
     return mutations
@@ -156,7 +163,8 @@ def look(tree, target, seconds, scenario):
 
 
 def run(mutations, seconds, scenario):
-    """Plants each mutation, and prints what the worlds find. Returns whether they find all."""
+    """Plants each mutation, and prints what the worlds find. Returns whether they find all but those
+    of which the file says that none does."""
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "mutations"
     tree = target.absolute() / "tree"
     copy_tree(tree)
@@ -176,9 +184,9 @@ def run(mutations, seconds, scenario):
         if not mutation and is_found is not False:
             sys.exit("the tree fails without a mutation, so a find would say nothing")
         if mutation and not is_found:
-            missed.append(name)
+            missed.append(mutation)
     print(f"{len(mutations) - len(missed)} of {len(mutations)} mutations were found")
-    return not missed
+    return all(mutation.is_unfound for mutation in missed)
 
 
 def late(*_):
@@ -191,6 +199,7 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--for", dest="seconds", type=int, default=600, help="time for each (600)")
     parser.add_argument("--scenario", help="the only one that is played (all)")
+    parser.add_argument("--part", help="each COUNTth mutation from the Nth on, as 1/8 (all)")
     asked = parser.parse_intermixed_args()
     mutations = read()
     if unknown := set(asked.names) - {mutation.name for mutation in mutations}:
@@ -198,6 +207,9 @@ def main():
     if asked.names:
         by_name = {mutation.name: mutation for mutation in mutations}
         mutations = [by_name[name] for name in asked.names]
+    if asked.part:
+        number, count = map(int, asked.part.split("/"))
+        mutations = mutations[number - 1 :: count]
     applies = check(mutations)
     if asked.command == "run" and applies:
         signal.signal(signal.SIGALRM, late)

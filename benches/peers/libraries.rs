@@ -59,7 +59,7 @@ const ERLANG_NODES: &str = "erlang_nodes";
 const LIBRARIES: [&str; 5] = ["multiprocessing", "ray", "dask", "joblib", "hyperqueue"];
 
 /// The rows that libraries measure, each with the case of their scripts and its arguments.
-const BESIDE: [(&str, &str); 21] = [
+const BESIDE: [(&str, &str); 22] = [
     ("no-op tasks, each tracked on its own", "noop"),
     ("one call of an actor, there and back", "manager"),
     ("queue: small elements from a child", "queue"),
@@ -78,6 +78,7 @@ const BESIDE: [(&str, &str); 21] = [
     ("outputs to one task", "fan"),
     ("outcomes of calls as they come", "completed"),
     ("tasks of a tree of pairs", "tree"),
+    ("sort of 4096 MiB, 1024 MiB of values", "sort 4096 1024"),
     ("no-op tasks of a durable call", "durable"),
     ("recorded outcomes, delivered again", "recorded"),
     ("`fiber map` of 10000 × /bin/true", "commands 10000 /bin/true"),

@@ -22,6 +22,7 @@ case is not quite what was asked for. The cases:
     chain [N]          tasks that each take the value of the one before          seconds: of one task
     fan [N]            the values of that many tasks, to one task               rate: values a second
     tree [N]           N values, added in pairs by tasks                         rate: tasks a second
+    sort MIB MEMORY    random numbers with so many MiB of memory, 2 workers     seconds
     completed [N]      values of N tasks, each taken as it comes                 rate: values a second
     commands N PROGRAM   runs of a program, one a core                           rate: runs a second
 """

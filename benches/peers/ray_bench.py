@@ -43,8 +43,8 @@ def increment(x):
     return x + 1
 
 
-def start(workers=WORKERS):
-    ray.init(num_cpus=workers, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+def start(workers=WORKERS, **options):
+    ray.init(num_cpus=workers, include_dashboard=False, logging_level="ERROR", log_to_driver=False, **options)
 
 
 def warm(workers=WORKERS):
@@ -200,6 +200,47 @@ def tree(count="5000"):
     return {"values": protocol.repeated(work), "count": 2 * count}
 
 
+def sort(mebibytes, memory):
+    import numpy
+
+    run_bytes = 64 * MIB
+    runs = int(mebibytes) * MIB // run_bytes
+
+    @ray.remote
+    def run(seed):
+        numbers = numpy.random.default_rng(seed).integers(0, 2**63, run_bytes // 8, dtype=numpy.uint64)
+        numbers.sort()
+        return numbers
+
+    @ray.remote
+    def part(numbers, number):
+        bounds = numpy.array([2**63 * bound // runs for bound in (number, number + 1)], dtype=numpy.uint64)
+        return numbers[slice(*numbers.searchsorted(bounds))].copy()
+
+    @ray.remote
+    def merge(*parts):
+        merged = numpy.concatenate(parts)
+        merged.sort()
+        return merged
+
+    @ray.remote
+    def check(numbers):
+        assert (numbers[:-1] <= numbers[1:]).all()
+        return len(numbers)
+
+    def work():
+        sorted_runs = [run.remote(seed) for seed in range(runs)]
+        merged = [merge.remote(*[part.remote(each, number) for each in sorted_runs]) for number in range(runs)]
+        del sorted_runs
+        counts = [check.remote(each) for each in merged]
+        del merged
+        assert sum(ray.get(counts)) == runs * run_bytes // 8
+
+    start(2, object_store_memory=int(memory) * MIB)
+    ray.get([nap.remote(0.5) for _ in range(2)])
+    return {"values": [protocol.timed(work)], "count": 1}
+
+
 def completed(count="10000"):
     count = int(count)
 
@@ -231,6 +272,7 @@ if __name__ == "__main__":
             "chain": chain,
             "fan": fan,
             "tree": tree,
+            "sort": sort,
             "completed": completed,
         },
     )

@@ -117,7 +117,7 @@ impl Model {
         id: ProcessId,
         trends: Option<&Trends>,
     ) -> Option<process::Details> {
-        process::details(&self.stats, self.stats.report.process(id)?, trends)
+        Some(process::details(&self.stats, self.stats.report.process(id)?, trends))
     }
 }
 

@@ -119,16 +119,28 @@ pub(crate) fn wait_for_kill(world: &dyn World) -> ! {
     std::panic::resume_unwind(Box::new("the process is dead"))
 }
 
-/// The point at which a thread or a process is started: the system may have none to spare.
-pub const SHORTAGE: &str = "the system has no thread to spare";
+/// The points at which the system may be short: where a thread or a process is started, and where
+/// the descriptors of a runtime are made.
+pub const SHORTAGES: [&str; 2] =
+    ["the system has no thread to spare", "the process has no descriptor to spare"];
 
-/// Returns the system's error if a thread can't be started.
+/// Returns the system's error if a thread can't be started, which takes memory, too.
 ///
 /// # Errors
 /// As above.
 pub fn check_threads() -> io::Result<()> {
-    let is_short = is_unusual(SHORTAGE);
-    if is_short { Err(io::Error::from_raw_os_error(libc::EAGAIN)) } else { Ok(()) }
+    let Some(world) = world().filter(|world| world.is_unusual(SHORTAGES[0])) else { return Ok(()) };
+    let code = if world.draw(2) == 0 { libc::ENOMEM } else { libc::EAGAIN };
+    Err(io::Error::from_raw_os_error(code))
+}
+
+/// Returns the system's error if the descriptors of a runtime can't be made.
+///
+/// # Errors
+/// As above.
+pub fn check_descriptors() -> io::Result<()> {
+    let is_short = is_unusual(SHORTAGES[1]);
+    if is_short { Err(io::Error::from_raw_os_error(libc::EMFILE)) } else { Ok(()) }
 }
 
 /// Sets the world of this thread.

@@ -18,6 +18,7 @@ use fiber_world::{Apart, History, Kind, Log, Options, page, run_apart};
 pub(crate) const PLAYS: &str = "plays ";
 pub(crate) const FAILED: &str = "failed ";
 pub(crate) const LATE: &str = "late ";
+pub(crate) const PASSED: &str = "passed ";
 /// How long a seed may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// The variable with the path of the page of a history. An argument would change the memory.
@@ -124,7 +125,7 @@ pub(crate) fn history(text: &str) -> Result<History, String> {
 }
 
 /// Plays seeds until one fails. Prints lines that begin with [`PLAYS`], [`FAILED`] and [`LATE`], and
-/// the histories that are asked for.
+/// the histories that are asked for, or how many nanoseconds passed in the worlds ([`PASSED`]).
 pub(crate) fn play_all(order: Order) -> ExitCode {
     let Order { core, seeds, scenario, limits, history } = order;
     if let Err(error) = fiber_world::use_core(core) {
@@ -136,6 +137,7 @@ pub(crate) fn play_all(order: Order) -> ExitCode {
     let folder = folder(std::process::id());
     // An earlier player of this number may have been killed.
     let _ = std::fs::remove_dir_all(&folder);
+    let mut nanos = 0;
     for seed in seeds.from..seeds.to {
         println!("{PLAYS}{seed}");
         log.clear();
@@ -184,6 +186,10 @@ pub(crate) fn play_all(order: Order) -> ExitCode {
             println!("{kind}{} {}", scenario.name, failure.replace('\n', " "));
             return ExitCode::FAILURE;
         }
+        nanos += log.nanos();
+    }
+    if history == History::None {
+        println!("{PASSED}{nanos}");
     }
     ExitCode::SUCCESS
 }

@@ -100,9 +100,19 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "hosted-entities", run: entities::hosted },
 ];
 
+/// A scenario that fails with three items or more. No seed draws it: a test looks how its failure
+/// is made smaller.
+const FAILING: &Scenario = &Scenario {
+    name: "failing",
+    run: |ground| match ground.items(200) {
+        ..3 => Ok(()),
+        items => Err(format!("there are {items} items").into()),
+    },
+};
+
 /// Returns the scenario of this name.
 pub fn named(name: &str) -> Option<&'static Scenario> {
-    ALL.iter().find(|scenario| scenario.name == name)
+    ALL.iter().chain([FAILING]).find(|scenario| scenario.name == name)
 }
 
 /// Returns the scenario of this name, or the one that a seed draws.

@@ -88,6 +88,24 @@ fn neither_known_seeds_nor_fresh_ones_fail() {
 }
 
 #[test]
+fn a_failing_seed_is_made_smaller() {
+    let play = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_fiber-sim")).args(arguments).output();
+        let output = output.expect("it can be started");
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stdout).expect("it is text")
+    };
+    let text = play(&["--for", "60", "--scenario", "failing"]);
+    let smallest = text.lines().find_map(|line| line.strip_prefix("the smallest that fails: "));
+    let smallest = smallest.unwrap_or_else(|| panic!("it is not made smaller: {text}"));
+    // Half of four items are too few.
+    assert!(smallest.ends_with(" --scenario failing --limits 4,1,0,0"), "{smallest}");
+    let arguments = &smallest[smallest.find("--seed").expect("it has a seed")..];
+    let text = play(&arguments.split(' ').collect::<Vec<_>>());
+    assert!(text.contains("there are 4 items") || text.contains("there are 3 items"), "{text}");
+}
+
+#[test]
 fn a_history_is_a_page() {
     let path = std::env::temp_dir().join(format!("fiber-sim-{}.html", std::process::id()));
     play(&["--seed", "7", "--scenario", "map", "--html", path.to_str().expect("it is a text")]);

@@ -172,7 +172,8 @@ impl PoolState {
     /// Sends tasks to a worker, once their inputs are at its host.
     pub(super) fn assign(&self, worker: Arc<WorkerHandle>, assignment: Assignment) {
         if assignment.blobs.are_at(worker.host) {
-            return worker.assign(assignment);
+            let followers = self.followers(&worker, &assignment);
+            return worker.assign(assignment, followers);
         }
         let Some(pool) = self.this.upgrade() else { return };
         let (blobs, host, runtime) = (assignment.blobs.clone(), worker.host, self.runtime);
@@ -203,7 +204,7 @@ impl PoolState {
             if is_wanted && assignment.blobs.are_at(worker.host) {
                 // Under the lock, so that a cancellation comes behind it.
                 if scheduler.is_pending(worker.id, call, index) {
-                    worker.assign(assignment);
+                    worker.assign(assignment, Vec::new());
                 }
                 return None;
             }

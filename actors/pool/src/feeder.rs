@@ -12,7 +12,7 @@
 
 mod encoding;
 
-use std::any::{TypeId, type_name};
+use std::any::TypeId;
 use std::mem::needs_drop;
 use std::ops::{Range, RangeFrom, RangeInclusive};
 use std::sync::{Arc, Weak};

@@ -3,6 +3,7 @@
 //! The call owns its tasks, a task its inputs, and an input knows the tasks that wait for it. So a
 //! call that is cancelled lets go of its tasks, and these of inputs that nothing else needs.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -90,7 +91,27 @@ pub(super) fn submit_when_ready(
     task.input_is_ready();
 }
 
+/// Takes out the task that waits for the value of this one, if it is the only one and waits for
+/// nothing else. Returns it with the cell of the value.
+pub(super) fn take_follower(before: &Exchange, index: u64) -> Option<(ReadyTask, Arc<OutputCell>)> {
+    let cell = before.sink()?.cell(index)?;
+    let task: Arc<HeldTask> = cell.only_dependent()?.as_task()?.downcast().ok()?;
+    let (pool, exchange) = (task.pool.upgrade()?, task.exchange.upgrade()?);
+    let is_one = task.missing.load(Ordering::Acquire) == 1;
+    if !is_one || exchange.durable.is_some() || task.parts.size() > SHORT {
+        return None;
+    }
+    // As for a task whose inputs are there: without it, the call has been stopped.
+    exchange.held.0.lock().remove(&task.index)?;
+    let (index, parts) = (task.index, Arc::clone(&task.parts));
+    Some((ReadyTask { pool, exchange, index, parts }, cell))
+}
+
 impl Dependent for HeldTask {
+    fn as_task(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self)
+    }
+
     fn input_is_ready(self: Arc<Self>) {
         if self.missing.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;

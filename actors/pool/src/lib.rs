@@ -12,6 +12,7 @@ mod current;
 mod durable;
 mod exchange;
 mod feeder;
+mod followers;
 mod held;
 mod inner_calls;
 mod keep_alive;

@@ -92,6 +92,11 @@ impl Run {
         self.parts.as_ref()
     }
 
+    /// Returns whether its task waits for the value of another one.
+    pub(crate) fn lacks_input(&self) -> bool {
+        self.parts.as_ref().is_some_and(|parts| !parts.are_there())
+    }
+
     /// Returns a copy of the arguments of its first task, behind their length.
     pub(crate) fn first_arguments(&self) -> Bytes {
         let bytes = self.arguments();

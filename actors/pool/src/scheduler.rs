@@ -33,6 +33,7 @@ mod call;
 mod deaths;
 mod dispatch;
 mod effects;
+mod follow;
 mod moved;
 mod pending;
 mod ready_queue;
@@ -49,7 +50,7 @@ use fiber_core::{Exit, SortedMap};
 use fiber_values::entry::EntryRef;
 
 use super::run::{CallId, Run};
-use super::wire::Results;
+use super::wire::{LARGE, Results};
 use call::{Call, run_size};
 use dispatch::Requeue;
 use fiber_runtime::runtime::HostNumber;
@@ -226,6 +227,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             worker.duty = Duty::Open;
         }
         let mut outcomes = results.outcomes;
+        let is_large = outcomes.len() >= LARGE || !results.blobs.is_empty();
         self.counts.bytes_in += (outcomes.len() + results.blobs.total_len()) as u64;
         let mut done = 0;
         let call = &mut self.calls.get_mut(&results.call);
@@ -251,6 +253,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             let failed = u64::from(results.failed).min(done);
             let function = self.functions.entry(call.entry).or_default();
             function.count(done, results.busy);
+            function.is_large |= is_large;
             function.done += done - retried;
             function.failed += failed - retried.min(failed);
             self.counts.retried += retried;
@@ -340,10 +343,10 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         for run in runs.into_iter().rev() {
             self.requeue(run, place);
         }
-        // A blocked worker gets tasks again with its next outcome. A worker whose tasks all wait for
-        // others sends none, so it gets tasks now.
+        // A blocked worker gets tasks again with its next outcome. A worker that has a free slot may
+        // send none before that is taken, so it gets tasks now.
         self.dispatch(effects);
-        if self.workers.get(&id).is_some_and(Worker::only_waits) {
+        if self.workers.get(&id).is_some_and(Worker::has_free_slot) {
             self.fill(id, effects);
         }
         self.retire_if_done(id, effects);

@@ -4,11 +4,13 @@
 //! Callers answer two effects with events: they submit tasks that they have prepared, and report
 //! the outcomes that they have taken. The answers go in together, under the lock once more.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fiber_core::stats::TaskName;
 use fiber_core::{Error, value_memory};
+use fiber_values::{HeldBack, hold_back};
 use parking_lot::MutexGuard;
 
 use super::controller::ControllerRequest;
@@ -32,6 +34,27 @@ enum Answer {
     Report(CallId, Report),
 }
 
+/// A life under its lock. A task that is dropped may own the last handle of an input, and that its
+/// call, which is cancelled behind the lock.
+pub(super) struct Locked<'a> {
+    life: MutexGuard<'a, SharedLife>,
+    _behind: HeldBack,
+}
+
+impl Deref for Locked<'_> {
+    type Target = SharedLife;
+
+    fn deref(&self) -> &SharedLife {
+        &self.life
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut SharedLife {
+        &mut self.life
+    }
+}
+
 impl PoolState {
     /// Changes the life, and performs the effects.
     pub(super) fn with_life<T>(
@@ -52,20 +75,21 @@ impl PoolState {
         self.with_life(|life, effects| change(&mut life.scheduler, effects))
     }
 
-    pub(super) fn lock_life(&self) -> MutexGuard<'_, SharedLife> {
+    fn lock(&self) -> Locked<'_> {
+        let behind = hold_back();
+        Locked { life: self.life.lock(), _behind: behind }
+    }
+
+    pub(super) fn lock_life(&self) -> Locked<'_> {
         let (room, limit) = (value_memory::room(), value_memory::limit());
-        let mut life = self.life.lock();
+        let mut life = self.lock();
         life.scheduler.set_memory(room, limit);
         life.scheduler.set_travel_nanos(self.runtime.travel_nanos());
         life
     }
 
     /// Unlocks the life after a change, performs the effects, and gives it the callers' answers.
-    pub(super) fn unlock_life<'a>(
-        &'a self,
-        mut life: MutexGuard<'a, SharedLife>,
-        mut effects: Effects,
-    ) {
+    pub(super) fn unlock_life<'a>(&'a self, mut life: Locked<'a>, mut effects: Effects) {
         loop {
             let is_over = life.is_over();
             let answers = self.settle(life, effects);
@@ -89,7 +113,7 @@ impl PoolState {
 
     /// Ends the pool if it is closed, its calls are done and their outcomes recorded.
     pub(super) fn end_if_over(&self) {
-        let (mut life, mut effects) = (self.life.lock(), Effects::default());
+        let (mut life, mut effects) = (self.lock(), Effects::default());
         if !self.is_recording() {
             life.end_if_over(&mut effects);
         }
@@ -97,7 +121,7 @@ impl PoolState {
     }
 
     /// Unlocks the life and performs effects. Returns the callers' answers.
-    fn settle(&self, mut life: MutexGuard<'_, SharedLife>, mut effects: Effects) -> Vec<Answer> {
+    fn settle(&self, mut life: Locked<'_>, mut effects: Effects) -> Vec<Answer> {
         self.idle.store(life.scheduler.idle(), Ordering::Release);
         // Under the lock, so that the controller gets them in their order.
         effects.requests.drain(..).for_each(|request| self.control(request));

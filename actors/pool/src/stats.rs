@@ -158,7 +158,10 @@ impl PoolState {
         stats.idle = counted.idle;
         stats.tasks = counted.tasks;
         stats.tasks.recorded = self.recorded.load(std::sync::atomic::Ordering::Relaxed);
-        (stats.bytes_out, stats.bytes_in) = (counted.bytes_out, counted.bytes_in);
+        let counts = counted.counts;
+        (stats.bytes_out, stats.bytes_in) = (counts.bytes_out, counts.bytes_in);
+        stats.near_bytes = counts.near_bytes;
+        stats.near_bytes_at_home = counts.near_bytes_at_home;
         stats.functions = counted.functions;
         stats.workers = counted.workers;
         for (exchange, mut call) in counted.calls {

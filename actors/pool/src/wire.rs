@@ -19,6 +19,9 @@ use super::run::{CallId, PREFIX};
 use super::scheduler::Values;
 use fiber_runtime::endpoint::{ALL_STAY, LARGE_STAY, MAIN};
 
+/// A worker sends an outcome of this many bytes in a message of its own, without a copy.
+pub(crate) const LARGE: usize = 64 << 10;
+
 /// The nanoseconds of a task without a time limit.
 const NO_TIMEOUT: u64 = u64::MAX;
 
@@ -32,6 +35,7 @@ const ASSIGNMENT: u8 = 1;
 const RESULTS: u8 = 2;
 const BROADCAST: u8 = 3;
 const COMMAND: u8 = 4;
+const FOLLOWER: u8 = 5;
 
 /// Tasks for a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +58,17 @@ pub(crate) struct Assignment {
     pub(crate) context: Bytes,
     pub(crate) arguments: Bytes,
     pub(crate) blobs: Blobs,
+}
+
+/// A task that its worker runs as soon as another one there has made the value that it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Follower {
+    /// The task that makes the value. It comes behind this.
+    pub(crate) after: (CallId, u64),
+    /// The task, whose arguments are without the value.
+    pub(crate) assignment: Assignment,
+    /// The value's place among the arguments, in bytes.
+    pub(crate) place: u32,
 }
 
 /// Outcomes of tasks of one call.
@@ -120,6 +135,7 @@ pub(crate) enum PoolCommand {
 /// A message to a worker. Calls that its tasks make have the messages of the other direction.
 pub(crate) enum ToWorker {
     Assignment(Assignment),
+    Follower(Follower),
     Broadcast { id: u64, value: Received },
     Command(PoolCommand),
     Results(Results),
@@ -158,26 +174,15 @@ impl ToWorker {
             ToWorker::Assignment(assignment) => {
                 let mut head = Vec::with_capacity(64 + assignment.context.len());
                 head.extend_from_slice(&[MAIN, ASSIGNMENT]);
-                let numbers = [
-                    assignment.call,
-                    assignment.entry.offset,
-                    assignment.entry.name,
-                    assignment.timeout.map_or(NO_TIMEOUT, nanos),
-                    assignment.first,
-                ];
-                numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
-                let numbers = [
-                    assignment.chunk,
-                    assignment.count,
-                    assignment.max_deaths,
-                    assignment.max_timeouts,
-                    assignment.depth,
-                ];
-                numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
-                head.push(assignment.values.to_byte());
-                head.extend_from_slice(&(assignment.context.len() as u16).to_le_bytes());
-                head.extend_from_slice(&assignment.context);
-                Message { head, body: assignment.arguments, blobs: assignment.blobs }
+                assignment.message(head)
+            }
+            ToWorker::Follower(Follower { after, assignment, place }) => {
+                let mut head = Vec::with_capacity(84 + assignment.context.len());
+                head.extend_from_slice(&[MAIN, FOLLOWER]);
+                let (call, index) = after;
+                [call, index].iter().for_each(|number| head.extend(number.to_le_bytes()));
+                head.extend_from_slice(&place.to_le_bytes());
+                assignment.message(head)
             }
             ToWorker::Broadcast { id, value } => {
                 let mut head = vec![MAIN, BROADCAST];
@@ -198,6 +203,7 @@ impl ToWorker {
         match message.try_get_u8() {
             Ok(COMMAND) => codec::decode(&message).map(ToWorker::Command),
             Ok(ASSIGNMENT) => Assignment::read(message, blobs).map(ToWorker::Assignment),
+            Ok(FOLLOWER) => Follower::read(message, blobs).map(ToWorker::Follower),
             Ok(RESULTS) => Results::read(message, blobs).map(ToWorker::Results),
             Ok(BROADCAST) => {
                 let (id, value) = read_broadcast(message, blobs)?;
@@ -261,7 +267,37 @@ impl FromWorker {
     }
 }
 
+impl Follower {
+    fn read(mut message: Bytes, blobs: Blobs) -> Result<Follower> {
+        if message.len() < 20 {
+            return Err(malformed());
+        }
+        let (after, place) = ((message.get_u64_le(), message.get_u64_le()), message.get_u32_le());
+        let assignment = Assignment::read(message, blobs)?;
+        let is_within = (PREFIX..=assignment.arguments.len()).contains(&(place as usize));
+        if is_within { Ok(Follower { after, assignment, place }) } else { Err(malformed()) }
+    }
+}
+
 impl Assignment {
+    /// Returns the message with this behind what `head` has.
+    fn message(self, mut head: Vec<u8>) -> Message {
+        let numbers = [
+            self.call,
+            self.entry.offset,
+            self.entry.name,
+            self.timeout.map_or(NO_TIMEOUT, nanos),
+            self.first,
+        ];
+        numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
+        let numbers = [self.chunk, self.count, self.max_deaths, self.max_timeouts, self.depth];
+        numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
+        head.push(self.values.to_byte());
+        head.extend_from_slice(&(self.context.len() as u16).to_le_bytes());
+        head.extend_from_slice(&self.context);
+        Message { head, body: self.arguments, blobs: self.blobs }
+    }
+
     fn read(mut message: Bytes, blobs: Blobs) -> Result<Assignment> {
         if message.len() < 63 {
             return Err(malformed());

@@ -7,6 +7,7 @@
 //! the runtime's thread and looks at the executors every millisecond while they are busy.
 
 mod executor;
+mod followers;
 mod local_run;
 mod monitor;
 mod outcomes;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use fiber_core::{Failure, FailureKind};
+use fiber_core::{Failure, FailureKind, SortedMap};
 use fiber_transport::{Link, Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
@@ -40,6 +41,7 @@ use fiber_runtime::runtime::{
     ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain, telemetry,
 };
 use fiber_supervisor::process::Initializer;
+use followers::LocalFollower;
 use local_run::LocalRun;
 use task_span::WorkerNames;
 
@@ -93,6 +95,8 @@ struct WorkQueue {
 #[derive(Default)]
 struct Work {
     runs: VecDeque<LocalRun>,
+    /// Tasks whose inputs other tasks make that have not started, by those.
+    followers: SortedMap<(CallId, u64), LocalFollower>,
     /// Executors that have taken a run.
     busy: usize,
     /// Executors whose tasks wait for others, and lend them their slots.
@@ -167,6 +171,7 @@ impl WorkQueue {
     fn receive(&self, message: Received) {
         match ToWorker::read(message) {
             Ok(ToWorker::Assignment(assignment)) => self.accept(assignment),
+            Ok(ToWorker::Follower(follower)) => self.accept_follower(follower),
             Ok(ToWorker::Broadcast { id, value }) => self.values.insert(id, value),
             Ok(ToWorker::Results(results)) => self.current_pool.receive(results),
             Ok(ToWorker::Command(PoolCommand::DropBroadcast(id))) => self.values.remove(id),
@@ -181,15 +186,7 @@ impl WorkQueue {
     }
 
     fn accept(&self, assignment: Assignment) {
-        let known = self.entries.lock().get(&assignment.entry).copied();
-        let entry = match known.map_or_else(|| assignment.entry.resolve(), Ok) {
-            Ok(entry) => entry,
-            Err(error) => return self.refuse(&assignment, &error.to_string()),
-        };
-        if known.is_none() {
-            self.entries.lock().insert(assignment.entry, entry);
-        }
-        let run = LocalRun::new(entry, assignment);
+        let Some(run) = self.local(assignment) else { return };
         let many = run.len() > 1;
         let mut work = self.work.lock();
         if self.is_draining() {
@@ -204,6 +201,22 @@ impl WorkQueue {
         } else {
             self.changed.notify_one();
         }
+    }
+
+    /// Returns the tasks of an assignment, unless this program does not have their function.
+    fn local(&self, assignment: Assignment) -> Option<LocalRun> {
+        let known = self.entries.lock().get(&assignment.entry).copied();
+        let entry = match known.map_or_else(|| assignment.entry.resolve(), Ok) {
+            Ok(entry) => entry,
+            Err(error) => {
+                self.refuse(&assignment, &error.to_string());
+                return None;
+            }
+        };
+        if known.is_none() {
+            self.entries.lock().insert(assignment.entry, entry);
+        }
+        Some(LocalRun::new(entry, assignment))
     }
 
     fn count_queued(&self, work: &Work) {
@@ -227,6 +240,8 @@ impl WorkQueue {
             outcomes: outcomes.into(),
             blobs: Blobs::default(),
         });
+        let follower = self.work.lock().take_follower((assignment.call, assignment.first));
+        self.return_follower(follower);
     }
 
     fn cancel(&self, call: CallId, kill: bool) {
@@ -236,6 +251,8 @@ impl WorkQueue {
             let mut executor = executor.lock();
             runs_call |= executor.runs(call);
             returned.extend(executor.cancel_call(call));
+            let follower = executor.follower.take_if(|follower| follower.run.call == call);
+            returned.extend(follower.map(|follower| follower.run));
         }
         returned.iter().for_each(|run| self.return_run(run));
         if runs_call && kill {
@@ -259,14 +276,19 @@ impl WorkQueue {
     /// Takes the runs of a call that no executor has taken.
     fn take_queued(&self, call: CallId) -> VecDeque<LocalRun> {
         let mut work = self.work.lock();
-        let (taken, others) = work.runs.drain(..).partition(|run| run.call == call);
+        let (mut taken, others): (VecDeque<_>, _) =
+            work.runs.drain(..).partition(|run| run.call == call);
         work.runs = others;
         self.count_queued(&work);
+        taken.extend(work.take_followers_of(call));
         taken
     }
 
+    /// Returns tasks to the pool, with those that follow them.
     fn return_run(&self, run: &LocalRun) {
         self.report(WorkerEvent::Returned { call: run.call, first: run.first, count: run.len() });
+        let follower = self.work.lock().take_follower((run.call, run.first));
+        self.return_follower(follower);
     }
 
     fn is_draining(&self) -> bool {

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::controller::{WorkerNumber, worker_name};
 use super::life::Incarnation;
 use super::scheduler::WorkerId;
-use super::wire::{Assignment, PoolCommand, ToWorker};
+use super::wire::{Assignment, Follower, PoolCommand, ToWorker};
 use fiber_runtime::runtime::{HostNumber, ProcessCommand};
 
 /// A worker that dies after less than this died young.
@@ -79,10 +79,11 @@ impl WorkerHandle {
         }
     }
 
-    /// Sends tasks, behind what was held back.
-    pub(super) fn assign(&self, assignment: Assignment) {
+    /// Sends tasks, behind what was held back and those that follow them, the last one first.
+    pub(super) fn assign(&self, assignment: Assignment, followers: Vec<Follower>) {
         // The lock keeps the order: another thread may be sending what was held back.
         let mut unsent = self.unsent.lock();
+        unsent.extend(followers.into_iter().rev().map(ToWorker::Follower));
         self.queue_all(&mut unsent);
         let _ = self.link.send(ToWorker::Assignment(assignment).message());
     }
@@ -132,7 +133,10 @@ impl WorkerHandle {
         for message in unsent.drain(..) {
             let shared = match &message {
                 ToWorker::Broadcast { id, .. } => Some(*id),
-                ToWorker::Assignment(_) | ToWorker::Command(_) | ToWorker::Results(_) => None,
+                ToWorker::Assignment(_)
+                | ToWorker::Follower(_)
+                | ToWorker::Command(_)
+                | ToWorker::Results(_) => None,
             };
             let message = message.message();
             let _ = match shared {

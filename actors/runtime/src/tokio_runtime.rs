@@ -16,6 +16,7 @@ const DESCRIPTORS: usize = 5;
 pub fn new_runtime() -> io::Result<Runtime> {
     #[cfg(feature = "simulation")]
     if crate::parts::Parts::current().is_simulated() {
+        fiber_core::simulation::check_descriptors()?;
         return Builder::new_current_thread().enable_time().build();
     }
     // If tokio can't make the pipe of the process's signals, it panics, then and at every later

@@ -1,15 +1,25 @@
 //! Tasks that take the values of others.
 
+use std::iter;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use fiber::sync::Event;
 use fiber::{Output, Pool};
 
+use super::resident;
 use crate::measure::{median_time, rate, ready_pool, seconds};
 use crate::table::{Figure, Row, Table, Target};
 
 const CHAIN: u64 = 10_000;
 const FAN: u64 = 100_000;
+/// How many outcomes are taken in a loop.
+const FEW: u64 = 10_000;
+/// The tasks of large graphs, and how many a layer has of those that have layers.
+const MANY: u64 = 1_000_000;
+const WIDE: usize = 10_000;
+/// How many tasks of a call wait for inputs: no call is much more ahead of its outcomes.
+const HELD: u64 = 50_000;
 /// The tree of tasks below this number has 3,193 of them, each of which waits for two others.
 const FIBONACCI: u64 = 16;
 /// How many values a task of the tree takes.
@@ -21,6 +31,11 @@ fn increment(x: u64) -> u64 {
 
 fn sum(numbers: Vec<u64>) -> u64 {
     numbers.iter().sum()
+}
+
+/// Returns the number of the layer whose tasks take values of these.
+fn next(layers: Vec<u64>) -> u64 {
+    1 + layers.into_iter().max().unwrap_or(0)
 }
 
 fn fibonacci(n: u64) -> u64 {
@@ -66,23 +81,62 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
     let row = Row::new("outcomes of calls as they come", Figure::Rate(rate(FAN as usize, time)));
     table.push(row.target(enough()));
     let time = median_time(|| {
-        let mut layer = pool.map(increment, 0..FAN).outputs();
+        let outputs = pool.map(increment, 0..FEW).outputs();
+        for output in &outputs {
+            output.get().wait()?;
+        }
+        for (_, value) in fiber::as_completed(outputs).wait() {
+            value?;
+        }
+        Ok(())
+    })?;
+    let row = Row::new(format!("first of {FEW} outputs, until none is left"), seconds(time));
+    table.push(row.target(Target::Below(Figure::Seconds(50e-3))));
+    let time = median_time(|| {
+        let leaves = MANY / 2;
+        let mut layer = pool.map(increment, 0..leaves).outputs();
         while layer.len() > 1 {
             let pairs: Vec<_> = layer.chunks(WIDTH).map(<[_]>::to_vec).collect();
             layer = pool.map(sum, pairs).outputs();
         }
-        ensure!(layer[0].get().wait()? == FAN * (FAN + 1) / 2, "values are missing");
+        ensure!(layer[0].get().wait()? == leaves * (leaves + 1) / 2, "values are missing");
         Ok(())
     })?;
-    let tasks = 2 * FAN as usize;
-    let row = Row::new("tasks of a tree of pairs", Figure::Rate(rate(tasks, time)));
-    table.push(row.target(Target::Above(Figure::Rate(500e3))));
+    let of_many = |shape: &str, time| {
+        let row = Row::new(format!("tasks of {shape}"), Figure::Rate(rate(MANY as usize, time)));
+        row.target(Target::Above(Figure::Rate(500e3)))
+    };
+    table.push(of_many("a tree of pairs", time));
+    for (shape, is_random) in [("layers", false), ("a random graph", true)] {
+        let time = median_time(|| {
+            let mut rng = fastrand::Rng::with_seed(7);
+            let mut layer = pool.map(next, iter::repeat_n(Vec::<u64>::new(), WIDE)).outputs();
+            let layers = MANY as usize / WIDE;
+            for _ in 1..layers {
+                let mut input = |place: usize| {
+                    layer[if is_random { rng.usize(..WIDE) } else { place % WIDE }].clone()
+                };
+                let pairs: Vec<Vec<Output<u64>>> =
+                    (0..WIDE).map(|task| vec![input(task), input(task + 1)]).collect();
+                layer = pool.map(next, pairs).outputs();
+            }
+            for output in layer {
+                ensure!(output.get().wait()? == layers as u64, "values are missing");
+            }
+            Ok(())
+        })?;
+        table.push(of_many(shape, time));
+    }
+    let memory = memory_of_a_held_task(&pool)?;
+    let row = Row::new("memory of a task that waits for an input", Figure::Bytes(memory));
+    table.push(row.target(Target::Below(Figure::Bytes(200.0))));
     let time = median_time(|| {
         let sum = pool.map(increment, 0..FAN).reduce(|a, b| a + b).wait()?;
         ensure!(sum == Some(FAN * (FAN + 1) / 2), "values are missing");
         Ok(())
     })?;
-    table.push(Row::new("tasks of a map with `reduce`", Figure::Rate(rate(tasks, time))));
+    let tasks = Figure::Rate(rate(2 * FAN as usize, time));
+    table.push(Row::new("tasks of a map with `reduce`", tasks));
     for workers in [1, 2] {
         let pool = ready_pool(workers)?;
         let time = median_time(|| {
@@ -99,6 +153,27 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
         table.push(Row::new(what, seconds(time)).target(Target::Below(Figure::Seconds(20e-6))));
     }
     Ok(())
+}
+
+/// Returns how many bytes of this process a task takes that waits for another one, with its output.
+fn memory_of_a_held_task(pool: &Pool) -> anyhow::Result<f64> {
+    let gate = Event::new()?;
+    let wait = |gate: Event| gate.wait_set().wait().map_or(0_u64, |()| 1);
+    let first = pool.apply(wait, gate.clone()).output();
+    let before = resident(std::process::id())?;
+    let mut waiting = Vec::new();
+    for _ in 0..MANY / HELD {
+        let items = iter::repeat_n(first.clone(), HELD as usize);
+        waiting.push(pool.map(increment, items).outputs());
+    }
+    while pool.stats().tasks.held < MANY {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let memory = (resident(std::process::id())? - before) / MANY as f64;
+    drop(waiting);
+    gate.set().wait()?;
+    first.get().wait()?;
+    Ok(memory)
 }
 
 const WORKERS: usize = 2;

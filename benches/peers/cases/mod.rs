@@ -13,6 +13,7 @@ mod savina;
 mod scale;
 mod sealed;
 mod service;
+mod shuffles;
 mod tasks;
 
 use crate::measure::kilobytes;
@@ -21,13 +22,15 @@ use crate::suite::Case;
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// All cases, in the order of the table.
-pub(crate) const CASES: [Case; 19] = [
+pub(crate) const CASES: [Case; 21] = [
     Case { name: "map", measure: tasks::map },
     Case { name: "sleep", measure: tasks::sleep },
     Case { name: "apply", measure: tasks::apply },
     Case { name: "bytes", measure: tasks::bytes },
     Case { name: "arrays", measure: arrays::arrays },
     Case { name: "graph", measure: graphs::graph },
+    Case { name: "sort", measure: shuffles::sort },
+    Case { name: "shuffle", measure: shuffles::shuffle },
     Case { name: "savina", measure: savina::savina },
     Case { name: "entities", measure: entities::entities },
     Case { name: "service", measure: service::service },
@@ -46,7 +49,7 @@ pub(crate) const CASES: [Case; 19] = [
 type Answer = fn() -> anyhow::Result<()>;
 
 /// What cases start this binary for, by its argument: each prints figures.
-const ANSWERS: [(&str, Answer); 9] = [
+const ANSWERS: [(&str, Answer); 11] = [
     (containers::WITH_BACKEND, containers::answer_with_backend),
     (durable::PROGRAM, durable::answer_durable),
     (entities::ENTITIES, entities::be_entities),
@@ -56,6 +59,8 @@ const ANSWERS: [(&str, Answer); 9] = [
     (scale::AT_SCALE, scale::be_at_scale),
     (sealed::ARRAYS_OVER_NNG, sealed::answer_arrays_over_nng),
     (service::SERVICE, service::be_service),
+    (shuffles::SHUFFLE, shuffles::answer_shuffle),
+    (shuffles::SORT, shuffles::answer_sort),
 ];
 
 /// Returns what a case has started this process for.

@@ -71,6 +71,21 @@ fn arrays(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns how many bytes go over a sealed link in a second.
+pub(super) fn link_rate() -> anyhow::Result<f64> {
+    let time = block_on(async {
+        let (mut link, _peer) = connect_peer().await?;
+        let mut times = Vec::new();
+        for _ in 0..ARRAY_ROUNDS {
+            let start = Instant::now();
+            flow(&mut link).await?;
+            times.push(start.elapsed());
+        }
+        Ok(median(times))
+    })?;
+    Ok(rate(FRAMES * FRAME_BYTES, time))
+}
+
 async fn measure_large_frames() -> anyhow::Result<Duration> {
     let (mut link, _peer) = connect_peer().await?;
     let frame = Bytes::from(vec![7; ARRAY]);

@@ -36,6 +36,12 @@ pub struct PoolStats {
     pub bytes_out: u64,
     /// See `bytes_out`.
     pub bytes_in: u64,
+    /// Bytes of large inputs that a host had, for the tasks that were handed out.
+    #[serde(default)]
+    pub near_bytes: u64,
+    /// How many of them went to workers of that host.
+    #[serde(default)]
+    pub near_bytes_at_home: u64,
     /// Calls that are not complete.
     pub calls: Vec<CallStats>,
     /// The functions that its tasks have run.
@@ -60,6 +66,8 @@ impl PoolStats {
             deaths: 0,
             bytes_out: 0,
             bytes_in: 0,
+            near_bytes: 0,
+            near_bytes_at_home: 0,
             calls: Vec::new(),
             functions: Vec::new(),
             workers: Vec::new(),

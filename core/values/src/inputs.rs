@@ -251,7 +251,7 @@ mod tests {
 
     use super::parts::SHORT;
     use super::*;
-    use crate::blob::MIN_LEN;
+    use crate::blob::{Blobs, MIN_LEN};
     use crate::codec;
     use crate::{Array, OutputCell};
 
@@ -321,6 +321,38 @@ mod tests {
         let failed: Output<u8> = Output::of(OutputCell::filled(Err(Error::NotInitialized)));
         let problem = travel::<_, _, Two<u8, u8>>(&(failed, 1)).unwrap_err();
         assert!(matches!(problem, Error::NotInitialized), "{problem}");
+    }
+
+    /// Encodes arguments around the value of `missing`, and returns the place of that.
+    fn around<A: Inputs<P, M>, P, M>(
+        arguments: &A,
+        missing: &Arc<OutputCell>,
+    ) -> Option<(Vec<u8>, usize)> {
+        let (mut parts, mut bytes) = (Parts::default(), Vec::new());
+        arguments.add(&mut parts).unwrap();
+        let place = parts.append_around(missing, &mut bytes)?;
+        Some((bytes, place))
+    }
+
+    fn read<A: Inputs<P, M>, P, M>(_: &A, bytes: &[u8]) -> Result<P> {
+        A::read(&mut PartsReader::new(bytes, &Blobs::default()))
+    }
+
+    #[test]
+    fn a_value_that_is_written_later_takes_its_place() {
+        type Three = TupleArguments<(u8, Vec<String>, u32)>;
+        let missing: Output<String> = Output::of(OutputCell::pending());
+        let arguments = (filled(&1_u8), vec![missing.clone()], 7_u32);
+        let (bytes, place) = around::<_, _, Three>(&arguments, missing.cell()).unwrap();
+        let mut whole = bytes[..place].to_vec();
+        Parts::append_value(&mut whole, &codec::encode(&"text").unwrap());
+        whole.extend_from_slice(&bytes[place..]);
+        let read = read::<_, _, Three>(&arguments, &whole).unwrap();
+        assert_eq!(read, (1, vec!["text".to_string()], 7));
+        let twice = (missing.clone(), missing.clone());
+        assert_eq!(around::<_, _, Two<String, String>>(&twice, missing.cell()), None);
+        let two = (missing.clone(), Output::<u8>::of(OutputCell::pending()));
+        assert_eq!(around::<_, _, Two<String, u8>>(&two, missing.cell()), None);
     }
 
     #[test]

@@ -28,7 +28,10 @@ pub use function::{
     call_encoded, invoke,
 };
 pub use inputs::{Argument, Inputs, Parts, PartsReader, PartsRecipe, Whole};
-pub use output::{Dependent, Digest, Fetch, Make, Maker, Output, OutputCell, Recipe, afterwards};
+pub use output::{
+    Dependent, Digest, Fetch, HeldBack, Make, Maker, Output, OutputCell, Recipe, afterwards,
+    hold_back,
+};
 pub use portable::{OwnedLikeStringNotStr, Portable};
 pub use run::{BlockOn, Outcome, Tasks};
 pub use task_output::{

@@ -20,7 +20,7 @@ use fiber_core::{Result, block_on};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use self::afterwards::afterwards;
+pub use self::afterwards::{HeldBack, afterwards, hold_back};
 pub use self::cell::{Dependent, Digest, Maker, OutputCell};
 pub use self::recipe::{Make, Recipe};
 use crate::codec::EncodedValue;
@@ -195,6 +195,29 @@ mod tests {
             self.1.fetch_add(1, Ordering::Relaxed);
             self.0.fill(value(0));
         }
+    }
+
+    #[test]
+    fn a_call_is_dropped_behind_the_lock_of_those_that_hold_it_back() {
+        /// Takes a lock when it is dropped, as a call does.
+        struct Locking(Arc<parking_lot::Mutex<usize>>);
+        impl Drop for Locking {
+            fn drop(&mut self) {
+                *self.0.try_lock().expect("nothing has the lock") += 1;
+            }
+        }
+        let lock = Arc::new(parking_lot::Mutex::new(0));
+        let cell = || OutputCell::new(Arc::new(Locking(Arc::clone(&lock))));
+        let held_back = hold_back();
+        let within = hold_back();
+        let locked = lock.lock();
+        drop((cell(), within));
+        assert_eq!(*locked, 0);
+        drop(locked);
+        drop(held_back);
+        assert_eq!(*lock.lock(), 1);
+        drop(cell());
+        assert_eq!(*lock.lock(), 2);
     }
 
     #[test]

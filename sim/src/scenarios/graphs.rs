@@ -10,7 +10,7 @@ use super::maps::pool;
 use crate::Ground;
 
 /// Tasks take the outputs of others, in layers of a drawn graph. Each has its value, and runs again
-/// only for a death; one whose input fails never runs.
+/// only for a death; one whose input fails never runs. Then comes a [`chain`].
 pub(super) fn graph(ground: &mut Ground) -> Outcome {
     fn add(task: u64, inputs: Vec<u64>) -> Result<u64, String> {
         count("runs", task);
@@ -54,11 +54,13 @@ pub(super) fn graph(ground: &mut Ground) -> Outcome {
             let runs = counted("runs", task);
             assert!(runs <= 1 || !is_calm, "{runs} runs of task {task}");
         }
-        // Half of a second graph loses its handles: nothing waits for it.
+        chain(ground, &pools[0], is_calm)?;
+        // Nothing waits for most of a second graph, which loses its handles.
         let first = pools[0].try_apply(add, (tasks + 1, Vec::<u64>::new())).output();
         let mut last = first.clone();
-        for task in 0..ground.items(20) {
-            last = pools[1].try_apply(add, (tasks + 2 + task, vec![last])).output();
+        let unwanted = tasks + 2..tasks + 2 + ground.items(20);
+        for task in unwanted.clone() {
+            last = pools[1].try_apply(add, (task, vec![last])).output();
         }
         drop(last);
         ground.wait_for_calm(storm);
@@ -70,8 +72,52 @@ pub(super) fn graph(ground: &mut Ground) -> Outcome {
         for pool in pools {
             pool.stop().wait()?;
         }
+        // While the program submits tasks, it does not wait, and no time passes in its world.
+        let first_naps = !(tasks + 1).is_multiple_of(20);
+        for task in unwanted.filter(|_| is_calm && first_naps) {
+            assert_eq!(counted("runs", task), 0, "task {task} runs, which nothing needs");
+        }
         Ok(())
     })
+}
+
+/// The tasks of a chain follow each other in one worker as long as all goes well.
+fn chain(ground: &mut Ground, pool: &Pool, is_calm: bool) -> Outcome {
+    /// A value, and the process that has made it.
+    type Link = (u64, u32);
+    fn link(number: u64, failing: u64, before: Vec<Link>) -> Result<Link, String> {
+        count("link", number);
+        if number == failing {
+            return Err(format!("link {number} fails"));
+        }
+        Ok((before[0].0 + number, std::process::id()))
+    }
+    let (links, failing) = (1 + ground.items(60), ground.rng.u64(..100));
+    let mut outputs: Vec<Output<Link>> = vec![pool.put((0, 0))?];
+    for number in 1..=links {
+        let before = outputs[outputs.len() - 1].clone();
+        outputs.push(pool.try_apply(link, (number, failing, vec![before])).output());
+    }
+    let mut processes = Vec::new();
+    for (number, output) in (0..).zip(&outputs) {
+        let is_whole = number < failing || failing == 0;
+        match output.get().wait() {
+            Ok((value, process)) if is_whole => {
+                assert_eq!(value, number * (number + 1) / 2, "link {number}");
+                processes.push(process);
+            }
+            Err(Error::Task { .. }) if number == failing => {}
+            Err(Error::InputFailed { .. }) if number > failing && !is_whole => {
+                assert_eq!(counted("link", number), 0, "link {number} runs without its input");
+            }
+            found => panic!("link {number}: {found:?}"),
+        }
+        assert!(counted("link", number) <= 1 || !is_calm, "link {number} runs again");
+    }
+    // The first two may run before the others are there, or before their time is known.
+    let changes = processes.windows(2).filter(|pair| pair[0] != pair[1]).count() as u64;
+    assert!(changes <= 3 + links / 16 || !is_calm, "a chain of {links} changes: {processes:?}");
+    Ok(())
 }
 
 /// The values of a map are merged in the order of their items, and the first failure is that of

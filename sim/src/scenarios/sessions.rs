@@ -138,8 +138,8 @@ fn put(queue: Queue<u64>, x: u64) -> Result<(), Error> {
     queue.flush().wait()
 }
 
-/// Threads and processes are short for a while: calls wait, or fail with an error that says so, and
-/// all calls after the shortage work.
+/// Threads, processes, descriptors and memory are short for a while: calls wait, or fail with an
+/// error that says so, and all calls after the shortage work.
 pub(super) fn shortages(ground: &mut Ground) -> Outcome {
     ground.session(|ground| {
         let builder = Pool::builder().processes(ground.processes());

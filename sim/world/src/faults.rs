@@ -6,7 +6,7 @@ use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fiber_core::simulation::{Disk, Fault, Fragile, SHORTAGE, World};
+use fiber_core::simulation::{Disk, Fault, Fragile, SHORTAGES, World};
 use tokio::sync::watch;
 
 use crate::log::Kind;
@@ -110,7 +110,7 @@ impl World for Kernel {
         let me = self.me();
         let state = me.state();
         let is_over = state.nanos >= state.points.until;
-        if is_over || (point == SHORTAGE && !state.points.is_short) {
+        if is_over || (SHORTAGES.contains(&point) && !state.points.is_short) {
             return false;
         }
         let (rng, worlds) = (

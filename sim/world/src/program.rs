@@ -82,7 +82,7 @@ pub fn make_room_on_disk() {
     here().state().disk.make_room();
 }
 
-/// Lets starts of threads fail now and then, where the unusual happens.
+/// Lets starts of threads and runtimes fail now and then, where the unusual happens.
 pub fn let_threads_be_short() {
     here().state().points.is_short = true;
 }

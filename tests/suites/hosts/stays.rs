@@ -53,6 +53,8 @@ fn values_of_two_hosts() {
         wait_until("the output", || output.is_ready());
     });
     assert_eq!(made, (0, 0));
+    let stats = pool.stats();
+    assert_eq!((stats.near_bytes, stats.near_bytes_at_home), (5 * SIZE, 5 * SIZE));
     // Values that nothing has any more are gone.
     wait_until("a value elsewhere", || elsewhere() == 1);
     // Workers of both hosts take it, and the second host gets it from the first.

@@ -1,6 +1,7 @@
 //! Outputs: tasks that take the values of others.
 
 use fiber::config::value_memory;
+use fiber::sync::Event;
 use fiber::{Array, Error, Output, Process, Queue, as_completed, first};
 
 use super::{pid_after, pool, square};
@@ -89,6 +90,64 @@ fn large_arrays_stay_in_their_memory() {
     }
     // In a process of its own, in which no other test has values.
     Process::spawn(multiply, ()).wait().unwrap();
+}
+
+/// Fails at a number, and ends its process at another one, if nothing is at the path.
+fn step((number, before): (u64, u64), fails: u64, path: String) -> Result<(u64, u64), String> {
+    assert_eq!(number, before);
+    if number == 25 && std::fs::File::create_new(path).is_ok() {
+        std::process::abort();
+    }
+    if number == fails { Err("no more".into()) } else { Ok((number + 1, before + 1)) }
+}
+
+#[test]
+fn a_chain_goes_on_behind_a_death_and_ends_where_a_task_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("died").display().to_string();
+    let pool = pool(2);
+    for fails in [1000, 40] {
+        let mut outputs = vec![pool.put((0_u64, 0_u64)).unwrap()];
+        for number in 0..100 {
+            let before = outputs[number].clone();
+            outputs.push(pool.try_apply(step, (before, fails, path.clone())).output());
+        }
+        for (number, output) in (0..).zip(&outputs) {
+            match output.get().wait() {
+                Ok(value) => assert_eq!(value, (number, number)),
+                Err(Error::Task { function, .. }) => {
+                    assert!(function.ends_with("step") && number == fails + 1, "{number}");
+                }
+                Err(Error::InputFailed { cause, .. }) => {
+                    assert!(number > fails + 1 && cause.to_string().contains("no more"), "{cause}");
+                }
+                Err(other) => panic!("{number}: {other}"),
+            }
+        }
+        let last = outputs[100].get().wait();
+        assert_eq!(last.is_ok(), fails == 1000, "{last:?}");
+    }
+}
+
+#[test]
+fn tasks_that_only_a_dropped_output_needs_never_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().display().to_string();
+    let pool = pool(1);
+    let gate = Event::new().unwrap();
+    let busy = pool.apply(|gate: Event| gate.wait_set().wait().unwrap(), gate.clone()).output();
+    let touch = |path: String, x: u64, (): ()| std::fs::write(format!("{path}/{x}"), "").unwrap();
+    let kept = pool.apply(touch, (path.clone(), 100, busy.clone())).output();
+    let mut last = busy.clone();
+    for x in 0..20 {
+        last = pool.apply(touch, (path.clone(), x, last)).output();
+    }
+    drop((last, busy));
+    gate.set().wait().unwrap();
+    kept.get().wait().unwrap();
+    pool.stop().wait().unwrap();
+    let names = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["100"]);
 }
 
 #[test]

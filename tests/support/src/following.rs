@@ -7,7 +7,9 @@ use crate::program::{Program, ProgramOutput, Setup};
 /// How a command is lost that follows a session.
 #[derive(Clone, Copy, Debug)]
 pub enum Loss {
+    /// Its terminal is closed.
     Terminal,
+    /// It gets a signal.
     Signal(Signal),
 }
 

@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use fiber_core::Exit;
 use fiber_runtime::runtime::MIN_STAY;
-use fiber_values::blob;
+use fiber_values::blob::{self, Blobs};
 use fiber_values::entry::EntryRef;
 
 use super::room::Room;
 use super::suspects::Suspects;
 use super::worker::Worker;
 use super::{Completion, Effects};
-use crate::run::{CallId, Items, Run};
+use crate::run::{Items, Run};
 use crate::streams::IsFinal;
 use crate::wire::Assignment;
 
@@ -277,7 +277,12 @@ impl<C: Clone> Call<C> {
     /// Returns the message with a run, if its inputs are there.
     pub(super) fn assignment(&self, run: &Run) -> Option<Assignment> {
         let (arguments, blobs) = run.to_send()?;
-        Some(Assignment {
+        Some(self.assignment_with(run, arguments, blobs))
+    }
+
+    /// Returns the message with a run, which has these arguments in it.
+    pub(super) fn assignment_with(&self, run: &Run, arguments: Bytes, blobs: Blobs) -> Assignment {
+        Assignment {
             call: run.call,
             entry: self.entry,
             timeout: self.options.timeout,
@@ -291,7 +296,7 @@ impl<C: Clone> Call<C> {
             context: self.context.clone(),
             arguments,
             blobs,
-        })
+        }
     }
 
     /// Takes a run back whose inputs are lost. It is submitted again when they are there.

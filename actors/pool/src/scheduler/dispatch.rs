@@ -241,6 +241,11 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             self.queue.add(call_id, call);
             worker.count_pending(&run, nanos, max_part);
             self.counts.bytes_out += run.size() as u64;
+            if let Some(near) = run.near() {
+                let is_at_home = worker.host == Some(near.host);
+                self.counts.near_bytes += near.bytes;
+                self.counts.near_bytes_at_home += if is_at_home { near.bytes } else { 0 };
+            }
             effects.assignments.push((worker.handle.clone(), assignment));
             worker.pending.insert(run);
         }

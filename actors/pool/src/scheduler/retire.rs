@@ -41,7 +41,7 @@ impl<W> Worker<W> {
         let is_used_up = self.quota == Some(0) && self.waiting.is_empty();
         match self.duty {
             Duty::Open => !is_used_up,
-            Duty::Blocked => !is_used_up && self.pending_tasks < self.slots(),
+            Duty::Blocked => !is_used_up && self.has_free_slot(),
             Duty::Retiring { .. } => false,
         }
     }

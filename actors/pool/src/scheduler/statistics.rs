@@ -26,6 +26,8 @@ const MIN_TASKS: u64 = 5;
 pub(super) struct FunctionRecord {
     /// Whether its tasks wait for others of the pool.
     pub(super) waits: bool,
+    /// Whether a task had a large value.
+    pub(super) is_large: bool,
     /// The mean time of a task in nanoseconds, with more weight on later ones; 0 if unknown.
     pub(super) nanos: f64,
     pub(super) done: u64,
@@ -51,6 +53,9 @@ pub(crate) struct Counts {
     pub(crate) abandoned: u64,
     pub(crate) bytes_out: u64,
     pub(crate) bytes_in: u64,
+    /// Bytes of inputs that a host had, and those of them that went to its own workers.
+    pub(crate) near_bytes: u64,
+    pub(crate) near_bytes_at_home: u64,
 }
 
 /// A task that a worker has reported to be running for a while.
@@ -86,8 +91,7 @@ pub(crate) struct WorkerCounts {
 /// The statistics of a pool's tasks and workers.
 pub(crate) struct Statistics<C> {
     pub(crate) tasks: TaskCounts,
-    pub(crate) bytes_out: u64,
-    pub(crate) bytes_in: u64,
+    pub(crate) counts: Counts,
     pub(crate) idle: usize,
     pub(crate) calls: Vec<(C, CallStats)>,
     pub(crate) functions: Vec<FunctionStats>,
@@ -152,8 +156,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         tasks.abandoned = counts.abandoned;
         Statistics {
             tasks,
-            bytes_out: counts.bytes_out,
-            bytes_in: counts.bytes_in,
+            counts,
             idle: self.idle,
             calls,
             functions: self.function_stats(&names),

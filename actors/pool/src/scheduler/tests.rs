@@ -1,5 +1,6 @@
 //! Single situations. The property test in [`model`] covers the sequences.
 
+mod follow;
 mod model;
 mod near;
 mod suspects;

@@ -105,13 +105,18 @@ impl<W> Worker<W> {
         self.pending_tasks <= self.waiting.len() as u64
     }
 
+    /// Returns whether it can run one task more at once.
+    pub(super) fn has_free_slot(&self) -> bool {
+        self.pending_tasks < self.slots()
+    }
+
     /// Returns in how many nanoseconds it will be free for one more task, if it will and that is
     /// known.
     pub(super) fn free_after(&self) -> Option<f64> {
         if self.retirement().is_some() || self.is_isolated() || self.quota == Some(0) {
             return None;
         }
-        if self.pending_tasks < self.slots() {
+        if self.has_free_slot() {
             return Some(0.0);
         }
         self.long_running.is_empty().then(|| self.pending_nanos / self.slots() as f64)
@@ -147,13 +152,15 @@ impl<W> Worker<W> {
         let is_pending = |(call, index): &(CallId, u64)| self.pending.find(*call, *index).is_some();
         let mut running: Vec<_> = long_running.filter(is_pending).collect();
         let known = running.len() as u64;
-        if known == 0 || (known < self.slots() && known < self.pending_tasks) {
-            if self.pending_tasks > self.slots() {
+        // Those that lack an input have not begun.
+        let begun = || self.pending.iter().filter(|run| !run.lacks_input());
+        let pending_tasks: u64 = begun().map(Run::len).sum();
+        if known == 0 || (known < self.slots() && known < pending_tasks) {
+            if pending_tasks > self.slots() {
                 return Blame::Unknown;
             }
-            let tasks = self.pending.iter();
             let tasks =
-                tasks.flat_map(|run| (run.start..run.end).map(move |index| (run.call, index)));
+                begun().flat_map(|run| (run.start..run.end).map(move |index| (run.call, index)));
             running = tasks.collect();
         }
         // Of several suspects one is to blame.

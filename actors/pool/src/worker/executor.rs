@@ -14,6 +14,7 @@ use fiber_values::{BlockOn, Outcome, Tasks, slot, spill};
 use parking_lot::{Mutex, MutexGuard};
 use tracing::span::EnteredSpan;
 
+use super::followers::LocalFollower;
 use super::local_run::LocalRun;
 use super::outcomes::PendingOutcomes;
 use super::slots::TaskSlot;
@@ -21,13 +22,11 @@ use super::task_span::RunSpans;
 use super::{Work, WorkQueue};
 use crate::run::{CallId, Items, PREFIX, prefix};
 use crate::scheduler::Values;
-use crate::wire::{FromWorker, Results};
+use crate::wire::{FromWorker, LARGE, Results};
 use fiber_runtime::blocking::BlockingRuntime;
 use fiber_runtime::parts::Parts;
 use fiber_runtime::runtime::{ControlMessage, telemetry};
 
-/// An executor sends an outcome of this many bytes in a message of its own, without a copy.
-const LARGE: usize = 64 << 10;
 /// While fewer tasks than this are left in a run, the executor flushes the output after each task,
 /// otherwise before it sends outcomes. The tasks of a longer run are so short that flushing would
 /// take a large part of their time.
@@ -100,6 +99,8 @@ pub(super) struct ExecutorState {
     /// The offset of the next task's arguments.
     position: usize,
     pub(super) current: Option<CurrentTask>,
+    /// The task that takes the value of the current one, which is the last of its run.
+    pub(super) follower: Option<Box<LocalFollower>>,
     /// How many tasks the executor has started.
     pub(super) started: u64,
     /// Whether the monitor found the executor blocked, and waits until it continues.
@@ -223,7 +224,7 @@ impl Executor<'_> {
                 MutexGuard::unlocked(&mut work, flush_output);
             }
         }
-        let run = loop {
+        let (run, follower) = loop {
             let is_free = work.busy < self.queue.threads + work.lent;
             let next = work.runs.front().filter(|_| is_free).map(|run| run.call);
             // Outcomes are sent before the executor sleeps or starts another call's tasks.
@@ -237,7 +238,8 @@ impl Executor<'_> {
             }
             if is_free && let Some(run) = next_run(&mut work, self.queue.threads as u64) {
                 self.queue.count_queued(&work);
-                break run;
+                let follower = work.take_follower((run.call, run.first));
+                break (run, follower);
             }
             if work.closed || self.queue.ends_spare(&work, self.state) {
                 return None;
@@ -262,6 +264,7 @@ impl Executor<'_> {
         if self.queue.is_draining() {
             drop(state);
             self.queue.return_run(&run);
+            self.queue.return_follower(follower);
             self.claimed = None;
             return Some(entry);
         }
@@ -270,7 +273,7 @@ impl Executor<'_> {
             state.outcomes.since = Some(Instant::now());
         }
         state.position = 0;
-        state.run = Some(run);
+        (state.run, state.follower) = (Some(run), follower);
         self.flush_after_task = self.is_only_executor() && state.run_is_short();
         self.claimed = claim(&mut state, &self.arguments);
         Some(entry)
@@ -392,6 +395,10 @@ impl Tasks for Executor<'_> {
         }
         let mut state = self.state.lock();
         let index = state.current.expect("a task that ends has started").index;
+        let follower = state.follower.take().map(|follower| {
+            let fits = is_value && value.len() < LARGE && blobs.is_empty();
+            if fits { Ok(follower.with(value)) } else { Err(follower) }
+        });
         let was_blocked = std::mem::take(&mut state.blocked);
         if was_blocked {
             self.queue.unblocked.notify_one();
@@ -404,8 +411,11 @@ impl Tasks for Executor<'_> {
         }
         let queued = self.queue.queued.load(Ordering::Relaxed) / self.queue.threads as u64;
         // The pool may know that this task runs: the death of the next one would count against it.
-        let results =
-            if was_blocked { state.take_outcomes() } else { state.take_due_outcomes(queued) };
+        let results = if was_blocked || follower.is_some() {
+            state.take_outcomes()
+        } else {
+            state.take_due_outcomes(queued)
+        };
         let flushed = self.flush_after_task;
         self.flush_after_task = self.is_only_executor() && state.run_is_short();
         self.claimed = claim(&mut state, &self.arguments);
@@ -415,6 +425,11 @@ impl Tasks for Executor<'_> {
                 flush_output();
             }
             self.queue.send(results);
+        }
+        match follower {
+            None => {}
+            Some(Ok(run)) => self.queue.go_on_with(run),
+            Some(Err(follower)) => self.queue.return_follower(Some(follower)),
         }
     }
 }

@@ -106,6 +106,7 @@ fn look_at(
     let results = executor.take_outcomes();
     let blocked = ran >= BLOCKED_AFTER;
     let unstarted = if blocked { executor.take_unstarted() } else { None };
+    let follower = executor.follower.take_if(|_| blocked);
     executor.blocked = blocked;
     let thread = executor.thread;
     drop(executor);
@@ -116,6 +117,7 @@ fn look_at(
     if let Some(run) = unstarted {
         queue.return_run(&run);
     }
+    queue.return_follower(follower);
     if blocked && !std::mem::replace(&mut seen.reported_running, true) {
         queue.report(WorkerEvent::Running { call: current.call, index: current.index });
     }

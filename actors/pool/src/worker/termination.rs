@@ -55,7 +55,11 @@ impl WorkQueue {
         self.count_queued(&work);
         drop(work);
         let executors = self.executors.read();
-        returned.extend(executors.iter().filter_map(|executor| executor.lock().take_rest()));
+        for executor in &*executors {
+            let mut executor = executor.lock();
+            returned.extend(executor.take_rest());
+            returned.extend(executor.follower.take().map(|follower| follower.run));
+        }
         returned.iter().for_each(|run| self.return_run(run));
     }
 }

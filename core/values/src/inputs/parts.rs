@@ -55,6 +55,11 @@ impl Parts {
         })
     }
 
+    /// Returns whether all outputs are there, or will never be.
+    pub fn are_there(&self) -> bool {
+        self.outputs().all(|cell| cell.is_filled())
+    }
+
     /// Returns the length of all values that are there, with their blobs.
     pub fn size(&self) -> usize {
         self.0.iter().map(Part::size).sum()
@@ -107,6 +112,43 @@ impl Parts {
             blobs.extend(value.blobs.iter().cloned());
         }
         Ok(blobs.into())
+    }
+}
+
+impl Parts {
+    /// Writes the arguments as [`append`](Parts::append) does, without the one value of `missing`.
+    /// Returns the place of that in `out`. Returns `None` if the arguments are not there otherwise,
+    /// or have blobs or values of a journal.
+    pub fn append_around(&self, missing: &Arc<OutputCell>, out: &mut Vec<u8>) -> Option<usize> {
+        let mut place = None;
+        for part in &self.0 {
+            let value = match part {
+                Part::List(count) => {
+                    out.extend_from_slice(&count.to_le_bytes());
+                    continue;
+                }
+                Part::Output(cell) if Arc::ptr_eq(cell, missing) => {
+                    if place.replace(out.len()).is_some() {
+                        return None;
+                    }
+                    continue;
+                }
+                Part::Value(value) => value.clone(),
+                Part::Output(cell) => there(cell).ok()?,
+            };
+            if !value.blobs.is_empty() || !part.journal().is_empty() {
+                return None;
+            }
+            Parts::append_value(out, &value.bytes);
+        }
+        place
+    }
+
+    /// Writes a value without blobs into its place among other arguments.
+    pub fn append_value(out: &mut Vec<u8>, value: &[u8]) {
+        out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        out.extend_from_slice(&0_u32.to_le_bytes());
+        out.extend_from_slice(value);
     }
 }
 

@@ -21,7 +21,15 @@ use crate::transfer::KeepAlive;
 pub trait Dependent: Send + Sync {
     /// Notes that one of its inputs is there, or has failed.
     fn input_is_ready(self: Arc<Self>);
+
+    /// Returns the task itself, if it may run where its inputs are made.
+    fn as_task(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
 }
+
+/// So many may have waited for a value of which one alone is left.
+const MOST_WAITED: usize = 8;
 
 /// A hash of a value.
 pub type Digest = [u8; 32];
@@ -259,6 +267,19 @@ impl OutputCell {
         drop(before);
     }
 
+    /// Returns what waits for the value to be made, if it is one dependent alone.
+    pub fn only_dependent(&self) -> Option<Arc<dyn Dependent>> {
+        let dependents = match &*self.state.lock() {
+            State::Pending(Pending { waiting, .. }) if waiting.dependents.len() <= MOST_WAITED => {
+                waiting.dependents.clone()
+            }
+            State::Pending(_) | State::Filled(..) => return None,
+        };
+        // Without the lock: one of these may be the last owner of its dependent.
+        let mut left = dependents.iter().filter_map(Weak::upgrade);
+        left.next().filter(|_| left.next().is_none())
+    }
+
     /// Tells the dependent when the cell is filled. Returns false if it is filled already.
     #[must_use]
     pub fn tell(self: &Arc<OutputCell>, dependent: &Weak<dyn Dependent>) -> bool {
@@ -373,7 +394,7 @@ impl OutputCell {
         }
     }
 
-    pub(super) fn is_filled(&self) -> bool {
+    pub(crate) fn is_filled(&self) -> bool {
         matches!(*self.state.lock(), State::Filled(..))
     }
 

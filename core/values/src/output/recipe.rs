@@ -76,3 +76,61 @@ impl fmt::Debug for Recipe {
         f.debug_struct("Recipe").field("size", &self.size).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::blob::{Answer, Blob, CopyElsewhere};
+    use crate::codec::EncodedValue;
+
+    const LEN: usize = 5;
+
+    /// A copy on a machine that sends it at once, and how often that was.
+    #[derive(Default)]
+    struct Far(AtomicUsize);
+
+    impl CopyElsewhere for Far {
+        fn is_lost(&self) -> bool {
+            false
+        }
+
+        fn fetch(&self, answer: Answer) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            answer(Some(Bytes::from_static(&[0; LEN])));
+        }
+    }
+
+    struct NotMade;
+
+    impl Make for NotMade {
+        fn make(&self, _: &Arc<OutputCell>) {
+            unreachable!("its value is there");
+        }
+    }
+
+    /// Fills a cell with a value of [`LEN`] bytes on another machine. Returns whether it has come to
+    /// this process, and whether a recipe is kept for it.
+    fn fill(recipe: Option<usize>) -> (bool, bool) {
+        let (far, cell) = (Arc::new(Far::default()), OutputCell::pending());
+        if let Some(size) = recipe {
+            cell.will_have(Recipe::new(NotMade, size));
+        }
+        let blobs = vec![Blob::away(LEN, 1, Arc::clone(&far) as Arc<_>)].into();
+        cell.fill(Ok(EncodedValue { bytes: Bytes::new(), blobs }));
+        let is_here = cell.value().is_some_and(|value| value.is_ok_and(|it| it.blobs.are_here()));
+        assert_eq!(usize::from(is_here), far.0.load(Ordering::Relaxed), "it comes once");
+        (is_here, cell.recipe().is_some())
+    }
+
+    #[test]
+    fn a_value_that_is_smaller_than_its_recipe_comes_in_place_of_it() {
+        assert_eq!(fill(Some(LEN - 1)), (false, true));
+        assert_eq!(fill(Some(LEN)), (false, true));
+        assert_eq!(fill(Some(LEN + 1)), (true, false));
+        assert_eq!(fill(None), (true, false));
+    }
+}

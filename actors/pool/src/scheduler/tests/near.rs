@@ -50,6 +50,8 @@ fn tasks_go_where_their_inputs_are_while_a_worker_is_free_there() {
     }
     let hosts = assigned(&mut effects).into_iter().map(|(worker, call)| (call, worker / 2));
     assert_eq!(hosts.collect::<Vec<_>>(), [(1, 1), (2, 0), (3, 0), (4, 1)]);
+    let counts = scheduler.counts;
+    assert_eq!((counts.near_bytes, counts.near_bytes_at_home), (4 * MEBIBYTE, 4 * MEBIBYTE));
 }
 
 #[test]
@@ -63,6 +65,7 @@ fn tasks_wait_for_a_near_worker_for_as_long_as_their_inputs_would_travel() {
         let mut workers: Vec<_> = assigned(&mut effects).into_iter().map(|(id, _)| id).collect();
         workers.sort_unstable();
         assert_eq!(workers.len(), if waits { 2 } else { 3 }, "{bytes} bytes");
+        assert_eq!(scheduler.counts.near_bytes_at_home, 2 * bytes);
         assert_eq!(workers[..2], [0, 1]);
         if waits {
             // The near worker that is free first gets it.
