@@ -79,7 +79,7 @@ fn told_together() {
     println!("each host gets it once");
 
     let first = pool.addrs().next().unwrap();
-    let is_for_first = |number: u32| (2..300).contains(&number) && number % 3 == 0;
+    let is_for_first = |number: u32| (2..300).contains(&number) && number.is_multiple_of(3);
     for number in 2..300 {
         if is_for_first(number) {
             first.do_send(tell(number));

@@ -104,7 +104,9 @@ fn nothing_is_lost_or_out_of_order_when_processes_get_sigterm() {
             pids.iter().all(|pid| test_kill_process(of(*pid)).is_err())
         });
         assert!((0..KEYS).all(|key| !pids.contains(&place(key))));
-        slow.into_iter().for_each(|answer| drop(answer.wait().unwrap()));
+        for answer in slow {
+            answer.wait().unwrap();
+        }
     };
     under_load(&accounts, || {
         drain(HashSet::from([place(0)]));

@@ -93,15 +93,12 @@ impl Handler<Fail> for Counter {
         match fail {
             Fail::Panic => panic!("that is too much"),
             Fail::PanicLater => {
-                return Box::pin(
-                    async {}.into_actor(self).map(|(), _, _| panic!("later it was too much")),
-                );
+                Box::pin(async {}.into_actor(self).map(|(), _, _| panic!("later it was too much")))
             }
             Fail::Bomb => std::panic::panic_any(crate::pool::Bomb),
-            Fail::Never => return Box::pin(std::future::pending().into_actor(self)),
+            Fail::Never => Box::pin(std::future::pending().into_actor(self)),
             Fail::Abort => std::process::abort(),
         }
-        Box::pin(async {}.into_actor(self))
     }
 }
 

@@ -101,7 +101,7 @@ fn messages_to_a_process_that_has_ended_are_counted() {
             Some(EventKind::DeadLetters { actor, problem, .. }) if is_of_process(&actor) => {
                 Ok(problem)
             }
-            other => Err(other),
+            other => Err(Box::new(other)),
         }
     });
     assert!(problem.contains("can't be reached"), "{problem}");

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use actix::prelude::*;
 use fiber::actor_pool::{ActorPoolAddr, Routing};
 use fiber::{ActorPool, AsyncManager, Process, error::ExitReason};
 

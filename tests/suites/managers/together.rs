@@ -8,7 +8,7 @@ use fiber::error::{ExitReason, FailureKind};
 use fiber::manager::{ManagerBuilder, Snapshots};
 use fiber::stats::EventKind;
 use fiber::supervisor::{Backoff, Restart};
-use fiber::{ActorPool, AsyncManager, Entities, Error, Journal, find};
+use fiber::{ActorPool, AsyncManager, Entities, Error, Journal};
 use fiber_test_support::wait::wait_until;
 
 use super::counter::{Add, AskOther, Counter, Fail, Here, Stop, WhichProcess, counter};

@@ -189,7 +189,7 @@ impl Handler<WaitFor> for Impatient {
             WaitFor::ChildsEnd => app.stop_child("counter").wait(),
             WaitFor::OwnEnd => app.stop().wait(),
             WaitFor::Process => {
-                app.add_child(ChildSpec::process("process", || std::thread::park(), ())?).wait()?;
+                app.add_child(ChildSpec::process("process", std::thread::park, ())?).wait()?;
                 app.stop_child("process").wait()
             }
         }

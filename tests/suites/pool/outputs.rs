@@ -3,6 +3,7 @@
 use fiber::config::value_memory;
 use fiber::sync::Event;
 use fiber::{Array, Error, Output, Process, Queue, as_completed, first};
+use fiber_test_support::wait::wait_until;
 
 use super::{pid_after, pool, square};
 use crate::arrays::is_sharing;

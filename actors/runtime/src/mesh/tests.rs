@@ -109,7 +109,9 @@ fn silent_peers_are_dropped_and_invalid_frames_and_unknown_messages_harm_nothing
         let port = LosesPeer(Arc::clone(&is_lost));
         let _port = runtime.registry().ports().open(|_| port);
         let (failed, was_lost) = oneshot::channel();
-        let note = move |_| drop(failed.send(is_lost.load(Ordering::Relaxed)));
+        let note = move |_| {
+            let _ = failed.send(is_lost.load(Ordering::Relaxed));
+        };
         let pending = Pending::new(Waiter::Callback(Box::new(note)));
         let lively = ProcessRef { id: lively_info.id, address: "nowhere".into() };
         let sent =
