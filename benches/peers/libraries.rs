@@ -1,4 +1,4 @@
-//! What other libraries measure: runs a case of `*_bench.py`, or of the actor frameworks in
+//! Figures of other libraries: runs a case of `*_bench.py`, or of the actor frameworks in
 //! `savina`, and reads the line of JSON that it prints.
 //!
 //! `BENCH_PEERS` names those to run, separated by commas, and `BENCH_PYTHON` the Python to run them

@@ -1,4 +1,4 @@
-//! What commands show of a session, computed once from its statistics: tables, lines and numbers
+//! The view of a session that commands show, computed once from its statistics: tables, lines and numbers
 //! with their names, units and marks. `fiber top`, its `--once`, the dashboard and `fiber ps` lay it
 //! out.
 //!

@@ -49,7 +49,7 @@ pub(crate) struct Surroundings {
     pub(crate) starts_are_over: bool,
 }
 
-/// What callers wait for.
+/// How many workers are ready, for callers that wait for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Readiness {
     pub(crate) ready: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Readiness {
     pub(crate) has_ended: bool,
 }
 
-/// See the module's documentation. `W` is the handle of a worker, `C` that of a caller.
+/// See the module's documentation. `W` is the handle of a worker, `C` the handle of a caller.
 pub(crate) struct PoolLife<W, C> {
     pub(crate) scheduler: Scheduler<W, C>,
     phase: PoolPhase,
@@ -192,7 +192,7 @@ impl<W: Incarnation, C: Clone> PoolLife<W, C> {
         effects.kills.extend(workers.map(|worker| (worker, ExitReason::Shutdown)));
     }
 
-    /// Ends the pool: fails all calls, and those that come, and stops the workers.
+    /// Ends the pool: fails all calls, also later ones, and stops the workers.
     pub(crate) fn end(&mut self, reason: PoolEndReason, effects: &mut Effects<W, C>) {
         if !self.has_ended() {
             (self.phase, self.refusal) = (PoolPhase::Ended, Some(reason.clone()));

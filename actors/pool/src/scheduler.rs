@@ -73,7 +73,7 @@ pub(crate) type WorkerId = u64;
 /// they are: one that runs and one that is next.
 pub(crate) const MIN_PENDING: u64 = 2;
 
-/// The tasks of a pool and their workers. `W` is the handle of a worker, `C` that of a caller.
+/// The tasks of a pool and their workers. `W` is the handle of a worker, `C` the handle of a caller.
 pub(crate) struct Scheduler<W, C> {
     calls: SortedMap<CallId, Call<C>>,
     /// Calls that may still submit tasks.

@@ -45,8 +45,8 @@ pub(crate) struct Verdict {
     pub(crate) is_expected: bool,
 }
 
-/// Whose fault a worker's end is. Tasks that run past their time limit are at fault but where the
-/// pool is.
+/// The one at fault for a worker's end. Tasks beyond their time limit are at fault unless the pool
+/// is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The pool has asked for it.
@@ -59,7 +59,7 @@ pub(crate) enum Fault {
     Worker,
 }
 
-/// What a pool learns about its workers from the end of one.
+/// The lesson about all workers of a pool from the end of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lesson {
     Nothing,

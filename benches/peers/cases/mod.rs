@@ -48,7 +48,7 @@ pub(crate) const CASES: [Case; 21] = [
 
 type Answer = fn() -> anyhow::Result<()>;
 
-/// What cases start this binary for, by its argument: each prints figures.
+/// Parts of cases that run in a process of this binary, by its argument: each prints figures.
 const ANSWERS: [(&str, Answer); 11] = [
     (containers::WITH_BACKEND, containers::answer_with_backend),
     (durable::PROGRAM, durable::answer_durable),

@@ -60,7 +60,7 @@ fn check(sorted: Array<u64>) -> (usize, bool) {
 pub(super) fn sort(table: &mut Table) -> anyhow::Result<()> {
     let memory = format!("{MEMORY}MiB");
     let (time, alone): (Duration, Duration) = ask(SORT, ("FIBER_VALUE_MEMORY", &memory))?;
-    // What does not fit goes to the disk and back.
+    // Runs that don't fit go to the disk and back.
     let disk = write_and_read(SORTED - MEMORY)?;
     let row = Row::new(format!("sort of {SORTED} MiB, {MEMORY} MiB of values"), seconds(time))
         .beside("cores and disk", seconds(alone + disk))

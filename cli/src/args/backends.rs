@@ -16,7 +16,7 @@ pub(super) fn names() -> PossibleValuesParser {
     backends().map(value).chain(lacks).collect::<Vec<_>>().into()
 }
 
-/// What `fiber run` does on all backends.
+/// The help of `fiber run` for all backends.
 const RUN: &str = "\
 Starts a program in a container, pod or batch job, from which it starts its workers.
 

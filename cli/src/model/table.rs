@@ -13,11 +13,11 @@ pub(crate) enum Order {
     /// As the program created them; the tree of processes.
     #[default]
     Natural,
-    /// Those that have run for longest, or take most time, first. Of actors, the slowest.
+    /// Rows that have run for longest, or take most time, first. Of actors, the slowest.
     Time,
-    /// Those with most completed tasks, messages in a second, or most memory, first.
+    /// Rows with most completed tasks, messages in a second, or most memory, first.
     Amount,
-    /// Those with most failures or restarts first.
+    /// Rows with most failures or restarts first.
     Failures,
 }
 

@@ -123,7 +123,7 @@ pub(super) fn snapshots(ground: &mut Ground) -> Outcome {
 }
 
 /// A program keeps entities in a journal, while their processes and the head die and the disk fails.
-/// What was answered is there from then on, once and in order, in later runs, too.
+/// Answered requests keep their effect, once and in order, also in later runs.
 pub(super) fn durable(ground: &mut Ground) -> Outcome {
     let journal = Journal::at(ground.folder().join("journal"));
     let (processes, keys) = (ground.processes(), ground.items(4));

@@ -187,7 +187,7 @@ fn messages_without_an_answer_reach_the_member_that_calls_would_reach() {
     (0..10).for_each(|_| group.do_send(Add(1)));
     let counts = group.send_all(Add(0)).all().wait().unwrap();
     assert_eq!(counts.iter().sum::<u64>(), 30);
-    // That of no member was counted.
+    // The message of the group without members was counted.
     let letters = fiber::stats().unwrap().report.dead_letters;
     let lost: Vec<_> = letters.iter().filter(|letters| letters.actor.contains("told")).collect();
     assert_eq!((lost.len(), lost[0].count), (1, 1), "{lost:?}");

@@ -22,7 +22,7 @@ pub(crate) enum Encoded {
     Parts(Parts),
 }
 
-/// What is to be done for a task.
+/// The way of a task after its arguments are encoded.
 pub(crate) enum Prepared {
     /// It has to run. In a durable call it has a key.
     New(Blobs, Option<TaskKey>),

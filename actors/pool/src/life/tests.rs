@@ -96,7 +96,7 @@ struct World {
     life: Life,
     now: Instant,
     is_supervised: bool,
-    /// The supervisor's children, and the incarnations of those that are ready.
+    /// The supervisor's children, with the incarnations of the ready ones.
     processes: BTreeMap<WorkerNumber, Option<WorkerId>>,
     /// The children that the supervisor does not replace.
     stopping: BTreeSet<WorkerNumber>,
@@ -246,7 +246,7 @@ impl World {
         self.event(|life, effects| life.scheduler.complete(id, results, effects));
     }
 
-    /// Ends the calls of which no task can begin in time.
+    /// Ends each call whose tasks can't begin in time.
     fn expire(&mut self) {
         for (caller, _) in self.life.scheduler.expire() {
             self.calls.remove(&caller.id).expect("it has no other end");

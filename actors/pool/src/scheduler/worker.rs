@@ -152,7 +152,7 @@ impl<W> Worker<W> {
         let is_pending = |(call, index): &(CallId, u64)| self.pending.find(*call, *index).is_some();
         let mut running: Vec<_> = long_running.filter(is_pending).collect();
         let known = running.len() as u64;
-        // Those that lack an input have not begun.
+        // Runs that lack an input have not begun.
         let begun = || self.pending.iter().filter(|run| !run.lacks_input());
         let pending_tasks: u64 = begun().map(Run::len).sum();
         if known == 0 || (known < self.slots() && known < pending_tasks) {

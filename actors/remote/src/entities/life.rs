@@ -1,8 +1,8 @@
 //! The life of one entity in its process, from its first message until it sleeps or fails.
 //!
-//! Its context runs in a future of its own, which says to [`record`] and [`own_addr`] whose turn it is. A pump in
-//! the context passes the messages to the handlers. An answer goes out when all events before it
-//! are recorded.
+//! Its context runs in a future of its own, which says to [`record`] and [`own_addr`] whose turn it
+//! is. A pump in the context passes the messages to the handlers. An answer goes out when all events
+//! before it are recorded.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

@@ -215,7 +215,7 @@ pub(super) async fn replace_leaving<A: Actor<Context = Context<A>>>(
     mut leaving: mpsc::UnboundedReceiver<KeeperId>,
 ) {
     let mut ids = Vec::new();
-    // Those of one machine get it together.
+    // The processes of one machine get the signal together.
     while leaving.recv_many(&mut ids, usize::MAX).await > 0 {
         let Some(owner) = owner.upgrade() else { return };
         let ids = std::mem::take(&mut ids);

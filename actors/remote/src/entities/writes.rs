@@ -28,11 +28,11 @@ struct State<A: Actor<Context = Context<A>>> {
     /// The changes of the next write, and its number.
     changes: Vec<RecordChange>,
     next: u64,
-    /// What waits for each write that has not ended. The last one is the next.
+    /// Entities and answers that wait for each write that has not ended. The last write is the next.
     waiting: VecDeque<Waiting<A>>,
 }
 
-/// What waits for a write.
+/// Entities and answers that wait for a write.
 struct Waiting<A: Actor<Context = Context<A>>> {
     /// The entities whose events it has.
     lives: Vec<Rc<Live<A>>>,
@@ -110,7 +110,7 @@ impl<A: Actor<Context = Context<A>>> Writes<A> {
     }
 
     /// Ends the entities whose events can't be recorded: their state is ahead of their record.
-    /// Those of later writes would miss earlier ones.
+    /// Events of later writes would miss earlier events.
     pub(super) fn failed(&self, number: u64, problem: &CallFailure) {
         let waiting = {
             let state = &mut *self.state.borrow_mut();

@@ -27,7 +27,7 @@ struct Known {
 }
 
 struct Failure {
-    /// That of the machine in statistics.
+    /// The machine's id in statistics.
     id: ProcessId,
     since: SystemTime,
     problem: String,

@@ -274,7 +274,7 @@ mod tests {
         links[1].close();
         (0..5).for_each(|place| fan_out.send(links[place], message(place, &body)));
         assert_eq!(seen(0), [r#"b"other" to 1 alone"#, "close 2"]);
-        // What has another body comes behind it.
+        // A message with another body comes behind it.
         fan_out.send(links[3], message(1, &other));
         assert_eq!(seen(0), [r#"b"words" to [(1, 0), (4, 3)]"#]);
         assert_eq!(seen(1), [r#"b"words" to [(3, 2), (5, 4)]"#]);
