@@ -67,9 +67,10 @@ fn one_slot() {
     let first = pool("first");
     first.wait_until_ready().wait().unwrap();
     let second = pool("second");
+    let result = second.apply(|| 7, ());
     print_wait("second/worker-1");
     print_wait("host-off");
     super::read_line();
     first.stop().wait().unwrap();
-    println!("second: {}", second.apply(|| 7, ()).wait().unwrap());
+    println!("second: {}", result.wait().unwrap());
 }

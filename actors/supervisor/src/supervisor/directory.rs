@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use fiber_core::{Error, Result};
 use parking_lot::{Mutex, RwLock};
@@ -18,13 +18,21 @@ pub(super) struct Directory(RwLock<HashMap<String, DirectoryEntry>>);
 pub(super) struct DirectoryEntry {
     pub(super) identity: Arc<Identity>,
     pub(super) handle: Option<Arc<dyn Any + Send + Sync>>,
-    pub(super) start: Arc<Mutex<dyn Start>>,
+    /// Only the supervisor owns it: it may have an address of this supervisor.
+    start: Weak<Mutex<dyn Start>>,
+}
+
+impl DirectoryEntry {
+    /// Returns whether the child's end needs this thread.
+    pub(super) fn ends_here(&self) -> bool {
+        self.start.upgrade().is_some_and(|start| start.lock().ends_here())
+    }
 }
 
 impl Directory {
     pub(super) fn insert(&self, spec: &ChildSpec) {
         let handle = spec.start.lock().handle();
-        let (identity, start) = (spec.identity.clone(), spec.start.clone());
+        let (identity, start) = (spec.identity.clone(), Arc::downgrade(&spec.start));
         let entry = DirectoryEntry { identity, handle, start };
         self.0.write().insert(spec.name().into(), entry);
     }
@@ -35,7 +43,7 @@ impl Directory {
 
     /// Returns whether the end of one of the children needs this thread.
     pub(super) fn end_here(&self) -> bool {
-        self.0.read().values().any(|child| child.start.lock().ends_here())
+        self.0.read().values().any(DirectoryEntry::ends_here)
     }
 
     /// Finds a child of the supervisor `supervisor`.

@@ -267,7 +267,7 @@ impl SupervisorRef {
             // If the supervisor ended before it could answer, its children ended before it.
             ended.await.unwrap_or(Ok(()))
         };
-        Reply::carried(done, move || child.as_ref().is_some_and(|it| it.start.lock().ends_here()))
+        Reply::carried(done, move || child.as_ref().is_some_and(DirectoryEntry::ends_here))
     }
 
     async fn command(&self, command: Command) -> Result<()> {
