@@ -146,11 +146,21 @@ fn levels_below(config: &Config) -> Result<u32, String> {
     Ok(levels)
 }
 
+/// Refuses children of a program that is about to end.
+///
+/// # Errors
+/// The exit of a process that is not created.
+fn check_end(runtime: &'static Runtime) -> Result<(), Exit> {
+    let ends = || not_started("this program is about to end".into());
+    if runtime.is_exiting() { Err(ends()) } else { Ok(()) }
+}
+
 /// Makes the job of a child.
 ///
 /// # Errors
 /// The exit of a process that could not be created.
 async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, Exit> {
+    check_end(runtime)?;
     let config = runtime.config();
     let levels_below = levels_below(config).map_err(not_started)?;
     let seat = match launch.role {

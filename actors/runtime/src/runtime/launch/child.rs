@@ -16,11 +16,12 @@ use fiber_transport::{Connection, Link, Peer, PeerInfo, Received};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 
-use super::failure::not_started;
 use super::life::{ChildLife, Effect, Event, Limits, LinkEnd, MessageKind, Surroundings};
 use super::source::HostOfJob;
 use super::waits::WaitsForRoom;
-use super::{ExpectedChild, JobGuard, Launch, ProcessCommand, SchedulingPolicy, ended, prepare};
+use super::{
+    ExpectedChild, JobGuard, Launch, ProcessCommand, SchedulingPolicy, check_end, ended, prepare,
+};
 use crate::endpoint::{
     ALL_STAY, CONTROL, HeartbeatMonitor, LARGE_STAY, MAIN, MESH, SPANS, message_limit,
 };
@@ -154,13 +155,11 @@ async fn follow(
             }
         }
     };
-    let prepared = match prepared {
+    // The program may have come to its end meanwhile.
+    let prepared = match prepared.and_then(|prepared| check_end(runtime).map(|()| prepared)) {
         Ok(prepared) => prepared,
         Err(exit) => return exit,
     };
-    if runtime.is_exiting() {
-        return not_started("this program is about to end".into());
-    }
     let Prepared { guard, host, max_lag, expected, start, scheduling } = prepared;
     let limits = Limits::new(runtime.config(), max_lag);
     let mut child = Child {
