@@ -101,8 +101,6 @@ struct Thread {
     rests: bool,
     /// The number of its waits, by which deadlines of earlier ones are recognised.
     waits: u64,
-    /// How often it has looked at the clock since others ran.
-    looks: u32,
     handle: Option<libc::pthread_t>,
 }
 
@@ -164,8 +162,6 @@ const SLICE: u64 = 2_000;
 const LOOK: u64 = 20;
 /// How many of 256 wake-ups let another thread run at once.
 const PAUSES: u8 = 64;
-/// How often a thread may look at the clock before others run.
-const MOST_LOOKS: u32 = 10_000;
 
 impl State {
     fn new(seed: u64, mut options: Options) -> State {
@@ -202,8 +198,8 @@ impl State {
     fn add_thread(&mut self, node: usize) -> ThreadId {
         let id = self.threads.len();
         let (name, seat) = (format!("thread {id}"), Seat::new());
-        let (phase, rests, waits, looks, handle) = (Phase::Runs, false, 0, 0, None);
-        self.threads.push(Thread { name, seat, phase, node, rests, waits, looks, handle });
+        let (phase, rests, waits, handle) = (Phase::Runs, false, 0, None);
+        self.threads.push(Thread { name, seat, phase, node, rests, waits, handle });
         self.runnable.push(id);
         id
     }
@@ -267,7 +263,7 @@ impl State {
             let place = self.rng.usize(..self.runnable.len());
             if self.can_run(self.runnable[place]) {
                 let next = self.runnable.swap_remove(place);
-                (self.threads[next].rests, self.threads[next].looks) = (false, 0);
+                self.threads[next].rests = false;
                 self.note_thread(next, Kind::Turn, "runs");
                 return Some(next);
             }
@@ -391,15 +387,9 @@ impl Me {
     }
 
     /// Returns the time for a thread that asks for it. Each look takes a little, so that a loop
-    /// until a time ends. Tasks of a thread that always wake another one would never let others run.
+    /// until a time ends.
     pub(crate) fn look_at_clock(&self, is_monotonic: bool) -> u64 {
-        let state = self.state();
-        state.nanos += LOOK;
-        let looks = &mut state.threads[self.id].looks;
-        *looks += 1;
-        if *looks > MOST_LOOKS {
-            self.pause();
-        }
+        self.state().nanos += LOOK;
         self.now(is_monotonic)
     }
 

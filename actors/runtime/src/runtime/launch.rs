@@ -21,6 +21,7 @@ use fiber_backends::{ChildOutput, Job, JobSpec, JobState, Locality};
 use fiber_core::stats::ProcessRole;
 use fiber_core::{Config, Exit, ExitReason, Meta, ProcessId, variables};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use self::child::Prepared;
 pub use self::child::{ChildProcess, Owner, ReadyChild, StartedChild};
@@ -146,6 +147,9 @@ fn levels_below(config: &Config) -> Result<u32, String> {
     Ok(levels)
 }
 
+/// The pause before a start is refused because the program is about to end.
+const PAUSE_AT_END: Duration = Duration::from_millis(100);
+
 /// Refuses children of a program that is about to end.
 ///
 /// # Errors
@@ -160,7 +164,11 @@ fn check_end(runtime: &'static Runtime) -> Result<(), Exit> {
 /// # Errors
 /// The exit of a process that could not be created.
 async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, Exit> {
-    check_end(runtime)?;
+    if let Err(exit) = check_end(runtime) {
+        // A supervisor without pauses would do nothing but try until the program has ended.
+        sleep(PAUSE_AT_END).await;
+        return Err(exit);
+    }
     let config = runtime.config();
     let levels_below = levels_below(config).map_err(not_started)?;
     let seat = match launch.role {
