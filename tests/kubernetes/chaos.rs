@@ -39,9 +39,11 @@ fn deleted_pods_are_replaced() {
 
 #[trial]
 fn drained_pods_are_replaced() {
-    let program = program("steady").start();
+    let mut program = program("steady").start();
     program.line("done:");
     evict(&pods(program.pid())[0]);
+    program.line("workers so far: 3");
+    program.say("enough");
     leaves_nothing(program).code(0).says(&["right: true", "workers: 3"]);
 }
 
@@ -133,13 +135,14 @@ fn in_pods(program: &Program) -> Vec<u32> {
 
 #[trial]
 fn ten_seconds_without_the_api_server_cost_no_worker() {
-    let program = program("steady").start();
+    let mut program = program("steady").start();
     let before = program.line("done:").parse::<u64>().expect("a number");
     let away = Outage::begin();
     // The length of the outage is part of the test.
     std::thread::sleep(Duration::from_secs(10));
     while program.line("done:").parse::<u64>().expect("a number") < before + 5000 {}
     drop(away);
+    program.say("enough");
     leaves_nothing(program).code(0).says(&["right: true", "workers: 2"]);
 }
 

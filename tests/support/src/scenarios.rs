@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::BufRead;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::prelude::*;
@@ -36,11 +36,30 @@ fn pi() {
     tasks::pi(3);
 }
 
+/// Whether a line of input has come, or the end of it.
+static ENOUGH: AtomicBool = AtomicBool::new(false);
+/// How many results there are.
+static RESULTS: AtomicU64 = AtomicU64::new(0);
+
+/// Returns numbers until a line of input comes, or the end of it, and at least so many. They are at
+/// most a thousand ahead of `RESULTS`: tasks that wait when the line comes run after it.
+fn until_a_word(least: u64) -> impl Iterator<Item = u64> + Send {
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_line(&mut String::new());
+        ENOUGH.store(true, Ordering::Relaxed);
+    });
+    (0..).take_while(move |number| {
+        while *number > RESULTS.load(Ordering::Relaxed) + 1000 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        *number < least || !ENOUGH.load(Ordering::Relaxed)
+    })
+}
+
 /// Maps short tasks until it reads a line or the end of its input, and at least 4000. Reports when
 /// its workers are ready, when the first 200 results are there, and the end.
 #[scenario("work")]
 fn work() {
-    static ENOUGH: AtomicBool = AtomicBool::new(false);
     init();
     let task = |index: u64| {
         std::thread::sleep(Duration::from_millis(2));
@@ -51,13 +70,10 @@ fn work() {
     // There are fewer than four where a host can't be used.
     let workers = pool.ready_workers();
     println!("ready: {workers}");
-    let calls = pool.max_deaths(1000);
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read_line(&mut String::new());
-        ENOUGH.store(true, Ordering::Relaxed);
+    let results = pool.max_deaths(1000).imap(task, until_a_word(4000)).wait();
+    let mut results = results.inspect(|_| {
+        RESULTS.fetch_add(1, Ordering::Relaxed);
     });
-    let indexes = (0u64..).take_while(|index| *index < 4000 || !ENOUGH.load(Ordering::Relaxed));
-    let mut results = calls.imap(task, indexes).wait();
     let mut all: Vec<u64> = results.by_ref().take(200).map(Result::unwrap).collect();
     println!("begun: {}", all.len());
     all.extend(results.map(Result::unwrap));
@@ -69,7 +85,8 @@ fn work() {
     println!("ready again: {}", pool.ready_workers());
 }
 
-/// Works for twenty seconds, and prints its progress.
+/// Maps short tasks until it reads a line or the end of its input. Prints its progress, and how many
+/// workers have worked, at each new one and at the end.
 #[scenario("steady")]
 fn steady() {
     init();
@@ -79,10 +96,13 @@ fn steady() {
     };
     let pool = Pool::builder().processes(2).start().wait().unwrap();
     let (mut right, mut workers) = (true, BTreeSet::new());
-    for (index, result) in (0..20_000).zip(pool.imap(task, 0..20_000u64).wait()) {
+    for (index, result) in (0..).zip(pool.imap(task, until_a_word(0)).wait()) {
+        RESULTS.fetch_add(1, Ordering::Relaxed);
         let (number, worker) = result.unwrap();
         right &= number == index * 3;
-        workers.insert(worker);
+        if workers.insert(worker) {
+            println!("workers so far: {}", workers.len());
+        }
         if index % 500 == 499 {
             println!("done: {}", index + 1);
         }
