@@ -20,7 +20,7 @@ fn fails(image: &str, program_path: Option<&str>, words: &[&str]) {
 
 /// Returns the image built from this program, the program's path in it, and the variable for its
 /// libraries.
-fn own_image() -> (String, String, String) {
+pub(crate) fn own_image() -> (String, String, String) {
     let mut model = program("ready").start();
     model.line("ready: 2");
     let container = containers(model.pid()).remove(0);

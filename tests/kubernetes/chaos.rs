@@ -78,10 +78,11 @@ fn a_pod_waits_for_a_cordoned_node() {
     drop(cordoned);
 }
 
-/// Cordons all nodes until it is dropped.
-struct Cordoned(Vec<String>);
+/// Cordoned nodes. Dropping this makes them schedulable again.
+pub(crate) struct Cordoned(pub(crate) Vec<String>);
 
 impl Cordoned {
+    /// Cordons all nodes.
     fn new() -> Cordoned {
         let nodes: Vec<String> = nodes().iter().map(name).collect();
         nodes.iter().for_each(|node| drop(kubectl(&["cordon", node])));

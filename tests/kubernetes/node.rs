@@ -6,6 +6,7 @@ use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
 use serde_json::{Value, json};
 
+use crate::chaos::Cordoned;
 use crate::cluster::{
     Object, leaves_nothing, name, names, new_name, own_image, pods, program, text,
     wait_until_running,
@@ -172,15 +173,6 @@ fn eviction_is_reported() {
     drop(taint);
 }
 
-/// A cordoned node. Dropping this makes it schedulable again.
-struct Cordon(String);
-
-impl Drop for Cordon {
-    fn drop(&mut self) {
-        kubectl(&["uncordon", &self.0]);
-    }
-}
-
 #[trial]
 fn a_drained_node_ends_tasks_in_order() {
     let mut program = program("drained").start();
@@ -189,11 +181,11 @@ fn a_drained_node_ends_tasks_in_order() {
     names(&all).iter().for_each(|pod| wait_until_running(pod));
     let own = all.iter().find(|found| name(found) == pod).expect("it is one of them");
     let session = text(&own["metadata"]["labels"]["fiber.session"]);
-    let node = Cordon(text(&own["spec"]["nodeName"]).to_string());
+    let node = Cordoned(vec![text(&own["spec"]["nodeName"]).to_string()]);
     let selector = format!("--pod-selector=fiber.session={session}");
     std::thread::scope(|scope| {
         // It returns when all the pods have ended.
-        let draining = scope.spawn(|| kubectl(&["drain", &node.0, "--force", &selector]));
+        let draining = scope.spawn(|| kubectl(&["drain", &node.0[0], "--force", &selector]));
         wait_until("all of them are evicted", || {
             let deleted = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
             let is_old = |pod: &Value| all.iter().any(|old| name(old) == name(pod));
@@ -204,8 +196,7 @@ fn a_drained_node_ends_tasks_in_order() {
     });
     drop(node);
     assert_eq!(program.line("others: "), "59");
-    let ended = program.line("ended in: ");
-    assert_eq!(ended, pod);
+    assert_eq!(program.line("ended in: "), pod);
     leaves_nothing(program).code(0).says(&["deaths: 0, redelivered: 0"]);
 }
 
