@@ -14,7 +14,7 @@ fn what_waits_for_room_and_machines_that_fail_are_said_and_shown() {
     program.line(&format!("host-off: it can't be used: {off}"));
     program.say("go on");
     let ending = program.end().code(0).says(&["second: 7"]);
-    // Each of them once, though the machine is tried again.
+    // Each of them once, though the machine is tried again; none of a pool that works.
     assert!(!ending.errors.contains("waits: "), "{}", ending.errors);
     assert!(!ending.errors.contains("for now"), "{}", ending.errors);
 }

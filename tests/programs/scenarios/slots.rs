@@ -59,14 +59,15 @@ fn print_wait(name: &str) {
     println!("{name}: {why}");
 }
 
-/// Two pools share the one slot: the second waits until standard input has a line.
+/// Two pools share the one slot: the first works with one of two workers, and the second waits until
+/// standard input has a line.
 #[scenario("one slot")]
 fn one_slot() {
     fiber::init_with(|config| config.backend = "slots".into());
-    let pool = |name: &str| Pool::builder().name(name).processes(1).build().unwrap();
-    let first = pool("first");
+    let pool = |name: &str, workers| Pool::builder().name(name).processes(workers).build().unwrap();
+    let first = pool("first", 2);
     first.wait_until_ready().wait().unwrap();
-    let second = pool("second");
+    let second = pool("second", 1);
     let result = second.apply(|| 7, ());
     print_wait("second/worker-1");
     print_wait("host-off");

@@ -1,6 +1,6 @@
 //! Reports of this process's children, for people who look at the session.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -98,14 +98,23 @@ impl Children {
     }
 
     /// Says which child has waited for room longest, and how many others do, and returns why. Hosts
-    /// wait for the sake of others.
+    /// wait for the sake of others, and a pool goes on with the workers that have room.
     pub(super) fn waiting(&self) -> Option<(String, String)> {
+        let mut pools = HashSet::new();
+        for record in self.records.iter() {
+            if matches!(*record.job.states().borrow(), JobState::Running) {
+                pools.extend(record.pool().map(str::to_owned));
+            }
+        }
+        let is_counted = |record: &ChildRecord| {
+            record.role != ProcessRole::Host && !record.pool().is_some_and(|it| pools.contains(it))
+        };
         let waits = |record: &ChildRecord| match &*record.job.states().borrow() {
             JobState::Waiting(WaitReason::Resources(reason)) => Some(reason.clone()),
             _ => None,
         };
         let (mut first, mut count) = (None::<(SystemTime, String, String)>, 0);
-        for record in self.records.iter().filter(|record| record.role != ProcessRole::Host) {
+        for record in self.records.iter().filter(|record| is_counted(record)) {
             let Some(reason) = waits(&record) else { continue };
             count += 1;
             if first.as_ref().is_none_or(|(since, ..)| record.since < *since) {
@@ -258,6 +267,12 @@ impl Children {
 }
 
 impl ChildRecord {
+    /// Returns the name of its pool, if it is a worker.
+    fn pool(&self) -> Option<&str> {
+        let (pool, _) = self.name.rsplit_once('/')?;
+        Some(pool).filter(|_| self.role == ProcessRole::Worker)
+    }
+
     fn below(&self) -> Option<Report> {
         read_json(self.below.as_deref()?).ok()
     }
