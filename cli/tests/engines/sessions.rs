@@ -45,8 +45,7 @@ fn a_session_is_shown_with_its_workers_and_their_restarts(engine: &'static dyn E
     assert_eq!(restarts, 1, "{later:#}");
 
     let table = output(fiber(engine, &["ps"]));
-    for word in ["NAME", "RESTARTS", &started.name, "└ ", "pool-1/worker-1", "64.0 MiB", "running"]
-    {
+    for word in ["NAME", "RESTARTS", &started.name, "└ ", "pool-1/worker-1", "64.0M", "running"] {
         assert!(table.contains(word), "`{word}` is missing in:\n{table}");
     }
 }
