@@ -1,6 +1,6 @@
 //! Reports of this process's children, for people who look at the session.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -100,14 +100,17 @@ impl Children {
     /// Says which child has waited for room longest, and how many others do, and returns why. Hosts
     /// wait for the sake of others, and a pool goes on with the workers that have room.
     pub(super) fn waiting(&self) -> Option<(String, String)> {
-        let mut pools = HashSet::new();
+        // Pools are few, and a set of texts would add 28 kB to each program.
+        let mut pools = Vec::<String>::new();
+        let has = |pools: &[String], name: &str| pools.iter().any(|pool| pool == name);
         for record in self.records.iter() {
+            let Some(pool) = record.pool().filter(|name| !has(&pools, name)) else { continue };
             if matches!(*record.job.states().borrow(), JobState::Running) {
-                pools.extend(record.pool().map(str::to_owned));
+                pools.push(pool.to_owned());
             }
         }
         let is_counted = |record: &ChildRecord| {
-            record.role != ProcessRole::Host && !record.pool().is_some_and(|it| pools.contains(it))
+            record.role != ProcessRole::Host && !record.pool().is_some_and(|it| has(&pools, it))
         };
         let waits = |record: &ChildRecord| match &*record.job.states().borrow() {
             JobState::Waiting(WaitReason::Resources(reason)) => Some(reason.clone()),
