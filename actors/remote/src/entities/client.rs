@@ -314,8 +314,9 @@ fn has_moved(answer: &Answer) -> bool {
 /// `None` if the answer is one.
 fn retried_after(answer: &Answer, epoch: u64) -> Option<u64> {
     match answer {
-        // The actor of the process has ended by itself, since it can't record. It starts again.
-        Err(Unanswered::Failed(CallFailure::Stopped(ExitReason::Normal))) => Some(0),
+        // The actor of the process has ended by itself, since it can't record, or the process is
+        // about to end, since it has lost the coordinator. It starts again.
+        Err(Unanswered::Failed(CallFailure::Stopped(_))) => Some(0),
         // The process has ended for good, so there is a newer table, or there are no entities.
         Err(Unanswered::Lost(_)) => Some(epoch),
         _ => None,

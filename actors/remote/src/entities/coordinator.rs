@@ -151,10 +151,11 @@ impl Coordination {
             }
         }
         if !arrived.is_empty() {
+            let number = self.next_number();
             // While the table changes, a key is expected by a process of either table.
             for process in self.keepers.borrow().values() {
                 // A process that dies meanwhile learns it by its `Welcome`.
-                drop(process.change.send(Change::Arrived(arrived.clone())));
+                drop(process.change.send(Change::Arrived { keys: arrived.clone(), number }));
             }
         }
         // Wakes those who wait for it.
@@ -165,6 +166,11 @@ impl Coordination {
     pub(super) fn ask_lives(&self, ask: &AskLives) -> Vec<Reply<Option<Lives>>> {
         let keepers = self.keepers.borrow();
         keepers.values().map(|process| process.lives.send(ask.clone())).collect()
+    }
+
+    fn next_number(&self) -> u64 {
+        self.last_number.set(self.last_number.get() + 1);
+        self.last_number.get()
     }
 
     /// Returns whether a process is the current incarnation.
@@ -182,8 +188,7 @@ impl Coordination {
     async fn welcome(&self, keeper: KeeperId) -> Welcome {
         // A change asks all processes, and those that start answer at once.
         let _changing = self.changing.lock().await;
-        self.last_number.set(self.last_number.get() + 1);
-        let token = Token { keeper, number: self.last_number.get() };
+        let token = Token { keeper, number: self.next_number() };
         self.numbers.borrow_mut().insert(keeper, token.number);
         // Its last incarnation may have changes on their way.
         let _ = self.records.settled().await;

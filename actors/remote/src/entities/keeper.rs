@@ -104,6 +104,8 @@ struct Keys<A: Actor<Context = Context<A>>> {
     slots: HashMap<Rc<str>, Slot<A>>,
     /// Messages from before the coordinator's answer.
     early: Vec<(String, Work<A>)>,
+    /// Keys that have arrived before that, with the numbers of the messages.
+    arrived_early: Vec<(u64, Vec<String>)>,
 }
 
 /// A key that has messages.
@@ -124,6 +126,7 @@ impl<A: Actor<Context = Context<A>>> Keeper<A> {
             leaving: HashSet::new(),
             slots: HashMap::new(),
             early: Vec::new(),
+            arrived_early: Vec::new(),
         };
         Keeper(Rc::new(Shared {
             plan: args.plan,
@@ -192,8 +195,8 @@ impl<A: Actor<Context = Context<A>>> Handler<Change> for Keeper<A> {
                 shared.commit(table, expected);
                 Box::pin(async { Vec::new() })
             }
-            Change::Arrived(arrived) => {
-                shared.arrived(&arrived);
+            Change::Arrived { keys, number } => {
+                shared.arrived(keys, number);
                 Box::pin(async { Vec::new() })
             }
         }
@@ -252,9 +255,13 @@ impl<A: Actor<Context = Context<A>>> Shared<A> {
         };
         let mut keys = self.keys.borrow_mut();
         keys.token = Some(welcome.token);
+        let mut arrived = std::mem::take(&mut keys.arrived_early);
         if welcome.table.epoch >= keys.table.epoch {
             keys.table = welcome.table;
-            keys.expected = welcome.expected.into_iter().collect();
+            arrived.retain(|(number, _)| *number > welcome.token.number);
+            let has_arrived = |key: &String| arrived.iter().any(|(_, keys)| keys.contains(key));
+            let expected = welcome.expected.into_iter().filter(|key| !has_arrived(key));
+            keys.expected = expected.collect();
         }
         let early = std::mem::take(&mut keys.early);
         drop(keys);
@@ -438,13 +445,17 @@ impl<A: Actor<Context = Context<A>>> Shared<A> {
         keys.expected = expected.into_iter().collect();
     }
 
-    fn arrived(self: &Rc<Self>, arrived: &[String]) {
-        for key in arrived {
+    fn arrived(self: &Rc<Self>, arrived: Vec<String>, number: u64) {
+        for key in &arrived {
             let mut keys = self.keys.borrow_mut();
             let waits = keys.expected.remove(key).then(|| keys.slots.get_key_value(&**key));
             let waiting = waits.flatten().map(|(key, _)| Rc::clone(key));
             drop(keys);
             waiting.into_iter().for_each(|key| self.begin(key));
+        }
+        let mut keys = self.keys.borrow_mut();
+        if keys.token.is_none() {
+            keys.arrived_early.push((number, arrived));
         }
     }
 

@@ -91,6 +91,7 @@ impl Message for Leaving {
     type Result = ();
 }
 
+/// The number of its token is that of the time when it was written.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Welcome {
     pub(super) token: Token,
@@ -166,8 +167,8 @@ pub(super) enum Change {
     Prepare(Table),
     /// From now on this table counts. Other processes have not saved the expected keys yet.
     Commit { table: Table, expected: Vec<String> },
-    /// Expected keys are saved.
-    Arrived(Vec<String>),
+    /// Expected keys are saved. A [`Welcome`] with a smaller number may arrive later.
+    Arrived { keys: Vec<String>, number: u64 },
 }
 
 impl Message for Change {
