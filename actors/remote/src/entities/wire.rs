@@ -91,7 +91,7 @@ impl Message for Leaving {
     type Result = ();
 }
 
-/// The number of its token is that of the time when it was written.
+/// It knows of the keys in all `Arrived` changes whose number is smaller than its token's.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Welcome {
     pub(super) token: Token,
