@@ -72,6 +72,7 @@ def main(arguments):
         for target, is_quick in CHECKS
         if not arguments or target.split()[0] in arguments or (is_quick and "quick" in arguments)
     ]
+    os.environ.update(fresh_seeds())
     for part in SETUP:
         subprocess.run(["scripts/setup.sh", part], check=True)
     # The engines are stopped then, too.
@@ -83,6 +84,14 @@ def main(arguments):
             make = ["make", "--no-print-directory", "cluster-down"]
             subprocess.run(make, stdout=subprocess.DEVNULL, check=False)
     return summarize(results)
+
+
+def fresh_seeds():
+    """Returns the variable by which simulated worlds play seeds that are fresh for each commit, and
+    the same ones wherever the commit is checked."""
+    git = ["git", "rev-parse", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout
+    return {"SIM_FRESH_FROM": str(int(commit[:15], 16))} if commit else {}
 
 
 def run(target):

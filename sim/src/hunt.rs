@@ -30,9 +30,10 @@ struct Failure {
     limits: Limits,
 }
 
-/// Plays the seeds of a file, and fresh ones for a time.
+/// Plays the seeds of a file, and fresh ones from the first for a time.
 pub(crate) fn hunt(
     time: Duration,
+    first: u64,
     known: Option<&str>,
     scenario: Option<&'static str>,
     limits: Limits,
@@ -50,7 +51,6 @@ pub(crate) fn hunt(
             return report(failure);
         }
     }
-    let first = fastrand::u64(..u64::MAX / 2);
     let (next, is_over) = (AtomicU64::new(first), AtomicBool::new(false));
     let until = Instant::now() + time;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -73,7 +73,9 @@ pub(crate) fn hunt(
         Some(failure) => report(failure),
         None => {
             let (known, passed) = (known.len(), NANOS.load(Ordering::Relaxed));
-            println!("{played} fresh seeds and {known} known ones in {time:?}: no failure");
+            println!(
+                "{played} fresh seeds from {first} and {known} known ones in {time:?}: no failure"
+            );
             let cores_took = began.elapsed().as_nanos() as u64 * cores as u64;
             let (passed, times) = (Duration::from_nanos(passed), passed / cores_took.max(1));
             println!("{passed:.0?} passed in them: on each core {times} times as fast as a clock");
@@ -83,8 +85,12 @@ pub(crate) fn hunt(
 }
 
 /// Plays fresh seeds twice, each time in a process of its own, until one has two histories.
-pub(crate) fn compare(count: u64, scenario: Option<&'static str>, limits: Limits) -> ExitCode {
-    let first = fastrand::u64(..u64::MAX / 2);
+pub(crate) fn compare(
+    first: u64,
+    count: u64,
+    scenario: Option<&'static str>,
+    limits: Limits,
+) -> ExitCode {
     let next = AtomicU64::new(first);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let compare = |core| {

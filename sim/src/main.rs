@@ -19,6 +19,7 @@ fiber-sim [OPTIONS]: plays scenarios of fiber in simulated worlds
 
   --for SECONDS         plays fresh seeds on all cores for so long (default: 60)
   --known FILE          plays the seeds of a file first
+  --fresh-from SEED     the first fresh seed (default: SIM_FRESH_FROM of the environment, or any)
   --twice COUNT         plays so many fresh seeds twice, and compares their histories
   --seed SEED           plays one seed, and prints its history
   --html FILE           writes that history as a page, too
@@ -37,6 +38,8 @@ struct Asked {
     seeds: Option<Seeds>,
     time: Option<u64>,
     twice: Option<u64>,
+    /// The first fresh seed.
+    fresh: Option<u64>,
     known: Option<String>,
     scenario: Option<String>,
     limits: Limits,
@@ -54,6 +57,9 @@ struct Asked {
 
 fn ask() -> Result<Asked, lexopt::Error> {
     let mut asked = Asked::default();
+    if let Some(seed) = std::env::var_os("SIM_FRESH_FROM") {
+        asked.fresh = Some(seed.parse()?);
+    }
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
@@ -61,6 +67,7 @@ fn ask() -> Result<Asked, lexopt::Error> {
             Long("seeds") => asked.seeds = Some(parser.value()?.parse()?),
             Long("for") => asked.time = Some(parser.value()?.parse()?),
             Long("twice") => asked.twice = Some(parser.value()?.parse()?),
+            Long("fresh-from") => asked.fresh = Some(parser.value()?.parse()?),
             Long("known") => asked.known = Some(parser.value()?.string()?),
             Long("scenario") => asked.scenario = Some(parser.value()?.string()?),
             Long("limits") => asked.limits = parser.value()?.parse()?,
@@ -123,9 +130,10 @@ fn main() -> ExitCode {
         let history = if asked.trace { History::Trace } else { History::Events };
         return hunt::show(seed, scenario, asked.limits, history, asked.html.as_deref());
     }
+    let first = asked.fresh.unwrap_or_else(|| fastrand::u64(..u64::MAX / 2));
     if let Some(count) = asked.twice {
-        return hunt::compare(count, scenario, asked.limits);
+        return hunt::compare(first, count, scenario, asked.limits);
     }
     let time = Duration::from_secs(asked.time.unwrap_or(60));
-    hunt::hunt(time, asked.known.as_deref(), scenario, asked.limits)
+    hunt::hunt(time, first, asked.known.as_deref(), scenario, asked.limits)
 }

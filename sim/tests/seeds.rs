@@ -87,6 +87,21 @@ fn neither_known_seeds_nor_fresh_ones_fail() {
     play(&["--for", &seconds, "--known", known]);
 }
 
+/// Whoever checks one commit plays the same.
+#[test]
+fn fresh_seeds_begin_where_the_environment_says() {
+    let play = |first: &str| {
+        let mut player = Command::new(env!("CARGO_BIN_EXE_fiber-sim"));
+        let played = player.args(["--for", "0"]).env("SIM_FRESH_FROM", first).output();
+        played.expect("it can be started")
+    };
+    let text = String::from_utf8(play("12345").stdout).expect("it is text");
+    assert!(text.contains("0 fresh seeds from 12345 and"), "{text}");
+    let wrong = play("one");
+    let problem = String::from_utf8(wrong.stderr).expect("it is text");
+    assert!(!wrong.status.success() && problem.contains("\"one\""), "{problem}");
+}
+
 #[test]
 fn a_failing_seed_is_made_smaller() {
     let play = |arguments: &[&str]| {
