@@ -172,12 +172,12 @@ lint: setup format
 ## deny: licences, sources and duplicates of all dependencies (deny.toml)
 deny:
 	@scripts/setup.sh deny
-	$(CARGO) deny --all-features check bans licenses sources
+	$(CARGO) deny --workspace --all-features check --hide-inclusion-graph bans licenses sources
 
 ## advisories: known vulnerabilities of dependencies, from RustSec's database, which it downloads
 advisories:
 	@scripts/setup.sh deny
-	$(CARGO) deny --all-features check advisories
+	$(CARGO) deny --workspace --all-features check advisories
 
 ## package: build each crate from the files that its package has
 package: setup
