@@ -16,7 +16,7 @@ use fiber_core::{Error, Result};
 use fiber_journal::TaskKey;
 use fiber_values::blob::Blobs;
 use fiber_values::entry::EntryRef;
-use fiber_values::{OutputCell, slot};
+use fiber_values::{MakingCall, OutputCell, slot};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::away::Origin;
@@ -57,6 +57,8 @@ pub(crate) struct Exchange {
     pub(super) held: HeldTasks,
     pub(super) runtime: &'static Runtime,
     origin: OnceLock<Origin>,
+    /// The call as its outputs know it, if it has some.
+    pub(super) making: OnceLock<Arc<MakingCall>>,
     /// The outputs on other machines that the caller has not taken, if it takes outputs one by one.
     pub(super) kept: Mutex<Option<HashMap<u64, Arc<OutputCell>>>>,
 }
@@ -167,6 +169,7 @@ impl Exchange {
             held: HeldTasks::default(),
             runtime: pool.runtime,
             origin: OnceLock::new(),
+            making: OnceLock::new(),
             kept: Mutex::default(),
         })
     }

@@ -62,7 +62,7 @@ impl<T: Portable> Argument<T> for T {
     }
 
     fn add(&self, parts: &mut Parts) -> Result<()> {
-        parts.push(Part::Value(EncodedValue::new(self)?));
+        parts.push_value(EncodedValue::new(self)?);
         Ok(())
     }
 

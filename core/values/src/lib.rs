@@ -29,8 +29,8 @@ pub use function::{
 };
 pub use inputs::{Argument, Inputs, Parts, PartsReader, PartsRecipe, Whole};
 pub use output::{
-    Dependent, Digest, Fetch, HeldBack, Make, Maker, Output, OutputCell, Recipe, afterwards,
-    hold_back,
+    Dependent, Digest, Fetch, HeldBack, Make, Maker, MakingCall, Output, OutputCell, Recipe,
+    afterwards, hold_back,
 };
 pub use portable::{OwnedLikeStringNotStr, Portable};
 pub use run::{BlockOn, Outcome, Tasks};

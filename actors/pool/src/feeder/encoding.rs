@@ -122,6 +122,8 @@ fn encode_in_parts<A: Inputs<P, M>, P, M>(
     let add = || transfer::repeatable(|| arguments.add(&mut parts));
     let ((added, keep_alive), has_handles) = transfer::finding_handles(add);
     added?;
+    // Calls may have many tasks that wait for inputs.
+    parts.shrink_to_fit();
     if is_durable && (has_handles || parts.outputs().any(|cell| cell.has_handles())) {
         return Err(has_a_handle::<A>());
     }

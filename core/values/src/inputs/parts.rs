@@ -17,10 +17,14 @@ pub struct Parts(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    Value(EncodedValue),
+    /// Most parts are outputs, which take far fewer bytes than a value.
+    Value(Box<EncodedValue>),
     Output(Arc<OutputCell>),
     List(u32),
 }
+
+// A graph has one for each of its edges.
+const _: () = assert!(size_of::<Part>() <= 16);
 
 impl Part {
     fn size(&self) -> usize {
@@ -34,7 +38,7 @@ impl Part {
     /// Returns the folder of the journal that has the value; empty if none has it.
     fn journal(&self) -> &str {
         let Part::Output(cell) = self else { return "" };
-        cell.maker().and_then(|maker| maker.journal.as_deref()).unwrap_or_default()
+        cell.maker().and_then(|maker| maker.call.journal.as_deref()).unwrap_or_default()
     }
 }
 
@@ -45,6 +49,15 @@ const OTHER_JOURNAL: u32 = 1 << 31;
 impl Parts {
     pub(super) fn push(&mut self, part: Part) {
         self.0.push(part);
+    }
+
+    pub(super) fn push_value(&mut self, value: EncodedValue) {
+        self.push(Part::Value(Box::new(value)));
+    }
+
+    /// Frees the room for more parts.
+    pub fn shrink_to_fit(&mut self) {
+        self.0.shrink_to_fit();
     }
 
     /// Returns the outputs among them.
@@ -96,7 +109,7 @@ impl Parts {
                     out.extend_from_slice(&count.to_le_bytes());
                     continue;
                 }
-                Part::Value(value) => value.clone(),
+                Part::Value(value) => EncodedValue::clone(value),
                 Part::Output(cell) => there(cell)?,
             };
             let journal = part.journal();
@@ -133,7 +146,7 @@ impl Parts {
                     }
                     continue;
                 }
-                Part::Value(value) => value.clone(),
+                Part::Value(value) => EncodedValue::clone(value),
                 Part::Output(cell) => there(cell).ok()?,
             };
             if !value.blobs.is_empty() || !part.journal().is_empty() {
@@ -220,7 +233,7 @@ impl Parts {
                     identity.extend_from_slice(&count.to_le_bytes());
                     continue;
                 }
-                Part::Value(value) => (value.clone(), None),
+                Part::Value(value) => (EncodedValue::clone(value), None),
                 Part::Output(cell) => (there(cell)?, Some(cell)),
             };
             if value.blobs.is_empty() && value.bytes.len() <= SHORT {
