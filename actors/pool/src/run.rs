@@ -37,6 +37,9 @@ pub(crate) struct Run {
     parts: Option<Arc<Parts>>,
     /// The host to which its task has least to travel.
     near: Option<Near>,
+    /// Whether its task went to a worker ahead of the value that it takes, so that neither the
+    /// place nor the size of that is known.
+    pub(crate) is_ahead: bool,
 }
 
 /// Fewer bytes travel in about the time in which a worker is chosen.
@@ -53,7 +56,7 @@ pub(crate) struct Near {
 impl Run {
     pub(crate) fn new(call: CallId, start: u64, end: u64, bytes: Bytes) -> Run {
         let (blobs, parts, near) = (Blobs::default(), None, None);
-        Run { call, base: start, start, end, bytes, blobs, parts, near }
+        Run { call, base: start, start, end, bytes, blobs, parts, near, is_ahead: false }
     }
 
     /// Makes the run of one task with blobs.
@@ -133,6 +136,7 @@ impl Run {
             blobs: self.blobs.clone(),
             parts: self.parts.clone(),
             near: self.near,
+            is_ahead: self.is_ahead,
         };
         self.start += count;
         self.base = self.start;
