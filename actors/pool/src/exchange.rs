@@ -256,7 +256,7 @@ impl Exchange {
     }
 
     pub(super) fn origin(&self) -> &Origin {
-        self.origin.get().expect("a call that has outcomes has begun")
+        self.origin.get().expect("a call that has tasks has begun")
     }
 
     /// Lets outcomes go into the sink, also those that have arrived.

@@ -30,10 +30,9 @@ pub(super) struct HeldTasks(Mutex<SortedMap<u64, Arc<HeldTask>>>);
 
 /// A task that waits for inputs.
 struct HeldTask {
-    pool: Weak<PoolState>,
     exchange: Weak<Exchange>,
     index: u64,
-    parts: Arc<Parts>,
+    parts: Parts,
     /// How many inputs are not there, and one until all are counted.
     missing: AtomicUsize,
 }
@@ -69,19 +68,9 @@ impl HeldTasks {
 }
 
 /// Submits a task when all its inputs are there.
-pub(super) fn submit_when_ready(
-    pool: &Arc<PoolState>,
-    exchange: &Arc<Exchange>,
-    index: u64,
-    parts: Arc<Parts>,
-) {
-    let task = Arc::new(HeldTask {
-        pool: Arc::downgrade(pool),
-        exchange: Arc::downgrade(exchange),
-        index,
-        parts,
-        missing: AtomicUsize::new(1),
-    });
+pub(super) fn submit_when_ready(exchange: &Arc<Exchange>, index: u64, parts: Parts) {
+    let missing = AtomicUsize::new(1);
+    let task = Arc::new(HeldTask { exchange: Arc::downgrade(exchange), index, parts, missing });
     exchange.held.0.lock().insert(index, Arc::clone(&task));
     task.wait_for(OutputCell::tell);
     // A call that has been stopped meanwhile has let go of its earlier tasks alone.
@@ -96,14 +85,15 @@ pub(super) fn submit_when_ready(
 pub(super) fn take_follower(before: &Exchange, index: u64) -> Option<(ReadyTask, Arc<OutputCell>)> {
     let cell = before.sink()?.cell(index)?;
     let task: Arc<HeldTask> = cell.only_dependent()?.as_task()?.downcast().ok()?;
-    let (pool, exchange) = (task.pool.upgrade()?, task.exchange.upgrade()?);
+    let exchange = task.exchange.upgrade()?;
+    let pool = exchange.origin().pool.upgrade()?;
     let is_one = task.missing.load(Ordering::Acquire) == 1;
     if !is_one || exchange.durable.is_some() || task.parts.size() > SHORT {
         return None;
     }
     // As for a task whose inputs are there: without it, the call has been stopped.
     exchange.held.0.lock().remove(&task.index)?;
-    let (index, parts) = (task.index, Arc::clone(&task.parts));
+    let (index, parts) = (task.index, task.parts.clone());
     Some((ReadyTask { pool, exchange, index, parts }, cell))
 }
 
@@ -116,9 +106,8 @@ impl Dependent for HeldTask {
         if self.missing.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let (Some(pool), Some(exchange)) = (self.pool.upgrade(), self.exchange.upgrade()) else {
-            return;
-        };
+        let Some(exchange) = self.exchange.upgrade() else { return };
+        let Some(pool) = exchange.origin().pool.upgrade() else { return };
         // A recorded outcome is found by the bytes of the inputs.
         if exchange.durable.is_some() {
             self.missing.store(1, Ordering::Release);
@@ -140,7 +129,7 @@ pub(super) struct ReadyTask {
     pub(super) pool: Arc<PoolState>,
     pub(super) exchange: Arc<Exchange>,
     pub(super) index: u64,
-    pub(super) parts: Arc<Parts>,
+    pub(super) parts: Parts,
 }
 
 impl ReadyTask {
@@ -261,7 +250,7 @@ impl HeldTask {
                     pool: Arc::clone(pool),
                     exchange,
                     index,
-                    parts: Arc::clone(&self.parts),
+                    parts: self.parts.clone(),
                 };
                 task.submit_or_find();
             }

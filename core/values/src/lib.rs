@@ -27,7 +27,7 @@ pub use function::{
     Arguments, Function, OneArgument, TupleArguments, TypedEntry, assert_captures_nothing,
     call_encoded, invoke,
 };
-pub use inputs::{Argument, Inputs, Parts, PartsReader, PartsRecipe, Whole};
+pub use inputs::{Argument, Inputs, Parts, PartsBuilder, PartsReader, PartsRecipe, Whole};
 pub use output::{
     Dependent, Digest, Fetch, HeldBack, Make, Maker, MakingCall, Output, OutputCell, Recipe,
     afterwards, hold_back,

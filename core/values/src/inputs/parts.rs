@@ -11,9 +11,13 @@ use crate::blob::{Blob, Blobs, Place};
 use crate::codec::{self, EncodedValue};
 use crate::output::{Digest, OutputCell, Recipe};
 
-/// The arguments of a task that has outputs among them.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Parts(Vec<Part>);
+/// The arguments of a task that has outputs among them. Clones share them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts(Arc<[Part]>);
+
+/// Collects the arguments of a task.
+#[derive(Debug, Default)]
+pub struct PartsBuilder(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -46,7 +50,7 @@ impl Part {
 /// than that of the value before.
 const OTHER_JOURNAL: u32 = 1 << 31;
 
-impl Parts {
+impl PartsBuilder {
     pub(super) fn push(&mut self, part: Part) {
         self.0.push(part);
     }
@@ -55,11 +59,14 @@ impl Parts {
         self.push(Part::Value(Box::new(value)));
     }
 
-    /// Frees the room for more parts.
-    pub fn shrink_to_fit(&mut self) {
-        self.0.shrink_to_fit();
+    /// Returns the arguments.
+    #[must_use]
+    pub fn build(self) -> Parts {
+        Parts(self.0.into())
     }
+}
 
+impl Parts {
     /// Returns the outputs among them.
     pub fn outputs(&self) -> impl Iterator<Item = &Arc<OutputCell>> {
         self.0.iter().filter_map(|part| match part {
@@ -103,7 +110,7 @@ impl Parts {
     /// The failure of the first output that has failed, or is not there.
     pub fn append(&self, out: &mut Vec<u8>) -> Result<Blobs> {
         let (mut blobs, mut last) = (Vec::<Blob>::new(), "");
-        for part in &self.0 {
+        for part in self.0.iter() {
             let value = match part {
                 Part::List(count) => {
                     out.extend_from_slice(&count.to_le_bytes());
@@ -134,7 +141,7 @@ impl Parts {
     /// or have blobs or values of a journal.
     pub fn append_around(&self, missing: &Arc<OutputCell>, out: &mut Vec<u8>) -> Option<usize> {
         let mut place = None;
-        for part in &self.0 {
+        for part in self.0.iter() {
             let value = match part {
                 Part::List(count) => {
                     out.extend_from_slice(&count.to_le_bytes());
@@ -226,7 +233,7 @@ impl Parts {
     /// The failure of the first output that has failed, or is not there.
     pub fn identity(&self, digest: impl Fn(&EncodedValue) -> Digest) -> Result<Vec<u8>> {
         let mut identity = Vec::new();
-        for part in &self.0 {
+        for part in self.0.iter() {
             let (value, cell) = match part {
                 Part::List(count) => {
                     identity.push(b'l');

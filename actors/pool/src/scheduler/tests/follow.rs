@@ -1,7 +1,9 @@
 //! Tasks that follow others in their worker.
 
+use std::sync::Arc;
+
 use fiber_values::codec::EncodedValue;
-use fiber_values::{Argument, Output, OutputCell};
+use fiber_values::{Argument, Output, OutputCell, PartsBuilder};
 
 use super::*;
 
@@ -17,9 +19,9 @@ fn followed(input: Arc<OutputCell>) -> Scheduler<WorkerId, TestCaller> {
     let (mut scheduler, mut effects) = (Scheduler::new(), Effects::default());
     scheduler.join(1, 1, 1, None, None, &mut effects);
     let [first, before, _] = [1, 3, 5].map(|call| begin(&mut scheduler, call));
-    let mut parts = Parts::default();
+    let mut parts = PartsBuilder::default();
     Argument::<u64>::add(&Output::<u64>::of(input), &mut parts).unwrap();
-    let run = Run::with_parts(5, 0, Bytes::new(), Arc::new(parts));
+    let run = Run::with_parts(5, 0, Bytes::new(), parts.build());
     scheduler.submit(first, &mut effects);
     assert_eq!(scheduler.follow(1, (1, 0), run.clone(), arguments(1)), None, "its time is unknown");
     scheduler.complete(1, results(1, 0, 1, false), &mut effects);
