@@ -83,7 +83,8 @@ struct Inbox {
     /// The number of all tasks, once it is known.
     total: Option<u64>,
     completed: u64,
-    ended: Option<Error>,
+    /// An error takes as many bytes as all the rest, and few calls have one.
+    ended: Option<Box<Error>>,
     waker: Option<Waker>,
     /// Where outcomes go instead.
     sink: Option<Arc<dyn Sink>>,
@@ -282,7 +283,7 @@ impl Exchange {
             return Poll::Ready(Ok(total));
         }
         if let Some(error) = &inbox.ended {
-            return Poll::Ready(Err(error.clone()));
+            return Poll::Ready(Err(Error::clone(error)));
         }
         inbox.waker = Some(context.waker().clone());
         Poll::Pending
@@ -308,7 +309,7 @@ impl Exchange {
     pub(super) fn end(&self, error: Error) {
         self.stop();
         let mut inbox = self.inbox.lock();
-        let error = inbox.ended.get_or_insert(error).clone();
+        let error = Error::clone(inbox.ended.get_or_insert_with(|| Box::new(error)));
         self.record.end();
         if let Some(sink) = wake(inbox) {
             sink.end(&error);
@@ -343,7 +344,7 @@ impl Exchange {
             return Poll::Ready(None);
         }
         if let Some(error) = &inbox.ended {
-            return Poll::Ready(Some(Err(error.clone())));
+            return Poll::Ready(Some(Err(Error::clone(error))));
         }
         match &mut inbox.waker {
             Some(waker) => waker.clone_from(context.waker()),
