@@ -332,6 +332,15 @@ fn too_large() {
     let halves = pool.map(give, [40_000, 40_000]).outputs();
     let both = |texts: Vec<String>| texts.concat().len();
     println!("inputs: {}", pool.apply(both, halves).wait().unwrap_err());
+    let join = |text: String, more: String| (text + &more).len();
+    pool.apply(join, ("a".to_string(), "b".to_string())).wait().unwrap();
+    // The usual times of both functions are known, so the second task follows the first one.
+    let gate = fiber::sync::Event::new().unwrap();
+    let wait = |gate: fiber::sync::Event| gate.wait_set().wait().map_or(0, |()| 65_000_usize);
+    let length = pool.apply(wait, gate.clone()).output();
+    let joined = pool.apply(join, (pool.apply(give, length).output(), "x".repeat(1000)));
+    gate.set().wait().unwrap();
+    println!("input made by the task before: {}", joined.wait().unwrap_err());
     let topic = fiber::Topic::new().unwrap();
     println!("message of a topic: {}", topic.publish(long()).wait().unwrap_err());
     println!("spawned argument: {}", Process::spawn(take, long()).wait().unwrap_err());

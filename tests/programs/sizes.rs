@@ -13,6 +13,7 @@ fn values_that_are_too_large_fail_with_the_limit() {
         "result: ",
         "broadcast: ",
         "inputs: ",
+        "input made by the task before: ",
         "message of a topic: ",
         "spawned argument: ",
         "spawned result: ",

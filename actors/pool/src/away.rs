@@ -84,7 +84,7 @@ impl Again {
                 pool.submit(&exchange, Run::with_blobs(id, self.index, bytes, blobs.clone()));
             }
             TaskInputs::Parts(recipe) => {
-                submit_when_ready(&pool, &exchange, self.index, Arc::new(recipe.parts()));
+                submit_when_ready(&exchange, self.index, recipe.parts());
             }
         }
         pool.finish_feeding(id, Some(1));
@@ -123,6 +123,14 @@ impl Exchange {
                 Err(error) => ResultBatch::Failed(index, error),
             });
         });
+    }
+
+    /// Lets a task wait until its inputs are there again.
+    pub(super) fn hold(self: &Arc<Exchange>, run: &Run) {
+        if let Some(parts) = run.parts() {
+            parts.outputs().for_each(OutputCell::make_again_if_lost);
+            submit_when_ready(self, run.start, parts.clone());
+        }
     }
 
     /// Lets values stay on other machines, although the caller takes outputs one by one.
@@ -212,15 +220,7 @@ impl PoolState {
             Some((Arc::clone(scheduler.caller(call)?), run))
         });
         if let Some((exchange, run)) = withdrawn {
-            self.hold(&exchange, &run);
-        }
-    }
-
-    /// Lets a task wait until its inputs are there again.
-    pub(super) fn hold(&self, exchange: &Arc<Exchange>, run: &Run) {
-        if let (Some(pool), Some(parts)) = (self.this.upgrade(), run.parts()) {
-            parts.outputs().for_each(OutputCell::make_again_if_lost);
-            submit_when_ready(&pool, exchange, run.start, Arc::clone(parts));
+            exchange.hold(&run);
         }
     }
 }

@@ -16,7 +16,7 @@ use fiber_core::{Error, Result};
 use fiber_journal::TaskKey;
 use fiber_values::blob::Blobs;
 use fiber_values::entry::EntryRef;
-use fiber_values::{OutputCell, slot};
+use fiber_values::{MakingCall, OutputCell, slot};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::away::Origin;
@@ -57,6 +57,8 @@ pub(crate) struct Exchange {
     pub(super) held: HeldTasks,
     pub(super) runtime: &'static Runtime,
     origin: OnceLock<Origin>,
+    /// The call as its outputs know it, if it has some.
+    pub(super) making: OnceLock<Arc<MakingCall>>,
     /// The outputs on other machines that the caller has not taken, if it takes outputs one by one.
     pub(super) kept: Mutex<Option<HashMap<u64, Arc<OutputCell>>>>,
 }
@@ -81,7 +83,8 @@ struct Inbox {
     /// The number of all tasks, once it is known.
     total: Option<u64>,
     completed: u64,
-    ended: Option<Error>,
+    /// An error takes as many bytes as all the rest, and few calls have one.
+    ended: Option<Box<Error>>,
     waker: Option<Waker>,
     /// Where outcomes go instead.
     sink: Option<Arc<dyn Sink>>,
@@ -167,6 +170,7 @@ impl Exchange {
             held: HeldTasks::default(),
             runtime: pool.runtime,
             origin: OnceLock::new(),
+            making: OnceLock::new(),
             kept: Mutex::default(),
         })
     }
@@ -253,7 +257,7 @@ impl Exchange {
     }
 
     pub(super) fn origin(&self) -> &Origin {
-        self.origin.get().expect("a call that has outcomes has begun")
+        self.origin.get().expect("a call that has tasks has begun")
     }
 
     /// Lets outcomes go into the sink, also those that have arrived.
@@ -279,7 +283,7 @@ impl Exchange {
             return Poll::Ready(Ok(total));
         }
         if let Some(error) = &inbox.ended {
-            return Poll::Ready(Err(error.clone()));
+            return Poll::Ready(Err(Error::clone(error)));
         }
         inbox.waker = Some(context.waker().clone());
         Poll::Pending
@@ -305,7 +309,7 @@ impl Exchange {
     pub(super) fn end(&self, error: Error) {
         self.stop();
         let mut inbox = self.inbox.lock();
-        let error = inbox.ended.get_or_insert(error).clone();
+        let error = Error::clone(inbox.ended.get_or_insert_with(|| Box::new(error)));
         self.record.end();
         if let Some(sink) = wake(inbox) {
             sink.end(&error);
@@ -340,7 +344,7 @@ impl Exchange {
             return Poll::Ready(None);
         }
         if let Some(error) = &inbox.ended {
-            return Poll::Ready(Some(Err(error.clone())));
+            return Poll::Ready(Some(Err(Error::clone(error))));
         }
         match &mut inbox.waker {
             Some(waker) => waker.clone_from(context.waker()),

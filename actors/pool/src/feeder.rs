@@ -76,7 +76,7 @@ pub(super) fn feed_one(
             }
             pool.submit(exchange, Run::with_blobs(exchange.id, 0, scratch.into(), blobs));
         }
-        Prepared::Held(parts) => submit_when_ready(pool, exchange, 0, Arc::new(parts)),
+        Prepared::Held(parts) => submit_when_ready(exchange, 0, parts),
         Prepared::Recorded(outcome) => {
             exchange.add_recorded(0, outcome);
             exchange.deliver_waiting();
@@ -173,7 +173,7 @@ impl Feeder<'_> {
             Ok(Prepared::New(blobs, key)) => self.add_new(index, blobs, key),
             Ok(Prepared::Held(parts)) => {
                 self.for_workers += 1;
-                submit_when_ready(self.pool, exchange, index, Arc::new(parts));
+                submit_when_ready(exchange, index, parts);
                 self.check_at = self.fed;
             }
             Ok(Prepared::Recorded(outcome)) => {

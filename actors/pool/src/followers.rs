@@ -6,8 +6,6 @@
 //! failed, is large, or is made elsewhere. They wait in their calls again then, as they do if the
 //! worker dies.
 
-use std::sync::Arc;
-
 use super::held::{ReadyTask, submit_when_ready, take_follower};
 use super::run::{PREFIX, Run, prefix};
 use super::scheduler::Values;
@@ -38,7 +36,7 @@ impl PoolState {
             let place = parts.append_around(&cell, &mut arguments);
             let length = prefix(arguments.len() - PREFIX, false);
             arguments[..PREFIX].copy_from_slice(&length);
-            let run = Run::with_parts(next.id, index, next.count(parts.size()), Arc::clone(&parts));
+            let run = Run::with_parts(next.id, index, next.count(parts.size()), parts.clone());
             let follows = place.filter(|_| std::ptr::eq(self, &*pool)).and_then(|place| {
                 let assignment = self.with_scheduler(|scheduler, _| {
                     scheduler.follow(worker.id, after, run, arguments.into())
@@ -46,7 +44,7 @@ impl PoolState {
                 assignment.map(|assignment| Follower { after, assignment, place: place as u32 })
             });
             let Some(follower) = follows else {
-                submit_when_ready(&pool, &next, index, parts);
+                submit_when_ready(&next, index, parts);
                 break;
             };
             pool.record_inputs(&next, index, &parts);

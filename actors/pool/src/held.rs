@@ -26,27 +26,63 @@ const MAX_NAMED: usize = 8;
 
 /// The tasks of a call that wait for inputs.
 #[derive(Default)]
-pub(super) struct HeldTasks(Mutex<SortedMap<u64, Arc<HeldTask>>>);
+pub(super) struct HeldTasks(Mutex<Blocks>);
+
+/// Tasks by their indexes. Neighbours share an entry of the map, because each takes an allocation.
+#[derive(Default)]
+struct Blocks {
+    blocks: SortedMap<u64, [Option<Arc<HeldTask>>; BLOCK as usize]>,
+    count: u64,
+}
+
+/// How many neighbours share an entry.
+const BLOCK: u64 = 4;
 
 /// A task that waits for inputs.
 struct HeldTask {
-    pool: Weak<PoolState>,
     exchange: Weak<Exchange>,
     index: u64,
-    parts: Arc<Parts>,
+    parts: Parts,
     /// How many inputs are not there, and one until all are counted.
     missing: AtomicUsize,
 }
 
+impl Blocks {
+    fn insert(&mut self, task: Arc<HeldTask>) {
+        let (block, place) = (task.index / BLOCK, (task.index % BLOCK) as usize);
+        if !self.blocks.contains_key(&block) {
+            self.blocks.insert(block, Default::default());
+        }
+        let tasks = self.blocks.get_mut(&block).expect("it was just added");
+        self.count += u64::from(tasks[place].replace(task).is_none());
+    }
+
+    fn remove(&mut self, index: u64) -> Option<Arc<HeldTask>> {
+        let (block, place) = (index / BLOCK, (index % BLOCK) as usize);
+        let tasks = self.blocks.get_mut(&block)?;
+        let task = tasks[place].take()?;
+        if tasks.iter().all(Option::is_none) {
+            self.blocks.remove(&block);
+        }
+        self.count -= 1;
+        Some(task)
+    }
+
+    /// Returns the tasks in their order.
+    fn iter(&self) -> impl Iterator<Item = &Arc<HeldTask>> {
+        self.blocks.values().flat_map(|tasks| tasks.iter().flatten())
+    }
+}
+
 impl HeldTasks {
     pub(super) fn count(&self) -> u64 {
-        self.0.lock().len() as u64
+        self.0.lock().count
     }
 
     /// Returns the functions whose values the next tasks wait for, those of most values first.
     pub(super) fn waits_for(&self) -> Vec<String> {
         let held = self.0.lock();
-        let inputs = held.values().take(MAX_LOOKED_AT).flat_map(|task| task.parts.outputs());
+        let inputs = held.iter().take(MAX_LOOKED_AT).flat_map(|task| task.parts.outputs());
         let mut counts = Vec::<(&str, u64)>::new();
         for function in inputs.take(MAX_INPUTS).filter_map(|cell| cell.missing()) {
             match counts.iter_mut().find(|(counted, _)| *counted == function) {
@@ -61,7 +97,7 @@ impl HeldTasks {
     /// Lets go of the tasks.
     pub(super) fn clear(&self) {
         let held = std::mem::take(&mut *self.0.lock());
-        if !held.is_empty() {
+        if held.count > 0 {
             // They may own the last handles of their inputs, and these their calls.
             afterwards(move || drop(held));
         }
@@ -69,20 +105,10 @@ impl HeldTasks {
 }
 
 /// Submits a task when all its inputs are there.
-pub(super) fn submit_when_ready(
-    pool: &Arc<PoolState>,
-    exchange: &Arc<Exchange>,
-    index: u64,
-    parts: Arc<Parts>,
-) {
-    let task = Arc::new(HeldTask {
-        pool: Arc::downgrade(pool),
-        exchange: Arc::downgrade(exchange),
-        index,
-        parts,
-        missing: AtomicUsize::new(1),
-    });
-    exchange.held.0.lock().insert(index, Arc::clone(&task));
+pub(super) fn submit_when_ready(exchange: &Arc<Exchange>, index: u64, parts: Parts) {
+    let missing = AtomicUsize::new(1);
+    let task = Arc::new(HeldTask { exchange: Arc::downgrade(exchange), index, parts, missing });
+    exchange.held.0.lock().insert(Arc::clone(&task));
     task.wait_for(OutputCell::tell);
     // A call that has been stopped meanwhile has let go of its earlier tasks alone.
     if exchange.is_stopped() {
@@ -96,14 +122,15 @@ pub(super) fn submit_when_ready(
 pub(super) fn take_follower(before: &Exchange, index: u64) -> Option<(ReadyTask, Arc<OutputCell>)> {
     let cell = before.sink()?.cell(index)?;
     let task: Arc<HeldTask> = cell.only_dependent()?.as_task()?.downcast().ok()?;
-    let (pool, exchange) = (task.pool.upgrade()?, task.exchange.upgrade()?);
+    let exchange = task.exchange.upgrade()?;
+    let pool = exchange.origin().pool.upgrade()?;
     let is_one = task.missing.load(Ordering::Acquire) == 1;
     if !is_one || exchange.durable.is_some() || task.parts.size() > SHORT {
         return None;
     }
     // As for a task whose inputs are there: without it, the call has been stopped.
-    exchange.held.0.lock().remove(&task.index)?;
-    let (index, parts) = (task.index, Arc::clone(&task.parts));
+    exchange.held.0.lock().remove(task.index)?;
+    let (index, parts) = (task.index, task.parts.clone());
     Some((ReadyTask { pool, exchange, index, parts }, cell))
 }
 
@@ -116,9 +143,8 @@ impl Dependent for HeldTask {
         if self.missing.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let (Some(pool), Some(exchange)) = (self.pool.upgrade(), self.exchange.upgrade()) else {
-            return;
-        };
+        let Some(exchange) = self.exchange.upgrade() else { return };
+        let Some(pool) = exchange.origin().pool.upgrade() else { return };
         // A recorded outcome is found by the bytes of the inputs.
         if exchange.durable.is_some() {
             self.missing.store(1, Ordering::Release);
@@ -127,7 +153,7 @@ impl Dependent for HeldTask {
                 return;
             }
         }
-        let held = exchange.held.0.lock().remove(&self.index);
+        let held = exchange.held.0.lock().remove(self.index);
         // Without it, the call has been stopped.
         if held.is_some() {
             self.submit(&pool, exchange);
@@ -140,7 +166,7 @@ pub(super) struct ReadyTask {
     pub(super) pool: Arc<PoolState>,
     pub(super) exchange: Arc<Exchange>,
     pub(super) index: u64,
-    pub(super) parts: Arc<Parts>,
+    pub(super) parts: Parts,
 }
 
 impl ReadyTask {
@@ -261,7 +287,7 @@ impl HeldTask {
                     pool: Arc::clone(pool),
                     exchange,
                     index,
-                    parts: Arc::clone(&self.parts),
+                    parts: self.parts.clone(),
                 };
                 task.submit_or_find();
             }
@@ -270,5 +296,28 @@ impl HeldTask {
                 exchange.fail(index, error);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_tasks_are_found_by_their_indexes() {
+        let mut held = Blocks::default();
+        let indexes = [7, 3, 4, 100, 0, 5];
+        for index in indexes {
+            let (exchange, parts, missing) = (Weak::new(), Parts::default(), AtomicUsize::new(1));
+            held.insert(Arc::new(HeldTask { exchange, index, parts, missing }));
+        }
+        let all: Vec<_> = held.iter().map(|task| task.index).collect();
+        assert_eq!((all, held.count), (vec![0, 3, 4, 5, 7, 100], 6));
+        assert!(held.remove(6).is_none() && held.remove(50).is_none());
+        for index in indexes {
+            assert_eq!(held.remove(index).map(|task| task.index), Some(index));
+            assert!(held.remove(index).is_none());
+        }
+        assert!(held.count == 0 && held.blocks.is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use fiber_core::Result;
-use fiber_values::{Argument, Inputs, Parts, PartsReader, Portable, Whole};
+use fiber_values::{Argument, Inputs, PartsBuilder, PartsReader, Portable, Whole};
 use serde::Serializer;
 use serde::ser::SerializeTuple;
 
@@ -27,7 +27,7 @@ where
         tuple.end()
     }
 
-    fn add(&self, parts: &mut Parts) -> Result<()> {
+    fn add(&self, parts: &mut PartsBuilder) -> Result<()> {
         self.0.add(parts)?;
         Argument::<B>::add(&self.1, parts)
     }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 
 use fiber_core::{Error, Result, block_on};
-use fiber_values::{Maker, Output, OutputCell};
+use fiber_values::{Maker, MakingCall, Output, OutputCell};
 
 use super::batch::ResultBatch;
 use super::calls::{ActiveCall, encoded};
@@ -56,8 +56,11 @@ impl CallOutputs {
 impl Exchange {
     /// Returns one of its tasks, as the maker of a value.
     pub(super) fn maker(&self, index: u64) -> Maker {
-        let journal = self.durable.as_ref().map(|call| Arc::clone(&call.journal));
-        Maker { call: self.id, function: self.function, index, journal }
+        let call = self.making.get_or_init(|| {
+            let journal = self.durable.as_ref().map(|call| Arc::clone(&call.journal));
+            Arc::new(MakingCall { number: self.id, function: self.function, journal })
+        });
+        Maker { call: Arc::clone(call), index }
     }
 }
 

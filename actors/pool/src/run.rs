@@ -4,8 +4,6 @@
 //! and redelivers runs. Any run can be split anywhere. A chunk is only the least number of tasks
 //! that is handed out at a time.
 
-use std::sync::Arc;
-
 use bytes::{Buf, Bytes};
 use fiber_values::Parts;
 use fiber_values::blob::Blobs;
@@ -34,9 +32,12 @@ pub(crate) struct Run {
     blobs: Blobs,
     /// The arguments of its task, if outputs of others are among them, in place of the bytes and
     /// blobs: they are put together when the task is sent. Such a task is a run of its own.
-    parts: Option<Arc<Parts>>,
+    parts: Option<Parts>,
     /// The host to which its task has least to travel.
     near: Option<Near>,
+    /// Whether its task went to a worker ahead of the value that it takes, so that neither the
+    /// place nor the size of that is known.
+    pub(crate) is_ahead: bool,
 }
 
 /// Fewer bytes travel in about the time in which a worker is chosen.
@@ -53,7 +54,7 @@ pub(crate) struct Near {
 impl Run {
     pub(crate) fn new(call: CallId, start: u64, end: u64, bytes: Bytes) -> Run {
         let (blobs, parts, near) = (Blobs::default(), None, None);
-        Run { call, base: start, start, end, bytes, blobs, parts, near }
+        Run { call, base: start, start, end, bytes, blobs, parts, near, is_ahead: false }
     }
 
     /// Makes the run of one task with blobs.
@@ -63,7 +64,7 @@ impl Run {
 
     /// Makes the run of one task with outputs among its arguments, which are there. It has no bytes,
     /// and keeps what owns them.
-    pub(crate) fn with_parts(call: CallId, index: u64, no_bytes: Bytes, parts: Arc<Parts>) -> Run {
+    pub(crate) fn with_parts(call: CallId, index: u64, no_bytes: Bytes, parts: Parts) -> Run {
         let near = parts.nearest().filter(|(_, bytes)| *bytes >= MIN_NEAR);
         let near = near.map(|(host, bytes)| Near { host, bytes });
         Run { parts: Some(parts), near, ..Run::new(call, index, index + 1, no_bytes) }
@@ -88,7 +89,7 @@ impl Run {
     }
 
     /// Returns the arguments of its task, if outputs of others are among them.
-    pub(crate) fn parts(&self) -> Option<&Arc<Parts>> {
+    pub(crate) fn parts(&self) -> Option<&Parts> {
         self.parts.as_ref()
     }
 
@@ -133,6 +134,7 @@ impl Run {
             blobs: self.blobs.clone(),
             parts: self.parts.clone(),
             near: self.near,
+            is_ahead: self.is_ahead,
         };
         self.start += count;
         self.base = self.start;

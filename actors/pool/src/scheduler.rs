@@ -341,7 +341,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
         self.release(id, tasks);
         for run in runs.into_iter().rev() {
-            self.requeue(run, place);
+            if run.is_ahead { self.hold(run, effects) } else { self.requeue(run, place) }
         }
         // A blocked worker gets tasks again with its next outcome. A worker that has a free slot may
         // send none before that is taken, so it gets tasks now.

@@ -162,7 +162,7 @@ impl PoolState {
             exchange.set_run_size(tasks);
         }
         for (exchange, run) in effects.held {
-            self.hold(&exchange, &run);
+            exchange.hold(&run);
         }
         together(|| {
             for (exchange, completion) in effects.completions {

@@ -229,12 +229,12 @@ impl PoolState {
         let mut makers = Makers::new();
         for maker in parts.outputs().filter_map(|cell| cell.maker()) {
             let follows = |(call, run): &&mut (u64, Range<u64>)| {
-                *call == maker.call && run.end == maker.index
+                *call == maker.call.number && run.end == maker.index
             };
             if let Some((_, run)) = makers.last_mut().filter(follows) {
                 run.end += 1;
             } else if makers.len() < MAX_MAKERS {
-                makers.push((maker.call, maker.index..maker.index + 1));
+                makers.push((maker.call.number, maker.index..maker.index + 1));
             } else {
                 break;
             }

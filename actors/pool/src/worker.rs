@@ -251,8 +251,7 @@ impl WorkQueue {
             let mut executor = executor.lock();
             runs_call |= executor.runs(call);
             returned.extend(executor.cancel_call(call));
-            let follower = executor.follower.take_if(|follower| follower.run.call == call);
-            returned.extend(follower.map(|follower| follower.run));
+            returned.extend(executor.take_follower_of(call));
         }
         returned.iter().for_each(|run| self.return_run(run));
         if runs_call && kill {
@@ -269,6 +268,7 @@ impl WorkQueue {
             if executor.has_run_of(call) {
                 returned.extend(executor.take_unstarted());
             }
+            returned.extend(executor.take_follower_of(call));
         }
         returned.iter().for_each(|run| self.return_run(run));
     }

@@ -16,7 +16,7 @@ use serde::ser::SerializeTuple;
 use serde::{Serialize, Serializer};
 
 use self::parts::Part;
-pub use self::parts::{Parts, PartsReader, PartsRecipe};
+pub use self::parts::{Parts, PartsBuilder, PartsReader, PartsRecipe};
 use crate::codec::EncodedValue;
 use crate::function::{OneArgument, TupleArguments};
 use crate::output::Output;
@@ -44,7 +44,7 @@ pub trait Argument<P> {
     ///
     /// # Errors
     /// [`Error::Encode`](fiber_core::Error::Encode).
-    fn add(&self, parts: &mut Parts) -> Result<()>;
+    fn add(&self, parts: &mut PartsBuilder) -> Result<()>;
 
     /// Reads the parameter from its parts.
     ///
@@ -61,8 +61,8 @@ impl<T: Portable> Argument<T> for T {
         Serialize::serialize(self, serializer)
     }
 
-    fn add(&self, parts: &mut Parts) -> Result<()> {
-        parts.push(Part::Value(EncodedValue::new(self)?));
+    fn add(&self, parts: &mut PartsBuilder) -> Result<()> {
+        parts.push_value(EncodedValue::new(self)?);
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl<T: DeserializeOwned> Argument<T> for Output<T> {
         Err(no_value())
     }
 
-    fn add(&self, parts: &mut Parts) -> Result<()> {
+    fn add(&self, parts: &mut PartsBuilder) -> Result<()> {
         parts.push(Part::Output(Arc::clone(self.cell())));
         Ok(())
     }
@@ -97,7 +97,7 @@ impl<T: DeserializeOwned> Argument<Vec<T>> for Vec<Output<T>> {
         Err(no_value())
     }
 
-    fn add(&self, parts: &mut Parts) -> Result<()> {
+    fn add(&self, parts: &mut PartsBuilder) -> Result<()> {
         parts.push(Part::List(self.len() as u32));
         self.iter().try_for_each(|output| Argument::<T>::add(output, parts))
     }
@@ -136,7 +136,7 @@ pub trait Inputs<P, Marker> {
     ///
     /// # Errors
     /// [`Error::Encode`](fiber_core::Error::Encode).
-    fn add(&self, parts: &mut Parts) -> Result<()>;
+    fn add(&self, parts: &mut PartsBuilder) -> Result<()>;
 
     /// Reads the parameters from their parts.
     ///
@@ -154,7 +154,7 @@ impl<X: Argument<P>, P> Inputs<P, OneArgument<P>> for X {
         Argument::serialize(self, serializer)
     }
 
-    fn add(&self, parts: &mut Parts) -> Result<()> {
+    fn add(&self, parts: &mut PartsBuilder) -> Result<()> {
         Argument::add(self, parts)
     }
 
@@ -172,7 +172,7 @@ impl Inputs<(), TupleArguments<()>> for () {
         Serialize::serialize(self, serializer)
     }
 
-    fn add(&self, _: &mut Parts) -> Result<()> {
+    fn add(&self, _: &mut PartsBuilder) -> Result<()> {
         Ok(())
     }
 
@@ -196,7 +196,7 @@ macro_rules! many {
                 tuple.end()
             }
 
-            fn add(&self, parts: &mut Parts) -> Result<()> {
+            fn add(&self, parts: &mut PartsBuilder) -> Result<()> {
                 $(self.$place.add(parts)?;)+
                 Ok(())
             }
@@ -262,9 +262,9 @@ mod tests {
     }
 
     fn travel<A: Inputs<P, M>, P, M>(arguments: &A) -> Result<P> {
-        let (mut parts, mut bytes) = (Parts::default(), Vec::new());
+        let (mut parts, mut bytes) = (PartsBuilder::default(), Vec::new());
         arguments.add(&mut parts)?;
-        let blobs = parts.append(&mut bytes)?;
+        let blobs = parts.build().append(&mut bytes)?;
         A::read(&mut PartsReader::new(&bytes, &blobs))
     }
 
@@ -294,9 +294,9 @@ mod tests {
 
     /// Returns the identity of arguments whose long values are hashed to their length.
     fn identity<A: Inputs<P, M>, P, M>(arguments: &A) -> Vec<u8> {
-        let mut parts = Parts::default();
+        let mut parts = PartsBuilder::default();
         arguments.add(&mut parts).unwrap();
-        parts.identity(|value| [value.size() as u8; 32]).unwrap()
+        parts.build().identity(|value| [value.size() as u8; 32]).unwrap()
     }
 
     #[test]
@@ -328,9 +328,9 @@ mod tests {
         arguments: &A,
         missing: &Arc<OutputCell>,
     ) -> Option<(Vec<u8>, usize)> {
-        let (mut parts, mut bytes) = (Parts::default(), Vec::new());
+        let (mut parts, mut bytes) = (PartsBuilder::default(), Vec::new());
         arguments.add(&mut parts).unwrap();
-        let place = parts.append_around(missing, &mut bytes)?;
+        let place = parts.build().append_around(missing, &mut bytes)?;
         Some((bytes, place))
     }
 
@@ -357,9 +357,9 @@ mod tests {
 
     #[test]
     fn bytes_that_are_cut_are_an_error() {
-        let (mut parts, mut bytes) = (Parts::default(), Vec::new());
+        let (mut parts, mut bytes) = (PartsBuilder::default(), Vec::new());
         Argument::<String>::add(&filled(&"text".to_string()), &mut parts).unwrap();
-        let blobs = parts.append(&mut bytes).unwrap();
+        let blobs = parts.build().append(&mut bytes).unwrap();
         for len in 0..bytes.len() {
             let mut reader = PartsReader::new(&bytes[..len], &blobs);
             assert!(<Output<String> as Argument<String>>::read(&mut reader).is_err());

@@ -27,10 +27,10 @@ pub use function::{
     Arguments, Function, OneArgument, TupleArguments, TypedEntry, assert_captures_nothing,
     call_encoded, invoke,
 };
-pub use inputs::{Argument, Inputs, Parts, PartsReader, PartsRecipe, Whole};
+pub use inputs::{Argument, Inputs, Parts, PartsBuilder, PartsReader, PartsRecipe, Whole};
 pub use output::{
-    Dependent, Digest, Fetch, HeldBack, Make, Maker, Output, OutputCell, Recipe, afterwards,
-    hold_back,
+    Dependent, Digest, Fetch, HeldBack, Make, Maker, MakingCall, Output, OutputCell, Recipe,
+    afterwards, hold_back,
 };
 pub use portable::{OwnedLikeStringNotStr, Portable};
 pub use run::{BlockOn, Outcome, Tasks};

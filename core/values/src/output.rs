@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::afterwards::{HeldBack, afterwards, hold_back};
-pub use self::cell::{Dependent, Digest, Maker, OutputCell};
+pub use self::cell::{Dependent, Digest, Maker, MakingCall, OutputCell};
 pub use self::recipe::{Make, Recipe};
 use crate::codec::EncodedValue;
 use crate::slot::Waiting;

@@ -8,7 +8,7 @@ use fiber_journal::{Outcome, TaskKey};
 use fiber_values::blob::{self, Blobs};
 use fiber_values::codec;
 use fiber_values::transfer::{self, KeepAlive};
-use fiber_values::{Inputs, Parts, Whole};
+use fiber_values::{Inputs, Parts, PartsBuilder, Whole};
 
 use crate::durable::DurableCall;
 use crate::exchange::Exchange;
@@ -118,10 +118,11 @@ fn encode_in_parts<A: Inputs<P, M>, P, M>(
     arguments: &A,
     is_durable: bool,
 ) -> Result<(KeepAlive, Encoded)> {
-    let mut parts = Parts::default();
+    let mut parts = PartsBuilder::default();
     let add = || transfer::repeatable(|| arguments.add(&mut parts));
     let ((added, keep_alive), has_handles) = transfer::finding_handles(add);
     added?;
+    let parts = parts.build();
     if is_durable && (has_handles || parts.outputs().any(|cell| cell.has_handles())) {
         return Err(has_a_handle::<A>());
     }

@@ -175,7 +175,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             return call.abandon(run.start, 1, ended.exit.clone(), effects);
         }
         let blamed = match blame {
-            Blame::NoTask | Blame::Unknown => return self.run_again(run, ended.place),
+            Blame::NoTask | Blame::Unknown => return self.run_again(run, ended.place, effects),
             Blame::Tasks(tasks) => tasks,
         };
         let mut rest = Some(run);
@@ -196,17 +196,18 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         for (run, blamed) in parts.into_iter().rev() {
             match blamed {
                 Some(cause) => self.count_against(run, cause, ended, effects),
-                None => self.run_again(run, ended.place),
+                None => self.run_again(run, ended.place, effects),
             }
         }
     }
 
-    /// Queues tasks again whose worker has ended.
-    fn run_again(&mut self, run: Run, place: Requeue) {
+    /// Queues tasks again whose worker has ended. One that lacks an input has not begun, and is no
+    /// suspect.
+    fn run_again(&mut self, run: Run, place: Requeue, effects: &mut Effects<W, C>) {
         if self.calls.contains_key(&run.call) {
             self.counts.redelivered += run.len();
         }
-        self.requeue(run, place);
+        if run.lacks_input() { self.hold(run, effects) } else { self.requeue(run, place) }
     }
 
     /// Counts the end of a worker against the one task of `run`. Abandons the task if that is one
@@ -231,7 +232,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             && failures.host_deaths < max_host_deaths
             && failures.timeouts < options.max_timeouts
         {
-            return self.run_again(run, Requeue::Suspect(1));
+            return self.run_again(run, Requeue::Suspect(1), effects);
         }
         let workers = failures.deaths + failures.host_deaths + failures.timeouts;
         let overdue = ended.overdue.iter().find(|overdue| overdue.task == (run.call, run.start));

@@ -12,7 +12,8 @@ use crate::wire::Assignment;
 pub(crate) struct Effects<W, C> {
     pub(crate) assignments: Vec<(W, Assignment)>,
     pub(crate) completions: Vec<(C, Completion)>,
-    /// Tasks whose inputs are lost. Their callers submit them again when they have the inputs.
+    /// Tasks whose inputs are lost, or not there yet. Their callers submit them again when they
+    /// have the inputs.
     pub(crate) held: Vec<(C, Run)>,
     /// Workers that return the tasks of a call that they have not started.
     pub(crate) recalls: Vec<(W, CallId)>,

@@ -5,7 +5,7 @@ use fiber_values::blob::Blobs;
 
 use super::call::PENDING_NANOS;
 use super::retire::Duty;
-use super::{Scheduler, WorkerId};
+use super::{Effects, Scheduler, WorkerId};
 use crate::run::{CallId, Run};
 use crate::wire::Assignment;
 
@@ -14,13 +14,13 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Returns the message with it, in which `arguments` are without that value. Returns `None` if
     /// it has to wait for the value.
     ///
-    /// It is pending as any other: if the worker returns it or dies, it runs again when the value
-    /// is there.
+    /// It is pending as any other: if the worker returns it or dies, its call submits it again when
+    /// the value is there.
     pub(crate) fn follow(
         &mut self,
         id: WorkerId,
         after: (CallId, u64),
-        run: Run,
+        mut run: Run,
         arguments: Bytes,
     ) -> Option<Assignment> {
         let (least, memory) = (self.min_pending(), self.memory);
@@ -43,12 +43,23 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
         call.submitted += 1;
         call.open += 1;
+        call.recalled = false;
         call.takes_outputs = true;
         call.served += nanos as u64;
         let assignment = call.assignment_with(&run, arguments, Blobs::default());
         self.counts.bytes_out += run.size() as u64;
         worker.count_pending(&run, nanos, None);
+        run.is_ahead = true;
         worker.pending.insert(run);
         Some(assignment)
+    }
+
+    /// Gives a task back to its call that has not begun. The call submits it again when it has the
+    /// inputs: it looks where they are, how large, and whether one has failed.
+    pub(super) fn hold(&mut self, run: Run, effects: &mut Effects<W, C>) {
+        if let Some(call) = self.calls.get_mut(&run.call) {
+            call.take_back(&run);
+            effects.held.push((call.caller.clone(), run));
+        }
     }
 }

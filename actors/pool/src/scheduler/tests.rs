@@ -6,7 +6,6 @@ mod near;
 mod suspects;
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -487,7 +486,7 @@ fn a_call_lasts_until_its_last_task_has_come() {
 
 #[test]
 fn tasks_that_take_values_come_first_when_memory_is_scarce() {
-    let taker = |index| Run::with_parts(2, index, Bytes::new(), Arc::new(Parts::default()));
+    let taker = |index| Run::with_parts(2, index, Bytes::new(), Parts::default());
     let next_call = |room| {
         let mut scheduler = Scheduler::new();
         let mut effects = Effects::default();

@@ -141,6 +141,12 @@ impl ExecutorState {
         self.run.as_ref().is_some_and(|run| run.call == call)
     }
 
+    /// Takes the task that follows the current one, if it is one of this call.
+    pub(super) fn take_follower_of(&mut self, call: CallId) -> Option<LocalRun> {
+        let its = self.follower.take_if(|follower| follower.run.call == call);
+        its.map(|follower| follower.run)
+    }
+
     /// Takes the tasks of a call that have not started.
     pub(super) fn cancel_call(&mut self, call: CallId) -> Option<LocalRun> {
         if self.has_run_of(call) { self.take_rest() } else { None }
@@ -396,8 +402,10 @@ impl Tasks for Executor<'_> {
         let mut state = self.state.lock();
         let index = state.current.expect("a task that ends has started").index;
         let follower = state.follower.take().map(|follower| {
-            let fits = is_value && value.len() < LARGE && blobs.is_empty();
-            if fits { Ok(follower.with(value)) } else { Err(follower) }
+            let is_short = value.len() < LARGE && blobs.is_empty();
+            // The pool fails a task whose arguments are too large together.
+            let fits = is_short && follower.size_with(value) <= self.queue.max_message;
+            if is_value && fits { Ok(follower.with(value)) } else { Err(follower) }
         });
         let was_blocked = std::mem::take(&mut state.blocked);
         if was_blocked {

@@ -14,6 +14,11 @@ pub(super) struct LocalFollower {
 }
 
 impl LocalFollower {
+    /// Returns the length of its arguments with its input.
+    pub(super) fn size_with(&self, value: &[u8]) -> usize {
+        self.run.arguments.len() - PREFIX + value.len()
+    }
+
     /// Returns the task with its input.
     pub(super) fn with(self, value: &[u8]) -> LocalRun {
         let (before, behind) = self.run.arguments.split_at(self.place);

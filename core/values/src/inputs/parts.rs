@@ -11,16 +11,24 @@ use crate::blob::{Blob, Blobs, Place};
 use crate::codec::{self, EncodedValue};
 use crate::output::{Digest, OutputCell, Recipe};
 
-/// The arguments of a task that has outputs among them.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Parts(Vec<Part>);
+/// The arguments of a task that has outputs among them. Clones share them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts(Arc<[Part]>);
+
+/// Collects the arguments of a task.
+#[derive(Debug, Default)]
+pub struct PartsBuilder(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    Value(EncodedValue),
+    /// Most parts are outputs, which take far fewer bytes than a value.
+    Value(Box<EncodedValue>),
     Output(Arc<OutputCell>),
     List(u32),
 }
+
+// A graph has one for each of its edges.
+const _: () = assert!(size_of::<Part>() <= 16);
 
 impl Part {
     fn size(&self) -> usize {
@@ -34,7 +42,7 @@ impl Part {
     /// Returns the folder of the journal that has the value; empty if none has it.
     fn journal(&self) -> &str {
         let Part::Output(cell) = self else { return "" };
-        cell.maker().and_then(|maker| maker.journal.as_deref()).unwrap_or_default()
+        cell.maker().and_then(|maker| maker.call.journal.as_deref()).unwrap_or_default()
     }
 }
 
@@ -42,11 +50,23 @@ impl Part {
 /// than that of the value before.
 const OTHER_JOURNAL: u32 = 1 << 31;
 
-impl Parts {
+impl PartsBuilder {
     pub(super) fn push(&mut self, part: Part) {
         self.0.push(part);
     }
 
+    pub(super) fn push_value(&mut self, value: EncodedValue) {
+        self.push(Part::Value(Box::new(value)));
+    }
+
+    /// Returns the arguments.
+    #[must_use]
+    pub fn build(self) -> Parts {
+        Parts(self.0.into())
+    }
+}
+
+impl Parts {
     /// Returns the outputs among them.
     pub fn outputs(&self) -> impl Iterator<Item = &Arc<OutputCell>> {
         self.0.iter().filter_map(|part| match part {
@@ -90,13 +110,13 @@ impl Parts {
     /// The failure of the first output that has failed, or is not there.
     pub fn append(&self, out: &mut Vec<u8>) -> Result<Blobs> {
         let (mut blobs, mut last) = (Vec::<Blob>::new(), "");
-        for part in &self.0 {
+        for part in self.0.iter() {
             let value = match part {
                 Part::List(count) => {
                     out.extend_from_slice(&count.to_le_bytes());
                     continue;
                 }
-                Part::Value(value) => value.clone(),
+                Part::Value(value) => EncodedValue::clone(value),
                 Part::Output(cell) => there(cell)?,
             };
             let journal = part.journal();
@@ -121,7 +141,7 @@ impl Parts {
     /// or have blobs or values of a journal.
     pub fn append_around(&self, missing: &Arc<OutputCell>, out: &mut Vec<u8>) -> Option<usize> {
         let mut place = None;
-        for part in &self.0 {
+        for part in self.0.iter() {
             let value = match part {
                 Part::List(count) => {
                     out.extend_from_slice(&count.to_le_bytes());
@@ -133,7 +153,7 @@ impl Parts {
                     }
                     continue;
                 }
-                Part::Value(value) => value.clone(),
+                Part::Value(value) => EncodedValue::clone(value),
                 Part::Output(cell) => there(cell).ok()?,
             };
             if !value.blobs.is_empty() || !part.journal().is_empty() {
@@ -213,14 +233,14 @@ impl Parts {
     /// The failure of the first output that has failed, or is not there.
     pub fn identity(&self, digest: impl Fn(&EncodedValue) -> Digest) -> Result<Vec<u8>> {
         let mut identity = Vec::new();
-        for part in &self.0 {
+        for part in self.0.iter() {
             let (value, cell) = match part {
                 Part::List(count) => {
                     identity.push(b'l');
                     identity.extend_from_slice(&count.to_le_bytes());
                     continue;
                 }
-                Part::Value(value) => (value.clone(), None),
+                Part::Value(value) => (EncodedValue::clone(value), None),
                 Part::Output(cell) => (there(cell)?, Some(cell)),
             };
             if value.blobs.is_empty() && value.bytes.len() <= SHORT {

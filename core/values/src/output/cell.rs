@@ -42,22 +42,33 @@ pub struct OutputCell {
     maker: OnceLock<Maker>,
 }
 
+// A graph has one for each of its tasks.
+const _: () = assert!(size_of::<OutputCell>() <= 128);
+
 /// The task that makes a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maker {
-    /// The number of its call.
-    pub call: u64,
-    /// The name of its function.
-    pub function: &'static str,
+    /// Its call.
+    pub call: Arc<MakingCall>,
     /// Its index in the call.
     pub index: u64,
-    /// The folder of the journal that has its result, for messages.
+}
+
+/// A call whose tasks make values.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MakingCall {
+    /// The number of the call.
+    pub number: u64,
+    /// The name of its function.
+    pub function: &'static str,
+    /// The folder of the journal that has its results, for messages.
     pub journal: Option<Arc<str>>,
 }
 
 enum State {
     Pending(Pending),
-    Filled(Result<EncodedValue>, Held),
+    /// The largest errors take far more bytes than a value.
+    Filled(Result<EncodedValue, Box<Error>>, Held),
 }
 
 /// Resources that last as long as a value.
@@ -65,14 +76,14 @@ enum State {
 struct Held {
     stored: Stored,
     _counted: CountedOutput,
-    /// Whether it is known to have handles.
-    has_handles: bool,
     /// Properties that few values have.
     more: Option<Box<More>>,
 }
 
 #[derive(Default)]
 struct More {
+    /// Whether it is known to have handles.
+    has_handles: bool,
     /// The objects whose handles are in the value.
     _keep_alive: KeepAlive,
     digest: Option<Digest>,
@@ -95,18 +106,31 @@ impl Held {
 struct Waiting {
     /// The owner of a dependent also owns this cell.
     dependents: Vec<Weak<dyn Dependent>>,
-    wakers: Vec<Waker>,
+    /// Few values of a graph have some.
+    wakers: Option<Box<Wakers>>,
 }
 
+#[derive(Default)]
+struct Wakers(Vec<Waker>);
+
 impl Waiting {
+    fn add(&mut self, dependent: &Weak<dyn Dependent>) {
+        if self.dependents.is_empty() {
+            // Most values have one, and a vector begins with room for four.
+            self.dependents.reserve_exact(1);
+        }
+        self.dependents.push(Weak::clone(dependent));
+    }
+
     fn wait(&mut self, waker: &Waker) {
-        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
-            self.wakers.push(waker.clone());
+        let Wakers(wakers) = &mut **self.wakers.get_or_insert_default();
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
         }
     }
 
     fn tell_all(self) {
-        self.wakers.into_iter().for_each(Waker::wake);
+        self.wakers.into_iter().flat_map(|wakers| wakers.0).for_each(Waker::wake);
         for dependent in self.dependents {
             afterwards(move || {
                 dependent.upgrade().into_iter().for_each(Dependent::input_is_ready);
@@ -161,7 +185,7 @@ impl OutputCell {
     /// Returns the error of a value that can't be decoded.
     #[cold]
     pub(super) fn unreadable(&self, error: Error) -> Error {
-        error.recorded(self.maker().and_then(|maker| maker.journal.as_deref()))
+        error.recorded(self.maker().and_then(|maker| maker.call.journal.as_deref()))
     }
 
     /// Returns the function that makes the value, if the value is not there.
@@ -170,7 +194,7 @@ impl OutputCell {
             return None;
         }
         let elsewhere = || self.link.get().map(|_| "another process");
-        self.maker().map(|maker| maker.function).or_else(elsewhere)
+        self.maker().map(|maker| maker.call.function).or_else(elsewhere)
     }
 
     /// Asks for a value that another process has.
@@ -192,10 +216,10 @@ impl OutputCell {
         has_handles: bool,
     ) -> Arc<OutputCell> {
         let (value, stored) = keep(value);
-        let more = (!keep_alive.is_empty())
-            .then(|| Box::new(More { _keep_alive: keep_alive, ..More::default() }));
-        let held = Held { stored, has_handles, more, ..Held::default() };
-        Arc::new(OutputCell::from(State::Filled(value, held)))
+        let more = (has_handles || !keep_alive.is_empty())
+            .then(|| Box::new(More { has_handles, _keep_alive: keep_alive, ..More::default() }));
+        let held = Held { stored, more, ..Held::default() };
+        Arc::new(OutputCell::from(State::Filled(value.map_err(Box::new), held)))
     }
 
     /// Notes how the value is made again that is about to come, if its machine is lost.
@@ -217,7 +241,8 @@ impl OutputCell {
         if matches!(*state, State::Filled(..)) {
             return;
         }
-        let before = std::mem::replace(&mut *state, State::Filled(value, held));
+        let filled = State::Filled(value.map_err(Box::new), held);
+        let before = std::mem::replace(&mut *state, filled);
         let State::Pending(Pending { waiting, call, recipe }) = before else {
             unreachable!("it is not filled")
         };
@@ -284,9 +309,7 @@ impl OutputCell {
     #[must_use]
     pub fn tell(self: &Arc<OutputCell>, dependent: &Weak<dyn Dependent>) -> bool {
         match &mut *self.state.lock() {
-            State::Pending(Pending { waiting, .. }) => {
-                waiting.dependents.push(Weak::clone(dependent));
-            }
+            State::Pending(Pending { waiting, .. }) => waiting.add(dependent),
             State::Filled(..) => return false,
         }
         self.ask();
@@ -297,7 +320,7 @@ impl OutputCell {
     /// process has the value, or it has failed.
     #[must_use]
     pub fn tell_when_here(self: &Arc<OutputCell>, dependent: &Weak<dyn Dependent>) -> bool {
-        self.wait_until_here(|waiting| waiting.dependents.push(Weak::clone(dependent)))
+        self.wait_until_here(|waiting| waiting.add(dependent))
     }
 
     /// Lets `wait` add what waits, and gets the value to this process. Returns false if it is here.
@@ -402,13 +425,17 @@ impl OutputCell {
     pub fn value(&self) -> Option<Result<EncodedValue>> {
         match &*self.state.lock() {
             State::Pending(_) => None,
-            State::Filled(value, _) => Some(value.clone()),
+            State::Filled(Ok(value), _) => Some(Ok(value.clone())),
+            State::Filled(Err(error), _) => Some(Err(Error::clone(error))),
         }
     }
 
     /// Returns whether the value is known to have handles of objects.
     pub fn has_handles(&self) -> bool {
-        matches!(&*self.state.lock(), State::Filled(_, held) if held.has_handles)
+        match &*self.state.lock() {
+            State::Filled(_, held) => held.more.as_ref().is_some_and(|more| more.has_handles),
+            State::Pending(_) => false,
+        }
     }
 
     /// Returns the digest of the value, which is computed once.
