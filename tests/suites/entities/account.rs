@@ -1,10 +1,12 @@
 //! The entity of these tests.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use actix::prelude::*;
 use fiber::entities::{Entity, EventSourced, Reminder, this};
 use fiber::manager::Snapshot;
+use fiber_test_support::hang;
 use serde::{Deserialize, Serialize};
 
 /// An account, which can keep its state in both ways.
@@ -137,6 +139,20 @@ impl Handler<Panic> for Account {
 
     fn handle(&mut self, _: Panic, _: &mut Context<Self>) {
         panic!("the account is closed");
+    }
+}
+
+/// Makes a file, and then blocks its process for good.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+pub(super) struct Block(pub(super) PathBuf);
+
+impl Handler<Block> for Account {
+    type Result = ();
+
+    fn handle(&mut self, Block(begun): Block, _: &mut Context<Self>) {
+        std::fs::write(begun, "").expect("there is room");
+        hang();
     }
 }
 
