@@ -248,16 +248,14 @@ impl Client {
         }
         known.is_asking = true;
         drop(known);
-        let (client, coordinator) = (Arc::downgrade(self), self.coordinator.clone());
+        // The client stays until the coordinator ends: another one would ask once more, and each
+        // question stays open until the table changes.
+        let client = Arc::clone(self);
         self.runtime.spawn(move || async move {
             let mut after = epoch;
-            loop {
-                let answer = coordinator.send(AskTable { after }).await;
-                let Some(client) = Weak::upgrade(&client) else { return };
-                match client.learn(answer) {
-                    Some(epoch) => after = epoch,
-                    None => return,
-                }
+            while let Some(epoch) = client.learn(client.coordinator.send(AskTable { after }).await)
+            {
+                after = epoch;
             }
         });
     }
