@@ -7,7 +7,7 @@ use actix::prelude::*;
 use fiber::entities::{Entity, EventSourced, Reminder, this};
 use fiber::manager::Snapshot;
 use fiber_test_support::hang;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// An account, which can keep its state in both ways.
 #[derive(Default)]
@@ -154,6 +154,23 @@ impl Handler<Block> for Account {
         std::fs::write(begun, "").expect("there is room");
         hang();
     }
+}
+
+/// Panics when it is read.
+#[derive(Message, Serialize)]
+#[rtype(result = "()")]
+pub(super) struct Unreadable;
+
+impl<'de> Deserialize<'de> for Unreadable {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Unreadable, D::Error> {
+        panic!("nobody can read it")
+    }
+}
+
+impl Handler<Unreadable> for Account {
+    type Result = ();
+
+    fn handle(&mut self, _: Unreadable, _: &mut Context<Self>) {}
 }
 
 /// Ends the entity by itself.
