@@ -95,6 +95,21 @@ fn a_message_that_panics_when_it_is_read_costs_no_entity() {
 }
 
 #[test]
+fn messages_without_an_answer_that_reach_no_entity_are_dead_letters() {
+    let accounts = Entities::builder("letters").processes(1).start(Account::new, ());
+    let accounts = accounts.wait().unwrap();
+    let anna = accounts.of("anna");
+    anna.do_send(Add(1));
+    assert_eq!(anna.send(Add(1)).wait().unwrap(), 2);
+    accounts.stop().wait().unwrap();
+    (0..3).for_each(|_| anna.do_send(Add(1)));
+    wait_until("three dead letters", || {
+        let letters = fiber::stats().unwrap().report.dead_letters;
+        letters.iter().any(|letters| letters.actor == "letters" && letters.count == 3)
+    });
+}
+
+#[test]
 fn a_factory_that_panics_fails_the_messages_and_is_called_again() {
     let create = |key: String, (): ()| {
         assert!(!key.starts_with("bad"), "no account for {key}");

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use actix::{Actor, Context, Handler};
 use fiber_core::{FailureKind, panics};
-use fiber_runtime::mesh::CallFailure;
+use fiber_runtime::mesh::{CallFailure, current_deadline};
 use fiber_runtime::runtime::report_panic;
 use fiber_values::codec;
 use fiber_values::entry::{Entry, MethodFn};
@@ -55,6 +55,6 @@ where
         let run = Box::new(move |actor: &mut A, context: &mut Context<A>| {
             handle::<A, M>(actor, context, message, limit)
         });
-        keeper.deliver(key, Work { run, call: call.open() });
+        keeper.deliver(key, Work { run, call: call.open(), deadline: current_deadline() });
     }
 }
