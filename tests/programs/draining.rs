@@ -1,6 +1,8 @@
 //! Programs and workers that SIGTERM asks to end.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 
 use fiber_test_support::program::{Program, Setup};
@@ -21,6 +23,30 @@ fn a_worker_ends_after_its_grace_period_with_all_below_it() {
 fn sigterm_that_fiber_does_not_handle_counts_against_no_task() {
     let setup = Setup::new("endless task").env("FIBER_SIGNALS", "false");
     setup.run().code(0).says(&["result: 1, deaths: 0"]);
+}
+
+/// A death of the process would hold up its keys for an hour.
+#[trial]
+fn keys_leave_a_process_that_hangs_at_sigterm_after_its_grace_period() {
+    let setup = Setup::new("entities that hang").env("FIBER_GRACE", "1s");
+    setup.run().code(0).says(&["moved: true", "processes: 2"]);
+}
+
+#[trial]
+fn a_service_answers_an_open_request_to_an_entity_at_sigterm() {
+    let setup = Setup::new("service of entities");
+    let folder = setup.directory().to_path_buf();
+    let program = setup.start();
+    let mut stream = TcpStream::connect(program.line("listens at ")).unwrap();
+    write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    program.wait_until("the request at its entity", || folder.join("asked").exists());
+    program.signal(Signal::TERM);
+    program.line("terminated");
+    let_tasks_end(&folder);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("the answer"), "{answer}");
+    program.end().code(0);
 }
 
 /// Starts a durable program, whose files are in this folder.

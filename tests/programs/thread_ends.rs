@@ -16,6 +16,12 @@ fn handles_are_dropped_quietly_when_the_program_ends() {
 }
 
 #[trial]
+fn calls_of_a_late_exit_hook_are_errors() {
+    let ended = Setup::new("calls when the program has ended").run().code(0);
+    ended.says(&["apply: pool `", "map: pool `", "imap: pool `", "the program is about to end"]);
+}
+
+#[trial]
 fn handles_may_end_with_threads_that_have_not_used_them() {
     let ended = Setup::new("handles from other threads").run().code(0);
     assert!(ended.says(&["put 7"]).errors.is_empty());

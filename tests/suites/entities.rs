@@ -5,3 +5,4 @@ mod events;
 mod lives;
 mod moves;
 mod reminders;
+mod terms;

@@ -8,14 +8,16 @@ use std::fs::{read_dir, read_to_string};
 use std::time::{Duration, Instant};
 
 use actix::prelude::*;
+use fiber::entities::find_entities;
 use fiber::supervisor::{ChildSpec, Restart};
 use fiber::sync::{
     Barrier, Condition, Event, List, Lock, Map, Namespace, RwLock, Semaphore, Value,
 };
 use fiber::{
-    AsyncManager, Error, Output, Pipe, Pool, Process, Queue, RemoteAddr, Ring, RingNode, Supervisor,
+    AsyncManager, Entities, Error, Output, Pipe, Pool, Process, Queue, RemoteAddr, Ring, RingNode,
+    Supervisor,
 };
-use fiber_test_support::soak;
+use fiber_test_support::{hang, soak};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -289,6 +291,41 @@ fn outputs_in_other_processes_are_freed() {
         let back = pool.apply(give, output).wait().unwrap();
         assert_eq!(back.get().wait().unwrap().len(), 4_000);
     });
+}
+
+/// An entity that answers.
+struct Door;
+
+impl Actor for Door {
+    type Context = Context<Self>;
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct Knock;
+
+impl Handler<Knock> for Door {
+    type Result = ();
+
+    fn handle(&mut self, _: Knock, _: &mut Context<Self>) {}
+}
+
+#[test]
+fn entities_that_are_found_again_and_again_leave_nothing() {
+    let ready = Queue::new().unwrap();
+    let own = |ready: Queue<()>| {
+        let doors = Entities::builder("doors").processes(1).start(|_: String, ()| Door, ());
+        let _doors = doors.wait().unwrap();
+        ready.put(()).wait().unwrap();
+        hang();
+    };
+    let owner = Process::spawn(own, ready.clone());
+    ready.get().wait().unwrap();
+    flat("addresses of entities", count(500), 800, &[], || {
+        let doors = find_entities::<Door>("doors").wait().unwrap();
+        doors.of(1).send(Knock).wait().unwrap();
+    });
+    owner.kill();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use actix::Recipient;
 use fiber_core::stacks::ThreadStack;
-use fiber_core::{Error, Exit, ExitReason, Meta, Result, on_a_thread};
+use fiber_core::{Error, Exit, ExitReason, Meta, PoolEndReason, Result, on_a_thread};
 use fiber_transport::Received;
 use fiber_values::codec;
 use parking_lot::Mutex;
@@ -131,6 +131,16 @@ impl PoolState {
         if let Some(controller) = &self.controller {
             controller.do_send(request);
         }
+    }
+
+    /// Refuses calls of a program whose end has begun: it has no workers any more, and the thread
+    /// of a late exit hook has lost the thread-local values that a call needs.
+    pub(super) fn check_running(&self) -> Result<()> {
+        if !self.runtime.is_exiting() {
+            return Ok(());
+        }
+        let reason = PoolEndReason::Failed("the program is about to end".into());
+        Err(Error::PoolEnded { name: self.name.clone(), reason })
     }
 
     /// Returns an error if the pool takes no calls.

@@ -25,6 +25,7 @@ impl Pool {
         A: Inputs<P, M>,
     {
         let (pool, mut scratch) = (self.state(), Vec::with_capacity(64));
+        pool.check_running()?;
         let (limit, is_durable) = (pool.max_message, self.journal.is_some());
         let (keep_alive, encoded) = encode(&args, &mut scratch, limit, is_durable)?;
         let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
@@ -88,6 +89,7 @@ impl Pool {
     ) -> Result<Arc<Exchange>> {
         forks::check()?;
         let state = self.state();
+        state.check_running()?;
         state.check_depth(slot::depth())?;
         let durable = match &self.journal {
             None => None,

@@ -30,4 +30,4 @@ pub use recipient::RemoteRecipient;
 pub use send_error::SendError;
 pub use terms::deadline;
 pub use this::this;
-pub(crate) use untyped::{Target, UntypedAddr};
+pub(crate) use untyped::{Target, UntypedAddr, unheard};

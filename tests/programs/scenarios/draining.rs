@@ -3,11 +3,16 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fiber::{Journal, Pool, Process};
+use actix::prelude::*;
+use axum::{Router, routing::get};
+use fiber::supervisor::Backoff;
+use fiber::{Entities, Journal, Pool, Process};
 use fiber_test_support::program::pid;
 use fiber_test_support::scenario;
-use fiber_test_support::wait::wait_until;
+use fiber_test_support::wait::{wait_for, wait_until};
 use rustix::process::{Signal, kill_process, test_kill_process};
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::hang;
 
@@ -50,6 +55,109 @@ fn endless_task() {
     println!("ended after its grace period: {}", start.elapsed() >= Duration::from_millis(300));
     wait_until("the end of the child", || test_kill_process(nested).is_err());
     println!("result: {result}, deaths: {}", pool.stats().deaths);
+}
+
+/// An entity that keeps its callers waiting.
+struct Clerk;
+
+impl Actor for Clerk {
+    type Context = Context<Self>;
+}
+
+/// Asks for its process.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "u32")]
+struct Where;
+
+impl Handler<Where> for Clerk {
+    type Result = u32;
+
+    fn handle(&mut self, _: Where, _: &mut Context<Self>) -> u32 {
+        std::process::id()
+    }
+}
+
+/// Blocks its process for good.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+struct Hang;
+
+impl Handler<Hang> for Clerk {
+    type Result = ();
+
+    fn handle(&mut self, _: Hang, _: &mut Context<Self>) {
+        announce_and_hang("hanging".into());
+    }
+}
+
+/// Is answered when there is a file `go`.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "String")]
+struct Ask;
+
+impl Handler<Ask> for Clerk {
+    type Result = ResponseFuture<String>;
+
+    fn handle(&mut self, _: Ask, _: &mut Context<Self>) -> ResponseFuture<String> {
+        announce("asked");
+        Box::pin(async {
+            while !Path::new("go").exists() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            "the answer".into()
+        })
+    }
+}
+
+/// Of two processes of entities, one hangs and gets SIGTERM. After its death it would start again
+/// in an hour: only the first restart comes at once.
+#[scenario("entities that hang")]
+fn entities_that_hang() {
+    fiber::init();
+    let hour = Duration::from_secs(60 * 60);
+    let backoff = Backoff::new(hour, hour).jitter(0.0).reset_after(hour);
+    let clerks = Entities::builder("clerks").processes(2).manager(|each| each.backoff(backoff));
+    let clerks = clerks.start(|_: String, ()| Clerk, ()).wait().unwrap();
+    let place = |key: u32| clerks.of(key).resend().send(Where).wait().unwrap();
+    let first = place(0);
+    let neighbor = (1..).find(|key| place(*key) == first).unwrap();
+    kill_process(pid(first), Signal::KILL).unwrap();
+    let second = wait_for("its restart", || match place(0) {
+        restarted if restarted != first => Ok(restarted),
+        dying => Err(dying),
+    });
+    drop(clerks.of(0).send(Hang));
+    assert_eq!(announced("hanging"), pid(second));
+    kill_process(pid(second), Signal::TERM).unwrap();
+    println!("moved: {}", place(neighbor) != second);
+    println!("processes: {}", clerks.processes().wait().unwrap());
+    clerks.stop().wait().unwrap();
+}
+
+/// A service whose only page comes from an entity.
+#[scenario("service of entities")]
+fn service_of_entities() {
+    fiber::init();
+    let clerks = Entities::builder("clerks").processes(1).start(|_: String, ()| Clerk, ());
+    let clerks = clerks.wait().unwrap();
+    let clerk = clerks.of(1);
+    let page = move || {
+        let clerk = clerk.clone();
+        async move { clerk.send(Ask).await.unwrap() }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let app = Router::new().route("/", get(page));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut terminated = signal(SignalKind::terminate()).unwrap();
+        println!("listens at {}", listener.local_addr().unwrap());
+        let end = async move {
+            terminated.recv().await;
+            println!("terminated");
+        };
+        axum::serve(listener, app).with_graceful_shutdown(end).await.unwrap();
+    });
+    clerks.stop().wait().unwrap();
 }
 
 /// Reports a task, and waits for a file `go` if the task is one of the first two.

@@ -5,8 +5,10 @@
 use std::io::Write;
 
 use actix::prelude::*;
+use fiber::topic::{Slow, Topic};
 use fiber::{Array, AsyncManager, Error, Pool, Process, Queue, Ring, RingNode};
 use fiber_test_support::scenario;
+use futures_util::{FutureExt, StreamExt};
 use rustix::process::{WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
 
@@ -62,6 +64,9 @@ fn forks() {
     let (queue, filled) = (Queue::<u64>::new().unwrap(), Queue::<u64>::new().unwrap());
     filled.put(1).wait().unwrap();
     let adder = AsyncManager::start(Adder, 10).wait().unwrap();
+    let topic = Topic::<u64>::new().unwrap();
+    let subscribe = || topic.subscribe(Slow::Wait).wait().unwrap();
+    let (mut awaited, blocking, kept) = (subscribe(), subscribe(), subscribe());
     let ring = Ring::run(2, |mut node: RingNode| node.barrier().unwrap(), ());
     let call = pool.apply(std::process::id, ());
     let array = pool.apply(|| Array::from(vec![1_u8; 1 << 20]), ()).wait().unwrap();
@@ -78,18 +83,26 @@ fn forks() {
         is_forked("actor", adder.send(Add(1)).wait());
         is_forked("new ring", Ring::run(1, |_: RingNode| (), ()).wait());
         is_forked("stop", pool.stop().wait());
+        is_forked("publish", topic.publish(7).now_or_never().expect("it fails at once"));
+        is_forked("subscribe", topic.subscribe(Slow::Wait).wait());
+        // A future of it would wait for good.
+        is_forked("subscription", awaited.next().now_or_never().flatten().expect("it ends"));
+        assert!(awaited.next().now_or_never().expect("it has ended").is_none());
+        assert_eq!(blocking.wait().filter(|message| message.is_err()).count(), 1);
         pool.kill();
         ring.kill_rank(1);
         let more = Array::from(vec![3_u8; 1 << 20]);
         assert_eq!((sum(array.clone()), sum(more)), (1 << 20, 3 << 20));
         is_forked("earlier call", call.wait());
-        drop((pool, queue, filled, adder, ring, array, own));
+        drop((pool, queue, filled, adder, ring, array, own, topic, awaited, kept));
         std::process::exit(0);
     }
     assert_eq!(call.wait().unwrap(), worker);
     assert_eq!(pool.apply(std::process::id, ()).wait().unwrap(), worker, "it lives");
     ring.wait().unwrap();
     assert_eq!(adder.send(Add(1)).wait().unwrap(), 11);
+    topic.publish(8).wait().unwrap();
+    assert_eq!(kept.wait().next().unwrap().unwrap(), 8);
     assert_eq!((queue.len().wait().unwrap(), filled.get().wait().unwrap()), (0, 1));
     let values = pool.map(sum, [array, own]).wait().unwrap();
     assert_eq!(values, [1 << 20, 2 << 20]);

@@ -1,7 +1,10 @@
 //! Programs whose handles are dropped when a thread ends, after thread-local values of others.
 
+#![allow(unsafe_code)]
+
 use std::any::Any;
 use std::cell::RefCell;
+use std::sync::OnceLock;
 
 use actix::prelude::*;
 use fiber::supervisor::ChildSpec;
@@ -129,6 +132,25 @@ fn handles_in_the_main_thread_that_ends() {
     fiber::init();
     KEPT.with_borrow_mut(|kept| kept.extend(kinds().into_iter().map(|(_, make)| make())));
     println!("keeps all");
+}
+
+/// A pool is called after the children have ended, on a thread without its thread-local values.
+#[scenario("calls when the program has ended")]
+fn calls_when_the_program_has_ended() {
+    static LATE: OnceLock<Pool> = OnceLock::new();
+    extern "C" fn late() {
+        let pool = LATE.get().expect("it is set before the end");
+        println!("apply: {}", pool.apply(|x: u64| x, 5).wait().unwrap_err());
+        println!("map: {}", pool.map(|x: u64| x, 0..5).wait().unwrap_err());
+        println!("imap: {}", pool.imap(|x: u64| x, 0..5).wait().next().unwrap().unwrap_err());
+    }
+    // SAFETY: the function lives as long as the program.
+    assert_eq!(unsafe { libc::atexit(late) }, 0);
+    // Exit hooks run in the reverse order: this one comes after those of fiber.
+    fiber::init();
+    let pool = pool();
+    assert_eq!(pool.apply(|x: u64| x, 5).wait().unwrap(), 5);
+    LATE.set(pool).unwrap();
 }
 
 /// The threads have not used fiber before they end with handles that others have made.

@@ -1,11 +1,13 @@
 //! The entity of these tests.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use actix::prelude::*;
 use fiber::entities::{Entity, EventSourced, Reminder, this};
 use fiber::manager::Snapshot;
-use serde::{Deserialize, Serialize};
+use fiber_test_support::hang;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// An account, which can keep its state in both ways.
 #[derive(Default)]
@@ -138,6 +140,37 @@ impl Handler<Panic> for Account {
     fn handle(&mut self, _: Panic, _: &mut Context<Self>) {
         panic!("the account is closed");
     }
+}
+
+/// Makes a file, and then blocks its process for good.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "()")]
+pub(super) struct Block(pub(super) PathBuf);
+
+impl Handler<Block> for Account {
+    type Result = ();
+
+    fn handle(&mut self, Block(begun): Block, _: &mut Context<Self>) {
+        std::fs::write(begun, "").expect("there is room");
+        hang();
+    }
+}
+
+/// Panics when it is read.
+#[derive(Message, Serialize)]
+#[rtype(result = "()")]
+pub(super) struct Unreadable;
+
+impl<'de> Deserialize<'de> for Unreadable {
+    fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Unreadable, D::Error> {
+        panic!("nobody can read it")
+    }
+}
+
+impl Handler<Unreadable> for Account {
+    type Result = ();
+
+    fn handle(&mut self, _: Unreadable, _: &mut Context<Self>) {}
 }
 
 /// Ends the entity by itself.

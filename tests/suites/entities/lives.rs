@@ -9,7 +9,7 @@ use fiber::{Entities, Error, Pool, find};
 use fiber_test_support::wait::wait_until;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::account::{Account, Add, Deposit, GoToSleep, Panic, Slow, Where};
+use super::account::{Account, Add, Deposit, GoToSleep, Panic, Slow, Unreadable, Where};
 
 #[test]
 fn each_key_has_an_entity_of_its_own_in_one_process() {
@@ -82,6 +82,31 @@ fn a_panic_fails_its_call_and_the_next_message_finds_the_kept_state() {
     assert!(error.to_string().contains("the account is closed"), "{error}");
     assert_eq!(behind.wait().unwrap(), 6);
     assert_eq!(accounts.of("bert").send(Add(1)).wait().unwrap(), 1);
+}
+
+#[test]
+fn a_message_that_panics_when_it_is_read_costs_no_entity() {
+    let accounts = Entities::builder("unread").processes(1).start(Account::new, ()).wait().unwrap();
+    accounts.of("bert").send(Add(5)).wait().unwrap();
+    let error = accounts.of("anna").send(Unreadable).wait().unwrap_err();
+    assert!(error.to_string().contains("nobody can read it"), "{error}");
+    // Nothing keeps his balance but his life.
+    assert_eq!(accounts.of("bert").send(Add(0)).wait().unwrap(), 5);
+}
+
+#[test]
+fn messages_without_an_answer_that_reach_no_entity_are_dead_letters() {
+    let accounts = Entities::builder("letters").processes(1).start(Account::new, ());
+    let accounts = accounts.wait().unwrap();
+    let anna = accounts.of("anna");
+    anna.do_send(Add(1));
+    assert_eq!(anna.send(Add(1)).wait().unwrap(), 2);
+    accounts.stop().wait().unwrap();
+    (0..3).for_each(|_| anna.do_send(Add(1)));
+    wait_until("three dead letters", || {
+        let letters = fiber::stats().unwrap().report.dead_letters;
+        letters.iter().any(|letters| letters.actor == "letters" && letters.count == 3)
+    });
 }
 
 #[test]

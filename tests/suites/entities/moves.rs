@@ -9,7 +9,7 @@ use fiber::{Entities, Error};
 use fiber_test_support::wait::{wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use super::account::{Account, Add, Deposit, See, Slow, Where};
+use super::account::{Account, Add, Block, Deposit, See, Slow, Where};
 
 fn of(pid: u32) -> Pid {
     Pid::from_raw(pid as i32).expect("it is a process")
@@ -117,6 +117,26 @@ fn nothing_is_lost_or_out_of_order_when_processes_get_sigterm() {
         drain(HashSet::from([place(0)]));
     });
     assert_eq!(accounts.processes().wait().unwrap(), 1);
+}
+
+#[test]
+fn the_successor_of_a_process_that_hangs_at_sigterm_does_not_wait_for_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let accounts = Entities::builder("stuck").processes(2).start(Account::new, ()).wait().unwrap();
+    let anna = accounts.of("anna").resend();
+    let (_, stuck) = anna.send(Where).wait().unwrap();
+    let begun = folder.path().join("begun");
+    drop(accounts.of("anna").send(Block(begun.clone())));
+    wait_until("its handler", || begun.exists());
+    signal(stuck, Signal::TERM);
+    wait_until("the successor", || {
+        let processes = fiber::stats().unwrap().report.processes;
+        processes.iter().any(|one| one.name.contains("stuck-3") && one.pid.is_some())
+    });
+    // It would hang for the grace period of 25 s.
+    signal(stuck, Signal::KILL);
+    let (_, pid) = anna.send(Where).wait().unwrap();
+    assert_ne!(pid, stuck);
 }
 
 #[test]

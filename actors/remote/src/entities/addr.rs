@@ -4,16 +4,16 @@ use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix::{Actor, Context, Handler};
 use fiber_core::{Error, Result};
 use fiber_runtime::directory::Member;
-use fiber_runtime::mesh::{ActorId, Answer, CallFailure, Payload, Terms};
+use fiber_runtime::mesh::{ActorId, CallFailure, Payload, Terms, Waiter, current_deadline};
 use fiber_runtime::reply::{PendingCall, Reply};
 use fiber_supervisor::current_actor;
-use fiber_values::entry::EntryRef;
-use fiber_values::{codec, transfer};
+use fiber_values::codec;
+use fiber_values::transfer::{self, KeepAlive};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::sync::oneshot;
 
@@ -25,7 +25,7 @@ use super::method::method;
 use super::reminders::Reminder;
 use super::wire::{Remind, RemindFailure, When};
 use crate::names::{Wanted, look_up};
-use crate::remote::{RemoteAddr, RemoteMessage, UntypedAddr};
+use crate::remote::{RemoteAddr, RemoteMessage, UntypedAddr, unheard};
 
 /// The address of all entities that [`Entities`] has started, in any process of the session.
 ///
@@ -195,28 +195,39 @@ impl<A: Actor<Context = Context<A>>> Entity<A> {
     /// [`Entities`] has an example.
     ///
     /// The message is sent at once, whether or not the reply is awaited. It waits while the key
-    /// moves from one process to another.
+    /// moves from one process to another. A message that a handler sends has the
+    /// [deadline](crate::remote::deadline) of the request that it handles.
     ///
     /// # Errors
     /// [`Error::ActorStopped`] if the process of the entity dies before it answers, but for an
     /// address that [resends](Entity::resend); [`Error::Call`] if the handler, or the start of the
-    /// entity, panics; [`Error::Journal`]; [`Error::Encode`] or [`Error::TooLarge`].
+    /// entity, panics; [`Error::TimedOut`] at the deadline; [`Error::Journal`]; [`Error::Encode`] or
+    /// [`Error::TooLarge`].
     pub fn send<M>(&self, message: M) -> Reply<M::Result>
     where
         A: Handler<M>,
         M: RemoteMessage,
     {
-        let method = method::<A, M>().reference();
-        match self.call(method, &message) {
-            Ok(answer) => {
-                let message = type_name::<M>();
-                Reply::call(PendingCall::new(answer, &self.name, message, current_actor()))
-            }
-            Err(error) => Reply::failed(error),
-        }
+        let runtime = self.client.runtime;
+        let deadline = current_deadline();
+        let time_left = deadline.map(|time| time.saturating_duration_since(Instant::now()));
+        let (payload, keep_alive) = match self.encode(time_left, &message) {
+            Ok(encoded) => encoded,
+            Err(error) => return Reply::failed(error),
+        };
+        let (sender, answered) = oneshot::channel();
+        let answer = match time_left {
+            Some(limit) => runtime.mesh().deadlines().within(limit, sender),
+            None => Waiter::Sender(sender),
+        };
+        let outgoing = Outgoing { payload, answer, deadline, resend: self.resend, keep_alive };
+        self.client.send(&self.key, outgoing);
+        let message = type_name::<M>();
+        Reply::call(PendingCall::new(answered, &self.name, message, current_actor()))
     }
 
-    /// Sends a message, and ignores its answer and all errors.
+    /// Sends a message, and ignores its answer and all errors. A message that is not delivered is a
+    /// [dead letter](fiber_core::stats::EventKind::DeadLetters) of the entities.
     ///
     /// # Examples
     /// ```
@@ -233,8 +244,14 @@ impl<A: Actor<Context = Context<A>>> Entity<A> {
         A: Handler<M>,
         M: RemoteMessage,
     {
-        if let Err(error) = self.call(method::<A, M>().reference(), &message) {
-            tracing::debug!("a message without an answer was not sent: {error}");
+        let (runtime, entities) = (self.client.runtime, &self.client.name);
+        match self.encode(None, &message) {
+            Ok((payload, keep_alive)) => {
+                let (answer, resend) = (unheard(runtime, Arc::clone(entities)), self.resend);
+                let outgoing = Outgoing { payload, answer, deadline: None, resend, keep_alive };
+                self.client.send(&self.key, outgoing);
+            }
+            Err(error) => runtime.dead_letters().note(entities, 1, error),
         }
     }
 
@@ -336,23 +353,20 @@ impl<A: Actor<Context = Context<A>>> Entity<A> {
         })
     }
 
-    fn call<M: RemoteMessage>(
-        &self,
-        method: EntryRef,
-        message: &M,
-    ) -> Result<oneshot::Receiver<Answer>> {
-        let encode =
-            || Payload::call(ActorId::LATER, method, Terms::default(), &(&*self.key, message));
+    fn encode<M>(&self, time_left: Option<Duration>, message: &M) -> Result<(Payload, KeepAlive)>
+    where
+        A: Handler<M>,
+        M: RemoteMessage,
+    {
+        let (method, terms) = (method::<A, M>().reference(), Terms { urgent: false, time_left });
+        let encode = || Payload::call(ActorId::LATER, method, terms, &(&*self.key, message));
         let (payload, keep_alive) = transfer::repeatable(encode);
         let payload = payload?;
         let limit = self.client.runtime.config().max_message.as_u64();
         codec::check_size(payload.size(), limit, || {
             format!("a message of type `{}`", type_name::<M>())
         })?;
-        let (answer, answered) = oneshot::channel();
-        let message = Outgoing { payload, answer, resend: self.resend, keep_alive };
-        self.client.send(&self.key, message);
-        Ok(answered)
+        Ok((payload, keep_alive))
     }
 }
 

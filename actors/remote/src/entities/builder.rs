@@ -19,7 +19,7 @@ use fiber_supervisor::supervisor::Restart;
 use fiber_values::codec::EncodedValue;
 use fiber_values::{Function, Portable, assert_captures_nothing, codec, invoke, transfer};
 use serde::de::DeserializeOwned;
-use tokio::sync::{Mutex, RwLock, mpsc, oneshot};
+use tokio::sync::{Mutex, RwLock, mpsc, oneshot, watch};
 
 use super::addr::EntitiesAddr;
 use super::coordinator::{Coordination, Coordinator};
@@ -367,6 +367,7 @@ impl<A: Actor<Context = Context<A>>> Prepared<A> {
         let all = EntitiesAddr::new(Arc::clone(&name), coordinator.clone())?;
         let _ = addr.set(all.clone());
         let (members, ending) = (Mutex::default(), RwLock::default());
+        let is_over = watch::Sender::new(false);
         let key = names::key(&name);
         let of = type_name::<A>();
         let stats = Arc::new(Owned::new(Arc::clone(&name), of, local.clone(), journal));
@@ -379,6 +380,7 @@ impl<A: Actor<Context = Context<A>>> Prepared<A> {
             start,
             spread,
             members,
+            is_over,
             ending,
             stats,
             patience,

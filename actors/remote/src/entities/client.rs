@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use fiber_core::{Error, ExitReason, ProcessId, Result};
 use fiber_runtime::mesh::{ActorId, Answer, CallFailure, Payload, Unanswered, Waiter};
 use fiber_runtime::runtime::Runtime;
 use fiber_values::transfer::KeepAlive;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
 use super::coordinator::Coordinator;
 use super::wire::{AskTable, KeeperId, Table};
@@ -67,7 +67,9 @@ struct Way {
 /// A message to an entity.
 pub(super) struct Outgoing {
     pub(super) payload: Payload,
-    pub(super) answer: oneshot::Sender<Answer>,
+    pub(super) answer: Waiter,
+    /// When nobody waits for the answer any more: the payload says how much time is left.
+    pub(super) deadline: Option<Instant>,
     pub(super) resend: Resend,
     pub(super) keep_alive: KeepAlive,
 }
@@ -110,7 +112,7 @@ impl Client {
             drop(keys);
             // There may be processes again.
             self.ask_after(table.epoch);
-            return drop(message.answer.send(Err(Unanswered::Lost(end.clone()))));
+            return message.answer.complete(Err(Unanswered::Lost(end.clone())));
         }
         let state = keys.entry(Arc::clone(key)).or_default();
         state.last += 1;
@@ -176,12 +178,20 @@ impl Client {
         table: &Table,
         message: Outgoing,
     ) {
-        let Outgoing { payload, answer, resend, keep_alive } = message;
         let Some(addr) = way.keeper.and_then(|keeper| table.addr(keeper)) else {
             // The table has changed since: it is sent by the new one.
-            let again = Outgoing { payload, answer, resend, keep_alive };
-            return self.refused(key, number, again, 0);
+            return self.refused(key, number, message, 0);
         };
+        let Outgoing { mut payload, answer, deadline, resend, keep_alive } = message;
+        if let Some(deadline) = deadline {
+            // It may have waited here while its key moved.
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                answer.complete(Err(Unanswered::Failed(CallFailure::Late)));
+                return self.answered(key);
+            }
+            payload.set_time_left(left);
+        }
         let mut addr = addr.clone();
         addr.resend = resend == Resend::Yes;
         // The table may be newer than that of the way. A refusal then is of the older one: a message
@@ -189,17 +199,16 @@ impl Client {
         let (client, key, epoch) = (Arc::clone(self), Arc::clone(key), way.epoch);
         let again = payload.clone();
         let then = move |answered: Answer| {
-            if has_moved(&answered) {
-                let message = Outgoing { payload: again, answer, resend, keep_alive };
+            let retried = match resend {
+                _ if has_moved(&answered) => Some(epoch),
+                Resend::Yes => retried_after(&answered, epoch),
+                Resend::No => None,
+            };
+            if let Some(epoch) = retried {
+                let message = Outgoing { payload: again, answer, deadline, resend, keep_alive };
                 return client.refused(&key, number, message, epoch);
             }
-            if resend == Resend::Yes
-                && let Some(epoch) = retried_after(&answered, epoch)
-            {
-                let message = Outgoing { payload: again, answer, resend, keep_alive };
-                return client.refused(&key, number, message, epoch);
-            }
-            let _ = answer.send(answered);
+            answer.complete(answered);
             client.answered(&key);
         };
         addr.call_payload(self.runtime, payload, Waiter::Callback(Box::new(then)));
@@ -248,16 +257,14 @@ impl Client {
         }
         known.is_asking = true;
         drop(known);
-        let (client, coordinator) = (Arc::downgrade(self), self.coordinator.clone());
+        // The client stays until the coordinator ends: another one would ask once more, and each
+        // question stays open until the table changes.
+        let client = Arc::clone(self);
         self.runtime.spawn(move || async move {
             let mut after = epoch;
-            loop {
-                let answer = coordinator.send(AskTable { after }).await;
-                let Some(client) = Weak::upgrade(&client) else { return };
-                match client.learn(answer) {
-                    Some(epoch) => after = epoch,
-                    None => return,
-                }
+            while let Some(epoch) = client.learn(client.coordinator.send(AskTable { after }).await)
+            {
+                after = epoch;
             }
         });
     }
@@ -300,7 +307,7 @@ impl Client {
 impl Key {
     fn fail(&mut self, reason: &ExitReason) {
         for message in std::mem::take(&mut self.held).into_values() {
-            let _ = message.answer.send(Err(Unanswered::Lost(reason.clone())));
+            message.answer.complete(Err(Unanswered::Lost(reason.clone())));
         }
     }
 }

@@ -88,13 +88,18 @@ impl Coordination {
     async fn change(&self, members: Vec<Member>, end: Option<ExitReason>) {
         let _changing = self.changing.lock().await;
         let keepers = members.iter().map(|member| (member.id, member.addr.clone())).collect();
-        let table = Table { epoch: self.table.borrow().epoch + 1, keepers, end };
+        let last = self.table.borrow().clone();
+        let table = Table { epoch: last.epoch + 1, keepers, end };
         let all: Vec<_> = {
             let mut known = self.keepers.borrow_mut();
             for Member { id, process, .. } in members {
                 known.entry(id).or_insert(process);
             }
-            known.iter().map(|(id, process)| (*id, process.change.clone())).collect()
+            // A process that has lost its keys before may hang in its last entities.
+            let concerned = known
+                .iter()
+                .filter(|(id, _)| [&last, &table].iter().any(|table| table.addr(**id).is_some()));
+            concerned.map(|(id, process)| (*id, process.change.clone())).collect()
         };
         self.saved.borrow_mut().clear();
         let prepared = all.iter().map(|(id, to)| {

@@ -18,7 +18,7 @@ use actix::fut::ActorFuture;
 use actix::{Actor, ActorContext, ActorState, AsyncContext, Context};
 use fiber_core::stacks::user_code;
 use fiber_core::{ExitReason, Result, panics};
-use fiber_runtime::mesh::CallFailure;
+use fiber_runtime::mesh::{CallFailure, enter_request};
 use fiber_runtime::runtime::report_panic;
 use fiber_values::codec::EncodedValue;
 use futures_util::StreamExt;
@@ -69,6 +69,8 @@ type Run<A> = Box<dyn FnOnce(&mut A, &mut <A as Actor>::Context) -> CallOutcome>
 pub(super) struct Work<A: Actor> {
     pub(super) run: Run<A>,
     pub(super) call: OpenCall,
+    /// When nobody waits for the answer any more.
+    pub(super) deadline: Option<Instant>,
 }
 
 impl<A: Actor> Work<A> {
@@ -443,7 +445,11 @@ impl<A: Actor<Context = Context<A>>> Pump<A> {
         actor: &mut A,
         context: &mut Context<A>,
     ) {
-        let Work { run, call } = work;
+        let Work { run, call, deadline } = work;
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return live.answered(call, Err(CallFailure::Late));
+        }
+        let _in_request = enter_request(deadline);
         match panics::catch(|| run(actor, context)) {
             Ok(CallOutcome::Now(encoded)) => live.answer(call, encoded),
             Ok(CallOutcome::Later(outcome)) => {

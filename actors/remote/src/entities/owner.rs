@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix::{Actor, Addr, Context};
-use fiber_core::{ExitReason, Result};
+use fiber_core::{ExitReason, Result, deadline_after};
 use fiber_runtime::mesh::Alarm;
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::{Runtime, Spread};
-use futures_util::future::{join_all, select, try_join_all};
-use tokio::sync::{Mutex, RwLock, mpsc};
+use futures_util::future::{Either, join, join_all, select, try_join_all};
+use tokio::sync::{Mutex, RwLock, mpsc, watch};
 
 use super::coordinator::{Coordinator, Gone, Member, Process, SetMembers, Stop, Vacated};
 use super::inspection::Owned;
@@ -25,7 +25,7 @@ use crate::remote::RemoteAddr;
 /// knew.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// The pause before another process is tried to be started in place of the last one.
+/// The pause before another start is tried in place of one that has failed.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Starts a process of entities.
@@ -41,6 +41,8 @@ pub(super) struct Owner<A: Actor<Context = Context<A>>> {
     pub(super) start: Starter<A>,
     pub(super) spread: Option<Arc<Spread>>,
     pub(super) members: Mutex<Members<A>>,
+    /// Whether the entities have been stopped.
+    pub(super) is_over: watch::Sender<bool>,
     /// Held to read while processes that have got SIGTERM end.
     pub(super) ending: RwLock<()>,
     pub(super) stats: Arc<Owned>,
@@ -48,16 +50,32 @@ pub(super) struct Owner<A: Actor<Context = Context<A>>> {
     pub(super) patience: Duration,
 }
 
+/// A process, and what controls it.
+type Managed<A> = (KeeperId, AsyncManager<Keeper<A>>);
+
 /// The processes that there are.
 pub(super) struct Members<A: Actor<Context = Context<A>>> {
     managers: BTreeMap<KeeperId, AsyncManager<Keeper<A>>>,
+    /// How many there are to be. Fewer run while one is replaced.
+    wanted: usize,
     last: u32,
-    is_over: bool,
 }
 
 impl<A: Actor<Context = Context<A>>> Default for Members<A> {
     fn default() -> Members<A> {
-        Members { managers: BTreeMap::new(), last: 0, is_over: false }
+        Members { managers: BTreeMap::new(), wanted: 0, last: 0 }
+    }
+}
+
+impl<A: Actor<Context = Context<A>>> Members<A> {
+    /// Removes those of these processes that are there.
+    fn take(&mut self, ids: &[KeeperId]) -> Vec<Managed<A>> {
+        ids.iter().filter_map(|id| self.managers.remove_entry(id)).collect()
+    }
+
+    /// Returns how many processes there are beside these.
+    fn beside(&self, ids: &[KeeperId]) -> usize {
+        self.managers.keys().filter(|id| !ids.contains(id)).count()
     }
 }
 
@@ -68,74 +86,125 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
     /// A process can't be started. Those that were there go on.
     pub(super) async fn scale(self: &Arc<Self>, count: usize) -> Result<()> {
         let mut members = self.members.lock().await;
-        if members.is_over {
+        if *self.is_over.borrow() {
             return Ok(());
         }
         if let Some(spread) = &self.spread {
             spread.resize(count);
         }
-        self.fill(&mut members, count).await?;
+        let missing = count.saturating_sub(members.managers.len());
+        let started = self.start_more(&mut members, missing).await?;
+        self.add(&mut members, started);
+        members.wanted = count;
         let leaving: Vec<_> = members.managers.keys().skip(count).copied().collect();
-        let leaving: Vec<_> =
-            leaving.into_iter().filter_map(|id| members.managers.remove_entry(&id)).collect();
+        let leaving = members.take(&leaving);
         self.announce(&members, None).await;
-        self.dismiss(leaving, self.patience, LINGER).await;
+        self.dismiss(leaving, deadline_after(self.patience), LINGER).await;
         Ok(())
     }
 
-    /// Starts processes until there are so many.
-    async fn fill(self: &Arc<Self>, members: &mut Members<A>, count: usize) -> Result<()> {
-        let missing = count.saturating_sub(members.managers.len());
-        let ids: Vec<_> = (1..=missing as u32).map(|more| KeeperId(members.last + more)).collect();
-        members.last += missing as u32;
+    /// Starts so many processes. They have no keys yet.
+    fn start_more(
+        &self,
+        members: &mut Members<A>,
+        count: usize,
+    ) -> impl Future<Output = Result<Vec<Managed<A>>>> + use<A> {
+        let ids: Vec<_> = (1..=count as u32).map(|more| KeeperId(members.last + more)).collect();
+        members.last += count as u32;
         let starting = ids.iter().map(|id| (self.start)(self.coordinator.clone(), *id));
-        let started = try_join_all(starting).await?;
-        for (id, manager) in ids.into_iter().zip(started) {
+        let starting = try_join_all(starting);
+        async move { Ok(ids.into_iter().zip(starting.await?).collect()) }
+    }
+
+    fn add(self: &Arc<Self>, members: &mut Members<A>, started: Vec<Managed<A>>) {
+        for (id, manager) in started {
             self.watch(id, &manager);
             members.managers.insert(id, manager);
         }
-        Ok(())
     }
 
-    /// Replaces processes that have got SIGTERM: their keys move to the others, and then to new ones.
-    /// Returns whether it is done: the last process waits for a new one.
-    async fn replace(self: &Arc<Self>, ids: &[KeeperId]) -> bool {
+    /// Replaces processes that have got SIGTERM. Their keys move to the others at once, or to the
+    /// new ones if there are no others. New ones may take longer to start than these live, and these
+    /// longer to end than the new ones to start: neither waits for the other.
+    async fn replace(self: &Arc<Self>, ids: &[KeeperId]) {
         let mut members = self.members.lock().await;
-        let count = members.managers.len();
-        let leaving: Vec<_> =
-            ids.iter().filter_map(|id| members.managers.remove_entry(id)).collect();
-        if leaving.is_empty() {
-            return true;
+        let missing = members.managers.len() - members.beside(ids);
+        if missing == 0 {
+            return;
         }
-        if !members.managers.is_empty() {
-            // New ones may take longer to start than these live.
-            self.announce(&members, None).await;
+        let starting = self.start_more(&mut members, missing);
+        drop(members);
+        let replaced = async {
+            let started = self.started(starting, missing).await;
+            self.move_off(ids, started).await;
+        };
+        join(self.move_off(ids, Vec::new()), replaced).await;
+    }
+
+    /// Returns the processes that start, as soon as all have; none once the entities have ended.
+    async fn started(
+        &self,
+        starting: impl Future<Output = Result<Vec<Managed<A>>>>,
+        count: usize,
+    ) -> Vec<Managed<A>> {
+        let trying = async {
+            let mut outcome = starting.await;
+            loop {
+                match outcome {
+                    Ok(started) => return started,
+                    Err(_) if self.runtime.is_exiting() => return Vec::new(),
+                    Err(error) => tracing::error!(
+                        "nothing replaces a process that has got SIGTERM, for now: {error}"
+                    ),
+                }
+                let _ = Alarm::after(self.runtime.mesh(), RETRY).await;
+                let again = self.start_more(&mut self.members.lock().await, count);
+                outcome = again.await;
+            }
+        };
+        let mut is_over = self.is_over.subscribe();
+        // Processes that are dropped while they start end.
+        match select(pin!(trying), pin!(is_over.wait_for(|is_over| *is_over))).await {
+            Either::Left((started, _)) => started,
+            Either::Right(_) => Vec::new(),
         }
-        if let Err(error) = self.fill(&mut members, count).await
-            && !self.runtime.is_exiting()
-        {
-            tracing::error!("nothing replaces a process that has got SIGTERM: {error}");
+    }
+
+    /// Adds the processes that have started, as far as they are wanted. Moves the keys of those
+    /// that leave to all others, and ends these. They stay as long as there are no others.
+    async fn move_off(self: &Arc<Self>, ids: &[KeeperId], mut started: Vec<Managed<A>>) {
+        let mut members = self.members.lock().await;
+        if *self.is_over.borrow() {
+            return;
         }
-        if members.managers.is_empty() {
-            members.managers.extend(leaving);
-            return self.runtime.is_exiting();
+        // The number may have changed meanwhile.
+        started.truncate(members.wanted.saturating_sub(members.beside(ids)));
+        let has_more = !started.is_empty();
+        self.add(&mut members, started);
+        if members.beside(ids) == 0 {
+            return;
         }
-        self.announce(&members, None).await;
+        let leaving = members.take(ids);
+        if leaving.is_empty() && !has_more {
+            return;
+        }
+        let limit = deadline_after(self.runtime.config().grace);
+        self.hand_over(&members, &leaving, limit).await;
         let _ending = self.ending.read().await;
         drop(members);
-        self.dismiss(leaving, self.runtime.config().grace, LINGER).await;
-        true
+        self.dismiss(leaving, limit, LINGER).await;
     }
 
     /// Saves all entities, and ends their processes and the coordinator.
     pub(super) async fn stop(self: &Arc<Self>) {
         let mut members = self.members.lock().await;
-        if std::mem::replace(&mut members.is_over, true) {
+        if self.is_over.send_replace(true) {
             return;
         }
+        members.wanted = 0;
         let leaving: Vec<_> = std::mem::take(&mut members.managers).into_iter().collect();
         self.announce(&members, Some(ExitReason::Shutdown)).await;
-        self.dismiss(leaving, self.patience, Duration::ZERO).await;
+        self.dismiss(leaving, deadline_after(self.patience), Duration::ZERO).await;
         drop(self.ending.write().await);
         // The name is free before the caller learns of the end.
         let coordinator = &self.coordinator.untyped;
@@ -152,8 +221,24 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
         self.members.lock().await.managers.values().for_each(AsyncManager::kill_process);
     }
 
+    /// Returns how many processes there are, or are about to be in place of others.
     pub(super) async fn count(&self) -> usize {
-        self.members.lock().await.managers.len()
+        self.members.lock().await.wanted
+    }
+
+    /// Lets these processes keep the keys, and no more those that leave. One that has not given up
+    /// its keys at the limit is stopped, which frees them: an entity may block its thread.
+    async fn hand_over(&self, members: &Members<A>, leaving: &[Managed<A>], limit: Instant) {
+        let announced = pin!(self.announce(members, None));
+        if let Either::Right((_, announced)) = select(announced, self.until(limit)).await {
+            // It has ended for good, so that nothing waits for its next start.
+            let stopped = join_all(leaving.iter().map(|(_, manager)| manager.stop()));
+            let _ = join(stopped, announced).await;
+        }
+    }
+
+    fn until(&self, limit: Instant) -> Alarm {
+        Alarm::after(self.runtime.mesh(), limit.saturating_duration_since(Instant::now()))
     }
 
     /// Lets these processes keep the keys.
@@ -170,18 +255,12 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
         let _ = self.local.send(SetMembers { members, end }).await;
     }
 
-    /// Ends processes that have no keys any more, when their last entities have ended.
-    /// Busy ones get `patience`, and each process lives on for `linger`.
-    async fn dismiss(
-        &self,
-        leaving: Vec<(KeeperId, AsyncManager<Keeper<A>>)>,
-        patience: Duration,
-        linger: Duration,
-    ) {
+    /// Ends processes that have no keys any more, when their last entities have ended, or at the
+    /// limit. Each process lives on for `linger`.
+    async fn dismiss(&self, leaving: Vec<Managed<A>>, limit: Instant, linger: Duration) {
         let ends = leaving.into_iter().map(|(id, manager)| async move {
             let vacated = self.local.send(Vacated(id));
-            let limit = pin!(Alarm::after(self.runtime.mesh(), patience));
-            let _ = select(pin!(vacated), limit).await;
+            let _ = select(pin!(vacated), self.until(limit)).await;
             if !linger.is_zero() {
                 // It refuses the messages that are on their way to it.
                 let _ = Alarm::after(self.runtime.mesh(), linger).await;
@@ -200,6 +279,7 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
             let Some(owner) = Weak::upgrade(&owner) else { return };
             let mut members = owner.members.lock().await;
             if members.managers.remove(&id).is_some() {
+                members.wanted = members.wanted.saturating_sub(1);
                 let reason = reason.unwrap_or(ExitReason::Shutdown);
                 tracing::error!("process `{}-{}` has ended for good: {reason}", owner.name, id.0);
                 owner.announce(&members, Some(reason)).await;
@@ -219,10 +299,6 @@ pub(super) async fn replace_leaving<A: Actor<Context = Context<A>>>(
     while leaving.recv_many(&mut ids, usize::MAX).await > 0 {
         let Some(owner) = owner.upgrade() else { return };
         let ids = std::mem::take(&mut ids);
-        drop(fiber_core::spawn_local(async move {
-            while !owner.replace(&ids).await {
-                let _ = Alarm::after(owner.runtime.mesh(), RETRY).await;
-            }
-        }));
+        drop(fiber_core::spawn_local(async move { owner.replace(&ids).await }));
     }
 }

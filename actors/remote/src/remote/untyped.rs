@@ -223,7 +223,8 @@ impl UntypedAddr {
             let route = self.route(runtime);
             match target.places.filter(|_| !self.urgent) {
                 Some(places) => {
-                    let pending = pending.unwrap_or_else(|| Pending::new(self.unheard(runtime)));
+                    let letter = || Pending::new(unheard(runtime, Arc::clone(&target.name)));
+                    let pending = pending.unwrap_or_else(letter);
                     runtime.mesh().send_within(places, route, payload, pending);
                 }
                 None => runtime.mesh().send(route, payload, pending),
@@ -240,20 +241,6 @@ impl UntypedAddr {
             }
             None => Err(self.stopped(refused.reason)),
         }
-    }
-
-    /// Returns the receiver of an answer that nobody waits for, but that gives the message's place
-    /// back.
-    fn unheard(&self, runtime: &'static Runtime) -> Waiter {
-        let target = Arc::clone(&self.target);
-        Waiter::Callback(Box::new(move |answer| {
-            if let Err(
-                Unanswered::Lost(reason) | Unanswered::Failed(CallFailure::Stopped(reason)),
-            ) = answer
-            {
-                runtime.dead_letters().note(&target.name, 1, reason);
-            }
-        }))
     }
 
     /// Sends a message that is encoded already. The caller keeps the handles in it alive.
@@ -294,4 +281,16 @@ impl UntypedAddr {
     pub(crate) fn stopped(&self, reason: ExitReason) -> Error {
         Error::ActorStopped { name: self.target.name.to_string(), reason }
     }
+}
+
+/// Returns the receiver of an answer that nobody waits for. It counts a message that has reached no
+/// actor as a dead letter of this name.
+pub(crate) fn unheard(runtime: &'static Runtime, name: Arc<str>) -> Waiter {
+    Waiter::Callback(Box::new(move |answer| {
+        if let Err(Unanswered::Lost(reason) | Unanswered::Failed(CallFailure::Stopped(reason))) =
+            answer
+        {
+            runtime.dead_letters().note(&name, 1, reason);
+        }
+    }))
 }

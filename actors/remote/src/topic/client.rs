@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Buf;
-use fiber_core::{Error, ExitReason, ProcessId, Result};
+use fiber_core::{Error, ExitReason, ProcessId, Result, forks};
 use fiber_runtime::mesh::{Payload, PeerId, Port, PortId, Request};
 use fiber_runtime::objects::{Handle, PortConnection, PortRef, Response};
 use fiber_runtime::runtime::Runtime;
@@ -231,6 +231,10 @@ impl Client {
 
     /// Ends a subscription, unless it has ended.
     fn unsubscribe(&self, id: u64) {
+        // In a fork, the lock may be held for good.
+        if forks::is_forked() {
+            return;
+        }
         let is_subscribed = self.state.lock().buffers.remove(&id).is_some();
         if is_subscribed {
             let mut frame = self.begin();
@@ -318,6 +322,10 @@ impl Port for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        // A fork's client is that of the original.
+        if forks::is_forked() {
+            return;
+        }
         if self.state.get_mut().failed.is_none() {
             let mut frame = self.begin();
             frame.push(CLOSE);
@@ -392,7 +400,9 @@ pub(super) struct Ender {
 impl Ender {
     /// Ends the subscription: no more messages come.
     pub(super) fn end(&self) {
-        self.client.unsubscribe(self.id);
-        self.buffer.clear();
+        if !forks::is_forked() {
+            self.client.unsubscribe(self.id);
+            self.buffer.clear();
+        }
     }
 }

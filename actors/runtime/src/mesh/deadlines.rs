@@ -56,7 +56,7 @@ impl Waiter {
     }
 
     /// Passes the answer on. A receiver that is gone ignores it.
-    pub(crate) fn complete(self, answer: Answer) {
+    pub fn complete(self, answer: Answer) {
         match self {
             Waiter::Sender(sender) => drop(sender.send(answer)),
             Waiter::Callback(then) => then(answer),

@@ -40,6 +40,8 @@ const TERMS: u8 = 6;
 const CALL_ID: std::ops::Range<usize> = 2..10;
 /// The position of the actor's number in a call.
 const ACTOR: std::ops::Range<usize> = 10..18;
+/// The position of the time that is left in a call with terms.
+const TIME_LEFT: std::ops::Range<usize> = 35..CALL_HEAD;
 /// Bytes before the body of a message to a port.
 pub(crate) const PORT_HEAD: usize = 18;
 /// Bytes before the message of a call, at most.
@@ -245,6 +247,11 @@ impl Payload {
         self.frame[ACTOR].copy_from_slice(&actor.0.to_le_bytes());
     }
 
+    /// Changes how much time is left for a call that began with a limit.
+    pub fn set_time_left(&mut self, left: Duration) {
+        self.frame[TIME_LEFT].copy_from_slice(&nanos(left).to_le_bytes());
+    }
+
     /// Returns the length in bytes, with the blobs.
     pub fn size(&self) -> usize {
         self.frame.len() + self.body.len() + self.blobs.total_len()
@@ -287,12 +294,16 @@ fn call_head(actor: ActorId, method: EntryRef, terms: Terms, message_len: usize)
         frame.extend_from_slice(&number.to_le_bytes());
     }
     if !terms.is_default() {
-        // 0 stands for no limit, so a time that is over is 1 ns.
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
         frame.push(terms.urgent.into());
         frame.extend_from_slice(&terms.time_left.map_or(0, nanos).to_le_bytes());
     }
     frame
+}
+
+/// Returns the time that is left as a call has it. 0 stands for no limit, so a time that is over is
+/// 1 ns.
+fn nanos(left: Duration) -> u64 {
+    u64::try_from(left.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
 fn message(frame: Vec<u8>) -> Message {
