@@ -126,6 +126,7 @@ mod tests {
             PilotFiles::create(&PilotRequest { id: "fiber-1", key, spec: &spec }, vec![], "slurm")
         };
         let files = create().unwrap();
+        assert!(!format!("{spec:?} {files:?}").contains("hush"));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&directory), mode(&files.path("key"))), (0o700, 0o600));
         drop(files);
