@@ -33,7 +33,7 @@ SOAK_BUILD ?= -r
 export PATH := $(shell scripts/setup.sh bin):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests setup-local run install reference site pictures test test-user test-docs test-hosts test-nng test-seeds test-features cluster-up cluster-down slurm-up slurm-down \
+.PHONY: help setup setup-tests setup-local run install reference site pictures test test-user test-root test-docs test-hosts test-nng test-seeds test-features cluster-up cluster-down slurm-up slurm-down \
 	gridengine-up gridengine-down test-cluster format lint deny advisories package bench bench-all soak sim mutations fuzz miri clean
 
 ## help: this list
@@ -92,6 +92,10 @@ test: setup-tests
 ## test-user: the tests that `make test` has built, as a user without rights, which takes root
 test-user: setup-tests
 	@scripts/test-as-user.sh $(ARGS)
+
+## test-root: the tests that `make test` skips without root, as it has built them
+test-root: setup-tests
+	@scripts/test-root.sh $(ARGS)
 
 ## test-hosts: the SHARED suites once more, with several processes in one job
 test-hosts: setup-tests

@@ -3,14 +3,13 @@
 use std::process::ExitCode;
 
 use fiber_backends::cluster::Cluster;
-use serde_json::Value;
 
-use crate::terminal::printable;
+use crate::terminal::{printable, say_json};
 
 pub(crate) async fn clean(cluster: &dyn Cluster, as_json: bool) -> anyhow::Result<ExitCode> {
     let removed = cluster.sweep().await?;
     if as_json {
-        say!("{:#}", Value::from(removed));
+        say_json(&removed.into());
     } else if removed.is_empty() {
         say!("There was nothing to remove.");
     } else {

@@ -18,7 +18,7 @@ use self::recorded::Recorded;
 use crate::args::{EntitiesCommand, EntitiesSource};
 use crate::journal::new_table;
 use crate::journal::value::value;
-use crate::terminal::printable;
+use crate::terminal::{printable, say_json};
 
 /// Entities, as the list shows them.
 struct Listed {
@@ -113,7 +113,7 @@ async fn list(source: &EntitiesSource, as_json: bool) -> anyhow::Result<()> {
                 "journal": entities.journal,
             })
         });
-        say!("{:#}", Value::from(entities.collect::<Vec<_>>()));
+        say_json(&entities.collect::<Vec<_>>().into());
     } else if listed.is_empty() {
         say!("There are no entities.");
     } else if source.journal.is_some() {
@@ -148,8 +148,7 @@ fn show_keys(found: &EntityKeys, place: PlaceOf<'_>, as_json: bool) {
     let EntityKeys { keys, more } = found;
     if as_json {
         let keys: Vec<_> = keys.iter().map(|key| key_json(key, place(key))).collect();
-        say!("{:#}", json!({ "keys": keys, "more": more }));
-        return;
+        return say_json(&json!({ "keys": keys, "more": more }));
     }
     if keys.is_empty() {
         return say!("There are no such keys.");
@@ -191,7 +190,7 @@ fn show(record: &EntityRecord, place: Option<String>, as_json: bool) {
             .unwrap_or_default();
         shown["events"] = record.events.iter().map(event_json).collect();
         shown["reminders"] = serde_json::to_value(reminders).expect("reminders are JSON");
-        return say!("{shown:#}");
+        return say_json(&shown);
     }
     let mut text = match place {
         Some(place) => format!("{}: live in {place}, {} unanswered", of.key, of.unanswered),

@@ -14,7 +14,7 @@ use fiber_journal::{CallLabel, Damage, Journal, Prune, Reader, Summary, journals
 use serde_json::{Value, json};
 
 use crate::args::JournalCommand;
-use crate::terminal::printable;
+use crate::terminal::{printable, say_json};
 
 pub(crate) fn journal(command: JournalCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -63,7 +63,7 @@ fn ls(folder: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
             Ok(summary) => json_of(path, summary),
             Err(error) => json!({ "path": path, "name": name(path), "error": error.to_string() }),
         });
-        say!("{:#}", Value::from(journals.collect::<Vec<_>>()));
+        say_json(&journals.collect::<Vec<_>>().into());
     } else if summaries.is_empty() {
         say!("There are no journals in {}.", folder.display());
     } else {
@@ -93,7 +93,7 @@ fn ls(folder: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
 fn show(path: &Path, as_json: bool) -> anyhow::Result<()> {
     let summary = Reader::open(path)?.summary()?;
     if as_json {
-        say!("{:#}", json_of(path, &summary));
+        say_json(&json_of(path, &summary));
         return Ok(());
     }
     let mut text = format!("{}: {}, {}\n", path.display(), ByteSize(summary.size), state(&summary));
@@ -132,7 +132,7 @@ fn show(path: &Path, as_json: bool) -> anyhow::Result<()> {
 fn verify(path: &Path, as_json: bool) -> anyhow::Result<ExitCode> {
     let summary = Reader::open(path)?.summary()?;
     if as_json {
-        say!("{:#}", json_of(path, &summary));
+        say_json(&json_of(path, &summary));
     } else if summary.damage.is_empty() {
         say!(
             "{} is whole: {} commits with {} outcomes, {}",
@@ -165,7 +165,7 @@ fn remove(path: &Path, what: &Prune<'_>, as_json: bool) -> anyhow::Result<()> {
             "size_before": pruned.size_before,
             "size": pruned.size,
         });
-        say!("{value:#}");
+        say_json(&value);
         return Ok(());
     }
     say!(

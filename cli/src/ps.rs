@@ -11,7 +11,7 @@ use crate::args::ClusterArgs;
 use crate::model::table::{Cell, Table};
 use crate::model::{format, memory_text};
 use crate::sessions::{self, Session};
-use crate::terminal::{column, printable, warn};
+use crate::terminal::{column, printable, say_json, warn};
 use crate::top::plain;
 
 pub(crate) async fn ps(
@@ -57,7 +57,7 @@ pub(crate) async fn ps(
 
 fn print(sessions: &[Session], as_json: bool) {
     if as_json {
-        say!("{:#}", Value::from(sessions.iter().map(session).collect::<Vec<_>>()));
+        say_json(&sessions.iter().map(session).collect::<Vec<_>>().into());
     } else if sessions.is_empty() {
         say!("There are no sessions.");
     } else {

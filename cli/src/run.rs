@@ -22,7 +22,7 @@ use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
 use crate::supervise::TO_BE_CONTINUED;
-use crate::terminal::printable;
+use crate::terminal::{printable, say_json};
 use crate::{ExitError, forwarded, killed_by, program, sessions, supervise};
 
 /// The exit code for a program that could not be started, as with `docker run`.
@@ -90,7 +90,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         return attach(&config, cluster, &run.name, &mut signals).await;
     }
     match args.json {
-        true => say!("{:#}", json!({ cluster.unit(): run.name, "session": run.session })),
+        true => say_json(&json!({ cluster.unit(): run.name, "session": run.session })),
         false => say!("Created {}: {}", cluster.unit(), run.name),
     }
     Ok(ExitCode::SUCCESS)

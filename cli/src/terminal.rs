@@ -5,6 +5,7 @@ use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, Write};
 
 use fiber_core::Patient;
+use serde_json::Value;
 
 /// Writes a line to standard output, like `println!`. A reader that stops early, like `head`, is no
 /// failure.
@@ -22,6 +23,23 @@ macro_rules! tell {
 pub(crate) fn printable(text: impl Display) -> String {
     let plain = |c: char| if is_plain(c) { c } else { '\u{fffd}' };
     text.to_string().chars().map(plain).collect()
+}
+
+/// Escapes characters in JSON that [`printable`] replaces. JSON itself asks for few of them.
+pub(crate) fn escaped(json: impl Display) -> String {
+    let mut escaped = String::new();
+    for c in json.to_string().chars() {
+        match is_plain(c) {
+            true => escaped.push(c),
+            false => escaped += &format!("\\u{:04x}", u32::from(c)),
+        }
+    }
+    escaped
+}
+
+/// Writes a value to standard output, over several lines.
+pub(crate) fn say_json(value: &Value) {
+    say!("{}", escaped(format_args!("{value:#}")));
 }
 
 fn is_plain(c: char) -> bool {
@@ -76,6 +94,16 @@ mod tests {
         assert_eq!(column.chars().count(), 48);
         assert!(column.starts_with("poolpool") && column.ends_with("pool/worker-17"), "{column}");
         assert_eq!(super::column("pool-1/worker-2"), "pool-1/worker-2");
+    }
+
+    #[test]
+    fn json_is_the_same_without_characters_that_a_terminal_obeys() {
+        let names =
+            Value::from(vec!["Zürich\t1\n日本", "\u{1b}[31m\u{9b}1m\u{7f}\r", "a\u{202e}b"]);
+        let json = escaped(format_args!("{names:#}"));
+        assert!(json.chars().all(is_plain) && json.contains("Zürich"), "{json:?}");
+        assert!(json.contains("\\u009b1m\\u007f") && json.contains("a\\u202eb"), "{json}");
+        assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), names);
     }
 
     #[test]

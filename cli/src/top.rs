@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::{Observed, Sessions};
 use crate::model::Model;
-use crate::terminal::{printable, warn};
+use crate::terminal::{escaped, printable, warn};
 
 /// The options of `fiber top`.
 #[derive(Debug, clap::Args)]
@@ -109,7 +109,7 @@ async fn print_json(
         }
         let value = value(&observed)?;
         let text = if once { format!("{value:#}\n") } else { format!("{value}\n") };
-        let written = Patient(std::io::stdout()).write_all(text.as_bytes());
+        let written = Patient(std::io::stdout()).write_all(escaped(text).as_bytes());
         if once || written.is_err() {
             return Ok(ExitCode::SUCCESS);
         }

@@ -87,3 +87,13 @@ pub fn close_stdin() {
         let _ = rustix::stdio::dup2_stdin(null);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        assert_eq!(format!("{:?}", Some(Secret::from("hush"))), "Some(Secret(…))");
+    }
+}

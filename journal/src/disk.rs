@@ -1,7 +1,8 @@
 //! The changes of a journal's files. In a simulated world, its disk makes them.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, IoSlice};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// Lets the disk of this thread's world do it, if the thread is in one.
@@ -76,9 +77,10 @@ pub(crate) fn sync_folder(folder: &File, path: &Path) -> io::Result<()> {
     folder.sync_all()
 }
 
+/// Creates a folder for this user alone.
 pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
     simulated!(create_dir(path));
-    fs::create_dir(path)
+    DirBuilder::new().mode(0o700).create(path)
 }
 
 /// Renames a file within its folder.

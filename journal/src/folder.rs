@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fiber_core::{Error, Result};
+use fiber_core::{Error, Result, check_own_dir};
 use rustix::io::Errno;
 
 use crate::disk;
@@ -25,7 +25,7 @@ impl Folder {
         let path = std::path::absolute(path)
             .map_err(|error| Problem::system("find", path, error).of(path))?;
         let refused = |error| Problem::system("create the folder", &path, error).of(&path);
-        create(&path).map_err(refused)?;
+        create(&path).and_then(|()| check_own_dir(&path)).map_err(refused)?;
         let folder = Folder::open(&path)?;
         if !folder.has_segments() {
             sync_names(&path).map_err(refused)?;

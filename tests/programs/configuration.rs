@@ -38,6 +38,13 @@ fn a_file_can_be_named() {
 }
 
 #[trial]
+fn the_log_names_the_file() {
+    let ending = Setup::new("detached").file("fiber.toml", "processes = 5").run().code(0);
+    let line = ending.out.lines().find(|line| line.contains("read the configuration in `"));
+    assert!(line.is_some_and(|line| line.ends_with("/fiber.toml`")), "{}", ending.out);
+}
+
+#[trial]
 fn children_get_their_parents_configuration() {
     let setup = Setup::new("configuration in code").file("fiber.toml", "heartbeat = '700ms'");
     setup.env("FIBER_MAX_MESSAGE", "2MiB").run().code(0).says(&[

@@ -1,5 +1,8 @@
 //! The output of children.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
 use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
 
@@ -63,6 +66,10 @@ fn output_can_go_to_a_file_for_each_process() {
         "from standard output\nfrom standard error\nand a last line without an end"
     );
     assert_eq!(log("choir-worker-1.log"), "from a worker\n");
+    for created in ["logs", "logs/today"] {
+        let mode = fs::metadata(ending.directory().join(created)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{created}");
+    }
 }
 
 #[trial]
@@ -71,6 +78,20 @@ fn a_log_directory_that_can_not_be_written_is_reported() {
         Setup::new("too large").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", "/proc/no/such");
     let ending = setup.env("FIBER_MAX_MESSAGE", "64KiB").run();
     assert!(ending.out.contains("set `log_dir` to a writable directory"), "{}", ending.out);
+}
+
+#[trial]
+fn a_log_directory_that_others_could_have_made_is_refused() {
+    let shared = tempfile::tempdir().unwrap();
+    let logs = shared.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    for (directory, mode) in [(shared.path(), 0o1777), (&*logs, 0o777)] {
+        fs::set_permissions(directory, Permissions::from_mode(mode)).unwrap();
+    }
+    let setup = Setup::new("too large").env("FIBER_OUTPUT", "file").env("FIBER_LOG_DIR", &logs);
+    let ending = setup.env("FIBER_MAX_MESSAGE", "64KiB").run();
+    let problem = format!("other users can write `{}`: choose", logs.display());
+    assert!(ending.out.contains(&problem), "{}", ending.out);
 }
 
 #[trial]

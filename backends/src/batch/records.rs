@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{env, fs, io};
 
+use fiber_core::create_own_dir;
+
 use crate::BackendError;
 use crate::cluster::session::ExitStatus;
 
@@ -129,7 +131,7 @@ impl Records {
     /// # Errors
     /// It can't be created.
     pub fn create_folder(&self) -> Result<(), BackendError> {
-        fs::create_dir_all(&self.folder).map_err(|error| {
+        create_own_dir(&self.folder).map_err(|error| {
             refused!(
                 "the folder {} for output can't be created: {error}: set XDG_STATE_HOME to a \
                  folder that all nodes share",
@@ -209,7 +211,7 @@ impl Records {
     pub fn copy_program(&self, session: &str, original: &Path) -> Result<(), BackendError> {
         let copy = copy_path(&self.folder, session, original);
         let made = || {
-            fs::create_dir_all(copy.parent().unwrap_or(&self.folder))?;
+            create_own_dir(copy.parent().unwrap_or(&self.folder))?;
             fs::copy(original, &copy)
         };
         made().map(drop).map_err(|error| {
@@ -225,7 +227,7 @@ impl Records {
     pub fn write_environment(&self, session: &str, text: &[u8]) -> Result<(), BackendError> {
         let path = environment_path(&self.folder, session);
         let written = || {
-            fs::create_dir_all(path.parent().unwrap_or(&self.folder))?;
+            create_own_dir(path.parent().unwrap_or(&self.folder))?;
             let mut options = fs::OpenOptions::new();
             let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
             file.write_all(text)
@@ -316,6 +318,8 @@ mod tests {
         let records = Records { folder: folder.path().join("cluster") };
         assert_eq!(records.all(), Ok(Vec::new()));
         records.create_folder().unwrap();
+        let mode = fs::metadata(records.folder()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
         fs::write(records.path("job-1", "17"), "said").unwrap();
         records.create("job-1", "17").unwrap();
         assert_eq!(fs::read_to_string(records.path("job-1", "17")).unwrap(), "said");

@@ -259,6 +259,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn containers_gain_no_rights_and_have_a_limit_of_processes() {
+        let resources = Resources { memory: None, nano_cpus: None, gpus: None };
+        let host = host_config(&Config::default(), &resources, &EngineAccess::default());
+        assert_eq!(host.security_opt, Some(vec!["no-new-privileges".to_string()]));
+        assert_eq!(host.pids_limit, Some(16_384));
+    }
+
+    #[test]
     fn container_names_are_valid() {
         assert_eq!(container_name("s", 3, "pool 1/worker ä"), "fiber-s-3-pool-1-worker--");
     }

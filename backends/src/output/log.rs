@@ -1,9 +1,9 @@
 //! Log files, one for each process name.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-use fiber_core::{Error, OutputMode, Result, open_own, shortage};
+use fiber_core::{Error, OutputMode, Result, create_own_dir, open_own, shortage};
 
 use crate::JobSpec;
 
@@ -28,7 +28,7 @@ impl Log {
     fn open(spec: &JobSpec) -> Result<Log> {
         let path = spec.log_dir.join(format!("{}.log", spec.name.replace('/', "-")));
         let open = || -> std::io::Result<Log> {
-            fs::create_dir_all(&spec.log_dir)?;
+            create_own_dir(&spec.log_dir)?;
             let file = open_own(&path, OpenOptions::new().read(true).append(true))?;
             let start = file.metadata()?.len();
             Ok(Log { file, start })

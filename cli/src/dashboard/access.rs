@@ -3,10 +3,16 @@
 use fiber_core::random;
 use hyper::header::{COOKIE, HOST, HeaderMap};
 
+const COOKIE_NAME: &str = "fiber";
+
 /// The secret of a dashboard, and the address that browsers must use.
 #[derive(Debug)]
 pub(super) struct Access {
     port: u16,
+    /// The path of the page. Browsers send cookies to all ports of a host: to other users' servers
+    /// on this one. But they send a cookie with a path only below it, and no other server knows
+    /// this one.
+    path: String,
     token: String,
 }
 
@@ -25,18 +31,21 @@ pub(super) enum Verdict {
 
 impl Access {
     pub(super) fn new(port: u16) -> Access {
-        let token = random::<16>().iter().map(|byte| format!("{byte:02x}")).collect();
-        Access { port, token }
+        let word = || random::<16>().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        Access { port, path: format!("/{}/", word()), token: word() }
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
     }
 
     pub(super) fn link(&self) -> String {
-        format!("http://127.0.0.1:{}/?token={}", self.port, self.token)
+        format!("http://127.0.0.1:{}{}?token={}", self.port, self.path, self.token)
     }
 
-    /// Returns the header `Set-Cookie`. Browsers share cookies among the ports of a host, so the
-    /// name has the port.
+    /// Returns the header `Set-Cookie`.
     pub(super) fn cookie(&self) -> String {
-        format!("fiber-{}={}; HttpOnly; SameSite=Strict; Path=/", self.port, self.token)
+        format!("{COOKIE_NAME}={}; HttpOnly; SameSite=Strict; Path={}", self.token, self.path)
     }
 
     pub(super) fn judge(&self, headers: &HeaderMap, token: Option<&str>) -> Verdict {
@@ -48,12 +57,11 @@ impl Access {
         if token.is_some_and(|token| self.is_token(token)) {
             return Verdict::Admitted;
         }
-        let name = format!("fiber-{}", self.port);
         let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let mut values = cookies
             .flat_map(|cookies| cookies.split(';'))
             .filter_map(|cookie| cookie.trim().split_once('='))
-            .filter(|(found, _)| *found == name);
+            .filter(|(name, _)| *name == COOKIE_NAME);
         match values.any(|(_, value)| self.is_token(value)) {
             true => Verdict::Granted,
             false => Verdict::NoToken,
@@ -88,12 +96,21 @@ mod tests {
         assert_eq!(judge("a=b", Some(&token)), Verdict::Admitted);
         assert_eq!(judge(&format!("a=b; {cookie}"), None), Verdict::Granted);
         let other = Access::new(80).cookie();
-        for cookie in
-            ["", "fiber-80=", "fiber-80", &cookie[..12], &cookie.replace("80", "81"), &other]
+        for cookie in ["", "fiber=", "fiber", &cookie[..12], &cookie.replace("fiber", "f"), &other]
         {
             assert_eq!(judge(cookie, None), Verdict::NoToken, "{cookie}");
             assert_eq!(judge(cookie, Some("0")), Verdict::NoToken, "{cookie}");
         }
+    }
+
+    #[test]
+    fn no_other_server_of_this_host_gets_the_cookie() {
+        let access = Access::new(80);
+        let path = access.path();
+        assert!(path.len() == 34 && path.ends_with('/') && !path.contains(&access.token), "{path}");
+        assert_ne!(path, Access::new(80).path());
+        assert!(access.cookie().ends_with(&format!("; Path={path}")));
+        assert!(access.link().starts_with(&format!("http://127.0.0.1:80{path}?token=")));
     }
 
     #[test]

@@ -101,24 +101,29 @@ impl Dashboard {
     /// Gives the browser its cookie, and takes the token out of its address bar.
     fn admission(&self) -> Answer {
         let mut answer = text(StatusCode::SEE_OTHER, "");
-        answer.headers_mut().insert(LOCATION, HeaderValue::from_static("/"));
-        if let Ok(cookie) = HeaderValue::from_str(&self.access.cookie()) {
-            answer.headers_mut().insert(SET_COOKIE, cookie);
+        for (name, value) in [(LOCATION, self.access.path()), (SET_COOKIE, &*self.access.cookie())]
+        {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                answer.headers_mut().insert(name, value);
+            }
         }
         answer
     }
 
     async fn page(&self, path: &str, query: &HashMap<String, String>) -> Answer {
-        match path {
-            "/" => content("text/html; charset=utf-8", PAGE),
-            "/dashboard.js" => content("text/javascript; charset=utf-8", SCRIPT),
-            "/dashboard.css" => content("text/css; charset=utf-8", STYLE),
-            "/icon.svg" => content("image/svg+xml", ICON),
-            "/api/state" => content("application/json", self.state(query).await.to_string()),
-            "/api/stack" => or_problem(self.stack(query).await, "text/plain; charset=utf-8"),
-            "/api/timeline" => or_problem(self.timeline(query).await, "application/json"),
-            "/api/flamegraph" => or_problem(self.flamegraph(query).await, "image/svg+xml"),
-            _ => text(StatusCode::NOT_FOUND, "There is no such page: the dashboard is at /."),
+        match path.strip_prefix(self.access.path()) {
+            Some("") => content("text/html; charset=utf-8", PAGE),
+            Some("dashboard.js") => content("text/javascript; charset=utf-8", SCRIPT),
+            Some("dashboard.css") => content("text/css; charset=utf-8", STYLE),
+            Some("icon.svg") => content("image/svg+xml", ICON),
+            Some("api/state") => content("application/json", self.state(query).await.to_string()),
+            Some("api/stack") => or_problem(self.stack(query).await, "text/plain; charset=utf-8"),
+            Some("api/timeline") => or_problem(self.timeline(query).await, "application/json"),
+            Some("api/flamegraph") => or_problem(self.flamegraph(query).await, "image/svg+xml"),
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "There is no such page: the dashboard is at the link that `fiber dashboard` printed.",
+            ),
         }
     }
 

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 pub(super) use self::directory::Directory;
 use super::items::{Fields, Item};
 use super::task::{End, Outcome};
+use crate::terminal::escaped;
 
 /// The number of failures that are printed. All are counted.
 const SHOWN_FAILURES: u64 = 20;
@@ -57,7 +58,7 @@ impl Report {
                 print(&outcome.stdout, &outcome.stderr)
             }
             Report::Json(columns) => {
-                let mut line = json(item, columns.as_deref(), command, ended).to_string();
+                let mut line = escaped(json(item, columns.as_deref(), command, ended));
                 line.push('\n');
                 print(line.as_bytes(), b"")
             }

@@ -1,7 +1,8 @@
 //! Disks that are full, read-only or not allowed: real ones, in a mount namespace.
 
 use std::env;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -148,6 +149,30 @@ fn child_has_no_permission() {
     for path in [folder.join("new"), folder] {
         refused(Store::open(&path, &Journal::at(&path)), &["Permission denied", "Journal::at"]);
     }
+}
+
+#[test]
+fn a_new_folder_is_closed_to_other_users() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let above = folder.path().join("above");
+    let path = above.join("journal");
+    drop(open(&path));
+    for created in [above, path] {
+        let mode = fs::metadata(created).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
+}
+
+#[test]
+fn a_folder_that_others_could_have_made_is_an_error() {
+    let shared = tempfile::tempdir().expect("there is room");
+    let path = shared.path().join("journal");
+    fs::create_dir(&path).expect("there is room");
+    for (folder, mode) in [(shared.path(), 0o1777), (&*path, 0o777)] {
+        fs::set_permissions(folder, Permissions::from_mode(mode)).expect("it is mine");
+    }
+    let opened = Store::open(&path, &Journal::at(&path));
+    refused(opened, &[&format!("other users can write `{}`: choose", path.display())]);
 }
 
 #[test]

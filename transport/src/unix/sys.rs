@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -45,14 +45,14 @@ pub(super) fn read(
     let length = buffer.len();
     let room = buffer.spare_capacity_mut();
     let size = room.len();
-    // SAFETY: the slice is for the kernel, which only writes to it.
-    let room = unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), size) };
+    let room = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: size };
+    // SAFETY: `IoSliceMut` has the layout of `iovec`. No reference to the bytes, which have no value
+    // yet, is made from it: `recvmsg` passes the slice to the kernel, which only writes to them.
+    let mut room = [unsafe { mem::transmute::<libc::iovec, IoSliceMut<'_>>(room) }];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = match retry_on_intr(|| {
-        let room = &mut [IoSliceMut::new(room)];
-        recvmsg(stream, room, &mut control, RecvFlags::CMSG_CLOEXEC)
-    }) {
+    let receive = || recvmsg(stream, &mut room, &mut control, RecvFlags::CMSG_CLOEXEC);
+    let received = match retry_on_intr(receive) {
         Ok(received) => received,
         Err(Errno::WOULDBLOCK) => return Ok(Read::All),
         Err(error) => return Err(error),

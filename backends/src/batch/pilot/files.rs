@@ -1,11 +1,12 @@
 //! The files of a pilot on the shared file system.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use fiber_core::create_private_dir;
 use rustix::fs::OFlags;
 
 use super::{ID, PilotRequest};
@@ -35,9 +36,9 @@ impl PilotFiles {
         let key = &request.key;
         content.extend_from_slice(request.spec.secret_lines().as_bytes());
         let create = || {
-            // Others could put links to this user's files at names that pilots write.
-            let directory = key.parent().unwrap_or(Path::new("."));
-            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            // Others could put links to this user's files at names that pilots write, and secrets
+            // of their own in the place of these.
+            create_private_dir(key.parent().unwrap_or(Path::new(".")))?;
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(key)?;
             file.write_all(&content)
         };
@@ -105,4 +106,35 @@ pub(super) fn all(directory: &Path) -> Result<Vec<LeftFile>, BackendError> {
         Some(LeftFile { id: id.to_string(), written, path })
     };
     Ok(entries.filter_map(file).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::batch::pilot::sample_spec;
+
+    #[test]
+    fn a_directory_that_others_can_write_is_refused() {
+        let top = tempfile::tempdir().unwrap();
+        let directory = top.path().join("pilots");
+        let spec = sample_spec();
+        let create = || {
+            let key = directory.join("fiber-1.key");
+            PilotFiles::create(&PilotRequest { id: "fiber-1", key, spec: &spec }, vec![], "slurm")
+        };
+        let files = create().unwrap();
+        assert!(!format!("{spec:?} {files:?}").contains("hush"));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&directory), mode(&files.path("key"))), (0o700, 0o600));
+        drop(files);
+        fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
+        let problem = create().unwrap_err().to_string();
+        let place = directory.display();
+        assert!(problem.contains(&format!("other users can write `{place}`")), "{problem}");
+        assert!(problem.contains("set `slurm.dir`"), "{problem}");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    }
 }

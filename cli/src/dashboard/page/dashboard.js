@@ -53,7 +53,7 @@ async function poll() {
 
 async function look() {
   try {
-    const answer = await (await ask("/api/state", opened ? { open: opened } : {})).json();
+    const answer = await (await ask("api/state", opened ? { open: opened } : {})).json();
     sessions = answer.sessions;
     notice(answer.problem || "");
     online("live");
@@ -348,7 +348,7 @@ function renderDetail() {
     h("dl", {}, details.terms.map(([term, text, mark]) => [h("dt", {}, term), h("dd", { class: mark }, text)])),
     h("div", { class: "tools" },
       h("button", { type: "button", "data-key": "stack",
-        onclick: () => fetchInto("stack", "/api/stack", parameters) }, "Show its stacks"),
+        onclick: () => fetchInto("stack", "api/stack", parameters) }, "Show its stacks"),
       h("button", { type: "button", "data-key": "profile",
         onclick: () => { profiled = opened; go("profile"); } }, "Profile it")),
     ...(extras.stack ? [h("pre", { tabindex: 0, "aria-label": "Stacks", id: "stack" }, extras.stack)] : []),
@@ -406,7 +406,7 @@ function noteSlices() {
 
 async function loadTimeline() {
   try {
-    const answer = await (await ask("/api/timeline", { head: chosen, since: recorded.until })).json();
+    const answer = await (await ask("api/timeline", { head: chosen, since: recorded.until })).json();
     recorded.problem = null;
     for (const slice of answer) {
       addSlice(slice);
@@ -672,7 +672,7 @@ function profile(now) {
       const length = Math.min(60, Math.max(1, Number(seconds.value) || 5));
       const process = $("who").value;
       const wait = h("p", { class: "empty", role: "status" }, `Takes samples for ${length} s …`);
-      const source = "/api/flamegraph?" + new URLSearchParams({ head: chosen, process, seconds: length,
+      const source = "api/flamegraph?" + new URLSearchParams({ head: chosen, process, seconds: length,
         idle: idle.checked ? 1 : 0, name: processOf(process) ? nameOf(processOf(process)) : "" });
       record.disabled = true;
       const done = () => { record.disabled = false; wait.remove(); };

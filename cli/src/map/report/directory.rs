@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use fiber_core::check_own_dir;
 
 use super::quoted;
 use crate::map::items::Item;
@@ -20,7 +21,7 @@ impl Directory {
     pub(in crate::map) fn create(path: &Path, journal: Option<&str>) -> anyhow::Result<Directory> {
         let shown = path.display();
         let unusable = || format!("the output directory `{shown}` can't be used");
-        fs::create_dir_all(path).with_context(unusable)?;
+        fs::create_dir_all(path).and_then(|()| check_own_dir(path)).with_context(unusable)?;
         let marker = path.join(MARKER);
         let mut entries = fs::read_dir(path).with_context(unusable)?;
         if entries.next().is_some() {
@@ -58,5 +59,27 @@ impl Directory {
         write("stderr", &outcome.stderr)?;
         // The last file: a task whose directory has it is complete.
         write("exit-code", format!("{}\n", outcome.end.shell_code()).as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// Links at the names of files would lead their text elsewhere.
+    #[test]
+    fn a_directory_that_others_could_have_made_is_refused() {
+        let shared = tempfile::tempdir().unwrap();
+        let path = shared.path().join("results");
+        fs::create_dir(&path).unwrap();
+        for (directory, mode) in [(shared.path(), 0o1777), (&*path, 0o777)] {
+            fs::set_permissions(directory, Permissions::from_mode(mode)).unwrap();
+        }
+        let problem = format!("{:#}", Directory::create(&path, None).err().unwrap());
+        let place = path.display();
+        assert!(problem.contains(&format!("other users can write `{place}`")), "{problem}");
     }
 }

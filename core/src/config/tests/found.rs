@@ -1,13 +1,16 @@
 //! Which file above the working directory counts.
 
+use std::env;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
 use super::super::found::Search;
+use crate::trust::Trust;
 
 const NAME: &str = "fiber.toml";
 /// A user that no test runs as.
@@ -33,8 +36,7 @@ impl Place {
     }
 
     fn search(&self) -> Search {
-        let (from, user) = (self.below.clone(), geteuid().as_raw());
-        Search { from, home: None, user, own_group: Some(user) }
+        search_from(self.below.clone())
     }
 
     /// Returns the error, which names the file and the remedy.
@@ -44,6 +46,11 @@ impl Place {
         assert!(error.ends_with(&remedy), "{error}");
         error
     }
+}
+
+fn search_from(from: PathBuf) -> Search {
+    let user = geteuid().as_raw();
+    Search { from, home: None, trust: Trust { user, own_group: Some(user) } }
 }
 
 fn set_mode(path: &Path, mode: u32) {
@@ -68,6 +75,32 @@ fn no_file_above_the_home_directory_counts() {
     assert_eq!(Search { home, ..place.search() }.find(NAME).unwrap(), Some(place.file()));
 }
 
+/// This test runs once more where the directory below the file is another file system.
+#[test]
+fn no_file_of_another_file_system_counts() {
+    const MOUNTED: &str = "TEST_MOUNTED";
+    if let Some(mounted) = env::var_os(MOUNTED) {
+        return assert_eq!(search_from(mounted.into()).find(NAME).unwrap(), None);
+    }
+    let place = Place::new();
+    let name = "config::tests::found::no_file_of_another_file_system_counts";
+    let script =
+        "mount -t tmpfs tmpfs \"$1\" && mkdir \"$1/b\" || exit 77; exec \"$2\" --exact \"$3\"";
+    let ended = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
+        .arg(place.top.path().join("a"))
+        .arg(env::current_exe().unwrap())
+        .arg(name)
+        .env(MOUNTED, &place.below)
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    if !ended.status.success() && printed.is_empty() {
+        return println!("skipped: this user can't mount a file system");
+    }
+    assert!(ended.status.success() && printed.contains("1 passed"), "{ended:?}");
+}
+
 #[test]
 fn a_file_that_others_can_write_or_replace_is_refused() {
     let place = Place::new();
@@ -90,7 +123,8 @@ fn a_file_of_another_user_is_refused() {
     if geteuid().is_root() {
         chown(place.file(), Some(STRANGER), None).unwrap();
     } else {
-        let search = Search { user: STRANGER, ..place.search() };
+        let trust = Trust { user: STRANGER, own_group: None };
+        let search = Search { trust, ..place.search() };
         let error = search.find(NAME).unwrap_err().to_string();
         return assert!(error.contains("belongs to the user"), "{error}");
     }
