@@ -81,7 +81,9 @@ fn each_end_of_a_managed_actor_is_told_to_watchers_the_tree_and_events() {
 #[test]
 fn an_actor_that_panics_too_often_ends_for_good() {
     System::new().block_on(async {
-        let builder = AsyncManager::builder().intensity(1, Duration::from_secs(600));
+        let mut events = fiber::stats::events();
+        let builder = AsyncManager::builder().name("gives-up");
+        let builder = builder.intensity(1, Duration::from_secs(600));
         let manager = builder.start(Counter::new, 0).await.unwrap();
         let (recipient, mut ends) = watcher();
         manager.watch(recipient).await.unwrap();
@@ -92,6 +94,11 @@ fn an_actor_that_panics_too_often_ends_for_good() {
         assert_eq!(short(&manager.join().await.unwrap()), gone);
         assert_eq!(short(&stopped(manager.send(Add(1)).await.unwrap_err())), gone);
         assert_eq!(manager.pid(), None);
+        let gave_up = events.find_map(|event| match event.kind {
+            EventKind::GaveUp { child, reason } if child == "gives-up" => Some(short(&reason)),
+            _ => None,
+        });
+        assert_eq!(gave_up.as_deref(), Some(gone));
         let panic = "panicked: that is too much";
         assert_eq!(told(&mut ends, 2).await, [panic, panic]);
         // The watch has ended, and a later one gets the last reason.

@@ -1,6 +1,8 @@
 //! Carries out the effects of the machine.
 
+use fiber_core::stats::EventKind;
 use fiber_core::{ExitReason, rounded};
+use fiber_runtime::events::emit;
 use fiber_runtime::runtime::Runtime;
 
 use super::super::inside::announce_restart;
@@ -49,7 +51,11 @@ impl Supervisor {
                 tracing::error!("`{path}` did not end after its kill: going on without it");
             }
             Effect::GaveUp(reached) => {
-                tracing::error!("supervisor `{}` {reached}", self.identity.path());
+                let child = self.identity.path().to_string();
+                tracing::error!("supervisor `{child}` {reached}");
+                if !self.options.is_quiet {
+                    emit(EventKind::GaveUp { child, reason: reached });
+                }
             }
             Effect::Ready => {
                 let started = self.started.take();
