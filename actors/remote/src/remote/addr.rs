@@ -86,7 +86,7 @@ impl<A: Actor> RemoteAddr<A> {
     /// The argument is an [`Addr`](actix::Addr), or the
     /// [`ChildRef`](fiber_supervisor::supervisor::ChildRef) of a supervised actor. The address of a
     /// supervised actor stays valid when the actor is restarted: messages wait meanwhile. It is the
-    /// same each time, and a watcher of it hears of the actor's last end alone.
+    /// same each time.
     ///
     /// This keeps an actor alive that has no supervisor: it has to stop by itself. Messages take the
     /// shortest way if this is called on the thread where the actor was started.

@@ -22,6 +22,7 @@ impl Supervisor {
             Effect::Finished(key) => {
                 if let Some(child) = self.children.get(&key) {
                     child.entry.update(|data| data.enter(ChildState::Ended));
+                    child.spec.finished(&child.entry.last_exit().unwrap_or(ExitReason::Normal));
                 }
             }
             Effect::Remove { key, reason, is_final } => {
