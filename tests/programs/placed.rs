@@ -35,6 +35,15 @@ fn a_message_to_all_actors_of_a_pool_goes_to_each_host_once() {
 }
 
 #[trial]
+fn answers_of_a_pool_are_merged_at_each_host() {
+    hosts_for_two("actors merged together").run().code(0).says(&[
+        "each host merges its answers",
+        "the caller merges what hosts can't",
+        "a failure names the actor",
+    ]);
+}
+
+#[trial]
 fn a_publication_goes_to_each_host_once() {
     hosts_for_two("processes told together").run().code(0);
 }

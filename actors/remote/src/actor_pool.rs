@@ -3,6 +3,7 @@
 mod addr;
 mod broadcast;
 mod builder;
+mod reduce;
 mod spawn;
 
 use std::fmt;

@@ -67,7 +67,7 @@ pub use self::launch::{
 };
 use self::listen::Listening;
 pub use self::names::set_names;
-use self::parent_info::ChildPlace;
+use self::parent_info::{ChildPlace, ParentInfo};
 pub use self::protocol::ControlMessage;
 use crate::directory::Directory;
 use crate::endpoint::Endpoint;
@@ -120,6 +120,8 @@ pub struct Runtime {
     children: Children,
     hosts: Hosts,
     place: ChildPlace,
+    /// The host in which this process is.
+    host: Option<ProcessId>,
     /// The interface by which processes on other machines reach those of this one's host.
     interface: Option<IpAddr>,
     /// How many events this child has sent to its parent.
@@ -178,7 +180,7 @@ impl Runtime {
         let random: &Random = parts.get();
         let (id, key) = (random.process_id(), random.session_key());
         let endpoint = Endpoint::new(parts, id, config, key, thread);
-        let runtime = Runtime::new(endpoint, backend, None, ChildPlace::Alone, None, None);
+        let runtime = Runtime::new(endpoint, backend, None, None, None, None);
         runtime.part::<Events>().subscribe(|event| {
             runtime.part::<Timeline>().record_event(event);
             true
@@ -216,7 +218,7 @@ impl Runtime {
         endpoint: &'static Endpoint,
         backend: Arc<dyn Backend>,
         listen_on: Option<ListenAddress>,
-        place: ChildPlace,
+        info: Option<&ParentInfo>,
         interface: Option<IpAddr>,
         head: Option<ProcessRef>,
     ) -> &'static Runtime {
@@ -230,7 +232,8 @@ impl Runtime {
             jobs: DashMap::new(),
             children: Children::default(),
             hosts: Hosts::default(),
-            place,
+            place: info.map_or(ChildPlace::Alone, |info| info.place),
+            host: info.and_then(ParentInfo::host),
             interface,
             events_sent: AtomicU64::new(0),
             started: SystemTime::now(),

@@ -57,7 +57,7 @@ pub use builder::SupervisorBuilder;
 pub use child_ref::ChildRef;
 pub use driver::Supervisor;
 pub use fiber_core::stats::Strategy;
-pub use identity::Down;
+pub use identity::{ChildEnd, Down};
 #[doc(hidden)]
 pub use inside::{Inside, TreePlace};
 #[doc(hidden)]

@@ -322,6 +322,7 @@ pub(crate) fn mark(event: &Event) -> Mark {
         }
         EventKind::WorkerEnded { .. }
         | EventKind::ChildRestarted { .. }
+        | EventKind::GaveUp { .. }
         | EventKind::TaskAbandoned { .. } => Mark::Bad,
         EventKind::Straggler { .. } => Mark::Slow,
         _ => Mark::Plain,
@@ -439,6 +440,8 @@ mod tests {
         };
         let reasons = [ExitReason::Signal(9), ExitReason::Normal, ExitReason::Terminated];
         assert_eq!(reasons.map(restarted), [Mark::Bad, Mark::Faint, Mark::Faint]);
+        let gave_up = EventKind::GaveUp { child: "bank".into(), reason: ExitReason::Signal(9) };
+        assert_eq!(mark(&Event::now(gave_up)), Mark::Bad);
         assert_eq!(mark(&stats("program", 1).events[0]), Mark::Bad);
     }
 }

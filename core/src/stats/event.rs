@@ -97,6 +97,14 @@ pub enum EventKind {
         /// Why it ended.
         reason: ExitReason,
     },
+    /// A supervisor gives up, because its children have failed too often, or a managed actor ends
+    /// for good, because it has.
+    GaveUp {
+        /// The name of the supervisor or the actor, with those of the supervisors above.
+        child: String,
+        /// [`IntensityReached`](ExitReason::IntensityReached), with the last failure.
+        reason: ExitReason,
+    },
     /// Messages without an answer were not delivered to an actor: it has ended, or its mailbox is
     /// full. There is one event a second for each actor and process that knows of it.
     DeadLetters {
@@ -126,7 +134,7 @@ impl EventKind {
             | EventKind::WorkerEnded { pool, .. }
             | EventKind::TaskAbandoned { pool, .. }
             | EventKind::Straggler { pool, .. } => pool,
-            EventKind::ChildRestarted { child, .. } => child,
+            EventKind::ChildRestarted { child, .. } | EventKind::GaveUp { child, .. } => child,
             EventKind::DeadLetters { actor, .. } => actor,
         };
         *name = format!("{process}/{name}");
@@ -140,6 +148,7 @@ impl EventKind {
             | EventKind::TaskAbandoned { pool, .. }
             | EventKind::Straggler { pool, .. } => Some(pool),
             EventKind::ChildRestarted { .. }
+            | EventKind::GaveUp { .. }
             | EventKind::DeadLetters { .. }
             | EventKind::WaitCycle { .. } => None,
         }
@@ -220,6 +229,7 @@ impl Fields {
                 names: self.names.unwrap_or_default(),
                 reason: self.reason?,
             },
+            "gave-up" => EventKind::GaveUp { child: self.child?, reason: self.reason? },
             "dead-letters" => EventKind::DeadLetters {
                 actor: self.actor?,
                 count: self.count?,
@@ -289,6 +299,7 @@ impl fmt::Display for Event {
                 let (names, reason) = (Registered(names), FirstLine(reason));
                 write!(f, "{child}{names} {reason}; it is restarted")
             }
+            EventKind::GaveUp { child, reason } => write!(f, "{child} {}", FirstLine(reason)),
             EventKind::DeadLetters { actor, count, problem } => {
                 let messages = if *count == 1 { "message was" } else { "messages were" };
                 let problem = problem.lines().next().unwrap_or_default();
@@ -341,11 +352,15 @@ mod tests {
         let (ran, usual) = (Duration::from_secs(20), Duration::from_millis(1500));
         let straggler = EventKind::Straggler { pool, worker, task, ran, usual };
         let (child, names) = ("app/counter".into(), vec!["visits".into()]);
-        let restarted = EventKind::ChildRestarted { child, names, reason };
+        let restarted = EventKind::ChildRestarted { child, names, reason: reason.clone() };
+        let (period, last) = (Duration::from_secs(5), Box::new(reason));
+        let reason =
+            ExitReason::IntensityReached { restarts: 3, period, child: "counter".into(), last };
+        let gave_up = EventKind::GaveUp { child: "app".into(), reason };
         let dead =
             EventKind::DeadLetters { actor: "counter".into(), count: 3, problem: "full".into() };
         let circle = EventKind::WaitCycle { actors: vec!["left".into(), "right".into()] };
-        for kind in [started, ended, abandoned, straggler, restarted, dead, circle] {
+        for kind in [started, ended, abandoned, straggler, restarted, gave_up, dead, circle] {
             let event = Event { at: UNIX_EPOCH + Duration::from_secs(1000), kind };
             let json = serde_json::to_string(&event).unwrap();
             assert_eq!(read_json::<Event>(&json).unwrap(), event, "{json}");

@@ -1,10 +1,13 @@
 //! Programs that tell the same to many processes. The configuration says that a host is for two of
 //! them.
 
+use std::time::Duration;
+
 use actix::prelude::*;
+use fiber::actor_pool::ActorPoolAddr;
 use fiber::supervisor::Backoff;
 use fiber::topic::{Slow, Topic};
-use fiber::{ActorPool, Process, Queue};
+use fiber::{ActorPool, Error, Process, Queue};
 use fiber_test_support::scenario;
 use fiber_transport::traffic;
 use serde::{Deserialize, Serialize};
@@ -110,6 +113,99 @@ fn told_together() {
     lost.sort_unstable();
     assert_eq!(lost, there);
     println!("the members of a lost host fail");
+}
+
+/// The answers of some actors. The text makes them long.
+#[derive(Serialize, Deserialize)]
+struct Report {
+    asked_by: u32,
+    text: String,
+    members: Vec<u32>,
+    merged_by: Vec<u32>,
+}
+
+/// Asks for a report. It may kill one of the actors.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Report")]
+struct AskReport {
+    asked_by: u32,
+    kills: Option<u32>,
+}
+
+fn ask_report() -> AskReport {
+    AskReport { asked_by: std::process::id(), kills: None }
+}
+
+impl Handler<AskReport> for Listener {
+    type Result = MessageResult<AskReport>;
+
+    fn handle(&mut self, ask: AskReport, _: &mut Context<Self>) -> Self::Result {
+        if ask.kills == Some(self.number) {
+            std::process::abort();
+        }
+        MessageResult(Report {
+            asked_by: ask.asked_by,
+            text: "-".repeat(LENGTH),
+            members: vec![self.number],
+            merged_by: Vec::new(),
+        })
+    }
+}
+
+/// Notes where two reports are merged.
+fn merge(mut left: Report, right: Report) -> Report {
+    left.members.extend(right.members);
+    left.merged_by.extend(right.merged_by);
+    left.merged_by.push(std::process::id());
+    left
+}
+
+/// Merges in the process that has asked, and fails in others.
+fn merge_at_the_caller(left: Report, right: Report) -> Report {
+    assert_eq!(std::process::id(), left.asked_by, "this process merges nothing");
+    merge(left, right)
+}
+
+#[scenario("actors merged together")]
+fn merged_together() {
+    fiber::init();
+    let pool = ActorPool::builder().name("merged");
+    let pool = pool.manager(|manager| manager.backoff(Backoff::none()));
+    let pool = pool.start(|number: u32| Listener { number, heard: Vec::new() }, 0..4);
+    let pool = pool.wait().unwrap();
+    assert_eq!(numbers("merged-"), [2, 2]);
+    let first_host = host_of("merged-0");
+    let mut by_host: Vec<u32> = (0..4).collect();
+    by_host.sort_by_key(|number| host_of(&format!("merged-{number}")) != first_host);
+    // The first message to each actor waits until it is found.
+    pool.broadcast(tell(0)).all().wait().unwrap();
+
+    let own = std::process::id();
+    let before = traffic().1;
+    let report = pool.reduce(ask_report(), merge).wait().unwrap().unwrap();
+    let received = (traffic().1 - before) as usize;
+    assert!((2 * LENGTH..3 * LENGTH).contains(&received), "{received} bytes");
+    assert_eq!((report.members, report.text.len()), (by_host.clone(), LENGTH));
+    let merged_by: Vec<_> = report.merged_by.iter().map(|pid| *pid == own).collect();
+    assert_eq!(merged_by, [false, false, true]);
+    println!("each host merges its answers");
+
+    let report = pool.reduce(ask_report(), merge_at_the_caller).wait().unwrap().unwrap();
+    assert_eq!((report.members, report.merged_by), (by_host, vec![own; 3]));
+    let limit = Duration::from_secs(600);
+    let limited: ActorPoolAddr<_> = pool.addrs().map(|addr| addr.timeout(limit)).collect();
+    let report = limited.reduce(ask_report(), merge).wait().unwrap().unwrap();
+    assert_eq!((report.members, report.merged_by), ((0..4).collect(), vec![own; 3]));
+    // No actor has ended with the function that failed.
+    assert!(pool.broadcast(tell(1)).all().wait().unwrap().iter().all(|heard| heard == &[0, 1]));
+    println!("the caller merges what hosts can't");
+
+    drop(pool.reduce(ask_report(), merge));
+    let error = pool.reduce(AskReport { kills: Some(1), ..ask_report() }, merge).wait();
+    let Err(Error::Member { index: 1, name, cause }) = error else { panic!("it has an answer") };
+    assert_eq!(name, "merged-1");
+    assert!(matches!(*cause, Error::ActorStopped { .. }), "{cause}");
+    println!("a failure names the actor");
 }
 
 #[scenario("processes told together")]

@@ -153,6 +153,35 @@ fn values_are_merged_in_the_order_of_the_actors() {
 }
 
 #[test]
+fn a_pool_merges_answers_of_any_length_to_one() {
+    let pool = numbered(5);
+    assert_eq!(pool.reduce(Number::default(), |a, b| a + b).wait().unwrap(), Some(10));
+    assert_eq!(pool.reduce(Number::default(), u64::max).wait().unwrap(), Some(4));
+    let none = pool.slice(2..2).unwrap().reduce(Number::default(), u64::max);
+    assert_eq!(none.wait().unwrap(), None);
+    let error = pool.reduce(panic_of(2), u64::max).wait().unwrap_err();
+    let words = "member 2: actor `numbered-2` panicked: it is 2";
+    assert!(error.to_string().starts_with(words), "{error}");
+    // An answer with handles goes to the caller at once.
+    let queue = pool.reduce(Fresh, |queue, _| queue).wait().unwrap().unwrap();
+    queue.put(7).wait().unwrap();
+    assert_eq!(queue.get().wait().unwrap(), 7);
+}
+
+/// Asks for a queue that the actor makes.
+#[derive(Message, Serialize, Deserialize)]
+#[rtype(result = "Queue<u64>")]
+struct Fresh;
+
+impl Handler<Fresh> for Numbered {
+    type Result = MessageResult<Fresh>;
+
+    fn handle(&mut self, _: Fresh, _: &mut Context<Self>) -> Self::Result {
+        MessageResult(Queue::new().unwrap())
+    }
+}
+
+#[test]
 fn replies_of_a_group_are_the_same_before_its_members_are_known() {
     let (group, _managers) = group_of("replies", [3, 1, 2]);
     // Each process sends its first message to the group, and takes the answers in another way.

@@ -113,8 +113,10 @@ fn a_panic_costs_one_actor() {
 #[test]
 fn an_actor_that_fails_too_often_ends_alone() {
     System::new().block_on(async {
+        let mut events = fiber::stats::events();
         let first = steady().start(Counter::new, 1).await.unwrap();
-        let limited = AsyncManager::builder().intensity(1, Duration::from_secs(600));
+        let limited = AsyncManager::builder().name("gives-up-alone");
+        let limited = limited.intensity(1, Duration::from_secs(600));
         let second = limited.within(&first).start(Counter::new, 2).await.unwrap();
         let (recipient, mut ends) = watcher();
         second.watch(recipient).await.unwrap();
@@ -123,6 +125,13 @@ fn an_actor_that_fails_too_often_ends_alone() {
         }
         let gone = second.join().await.unwrap();
         assert!(matches!(gone, ExitReason::IntensityReached { restarts: 1, .. }), "{gone}");
+        let gave_up = events.find_map(|event| match event.kind {
+            EventKind::GaveUp { child, reason } => {
+                child.ends_with("/gives-up-alone").then_some(reason)
+            }
+            _ => None,
+        });
+        assert_eq!(gave_up.as_ref(), Some(&gone));
         assert_eq!(stopped(second.send(Add(1)).await.unwrap_err()), gone);
         assert_eq!((second.pid(), second.connected()), (None, false));
         for _ in 0..2 {

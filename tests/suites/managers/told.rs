@@ -6,9 +6,9 @@ use actix::prelude::*;
 use fiber::error::{ExitReason, FailureKind};
 use fiber::manager::ManagerBuilder;
 use fiber::stats::EventKind;
-use fiber::supervisor::{ChildSpec, Restart, SupervisorRef};
-use fiber::{AsyncManager, Error, RemoteAddr, Supervisor};
-use fiber_test_support::wait::wait_until;
+use fiber::supervisor::{Backoff, ChildRef, ChildSpec, Down, Restart, SupervisorRef};
+use fiber::{ActorPool, AsyncManager, Error, RemoteAddr, Reply, Supervisor};
+use fiber_test_support::wait::{LONG, wait_until};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::counter::{Add, AskOther, Counter, Fail, Stop};
@@ -81,7 +81,9 @@ fn each_end_of_a_managed_actor_is_told_to_watchers_the_tree_and_events() {
 #[test]
 fn an_actor_that_panics_too_often_ends_for_good() {
     System::new().block_on(async {
-        let builder = AsyncManager::builder().intensity(1, Duration::from_secs(600));
+        let mut events = fiber::stats::events();
+        let builder = AsyncManager::builder().name("gives-up");
+        let builder = builder.intensity(1, Duration::from_secs(600));
         let manager = builder.start(Counter::new, 0).await.unwrap();
         let (recipient, mut ends) = watcher();
         manager.watch(recipient).await.unwrap();
@@ -92,6 +94,11 @@ fn an_actor_that_panics_too_often_ends_for_good() {
         assert_eq!(short(&manager.join().await.unwrap()), gone);
         assert_eq!(short(&stopped(manager.send(Add(1)).await.unwrap_err())), gone);
         assert_eq!(manager.pid(), None);
+        let gave_up = events.find_map(|event| match event.kind {
+            EventKind::GaveUp { child, reason } if child == "gives-up" => Some(short(&reason)),
+            _ => None,
+        });
+        assert_eq!(gave_up.as_deref(), Some(gone));
         let panic = "panicked: that is too much";
         assert_eq!(told(&mut ends, 2).await, [panic, panic]);
         // The watch has ended, and a later one gets the last reason.
@@ -150,6 +157,242 @@ fn a_panic_of_an_exported_actor_is_told_to_its_callers_and_watchers() {
         let addr = RemoteAddr::export(Counter::new(0).start()).unwrap();
         addr.send(Stop).await.unwrap();
         assert_eq!(addr.join().await.unwrap(), ExitReason::Normal);
+    });
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A child of a supervisor of this process.
+    Local,
+    /// Such a child that was exported.
+    Supervised,
+    /// An exported actor without a supervisor.
+    Exported,
+    Managed,
+    Pooled,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Panic,
+    TooManyPanics,
+    StopsItself,
+    Stop,
+    Kill,
+    Drop,
+}
+
+/// The reasons that are told of an end.
+struct Told {
+    /// To watchers.
+    downs: &'static [&'static str],
+    /// To a call that the actor has not answered.
+    call: &'static str,
+    /// To `join` and later calls, if the actor has ended for good.
+    last: Option<&'static str>,
+}
+
+const PANIC: &str = "panicked: that is too much";
+const GAVE_UP: &str = "gave up: panicked: that is too much";
+
+impl Told {
+    /// Returns what is told, if actors of this kind can end so.
+    fn of(kind: Kind, end: End) -> Option<Told> {
+        let (downs, last): (&'static [&'static str], _) = match (kind, end) {
+            (Kind::Exported, End::Panic) => (&[PANIC], Some(PANIC)),
+            (_, End::StopsItself) => (&["Normal"], Some("Normal")),
+            (Kind::Exported, _) => return None,
+            (_, End::Panic) => (&[PANIC], None),
+            (_, End::TooManyPanics) => (&[PANIC, PANIC], Some(GAVE_UP)),
+            (_, End::Stop) => (&["Shutdown"], Some("Shutdown")),
+            (Kind::Local | Kind::Supervised, End::Kill | End::Drop) => return None,
+            (_, End::Kill) => (&["Signal(9)"], None),
+            (_, End::Drop) => (&["Dropped"], Some("Dropped")),
+        };
+        // The process of a managed actor knows that it is to stop, and not why.
+        let call = if matches!(end, End::Drop) { "Shutdown" } else { downs[0] };
+        Some(Told { downs, call, last })
+    }
+}
+
+/// What ends when the actor is to end.
+enum Owner {
+    Nothing,
+    Supervisor(SupervisorRef),
+    Manager(AsyncManager<Counter>),
+    Pool(ActorPool<Counter>),
+}
+
+impl Owner {
+    fn stop(&self) -> Option<Reply<()>> {
+        Some(match self {
+            Owner::Nothing => return None,
+            Owner::Supervisor(app) => app.stop(),
+            Owner::Manager(manager) => manager.stop(),
+            Owner::Pool(pool) => pool.stop(),
+        })
+    }
+
+    fn kill_process(&self) {
+        let pid = match self {
+            Owner::Nothing | Owner::Supervisor(_) => None,
+            Owner::Manager(manager) => manager.pid(),
+            Owner::Pool(pool) => pool.managers().next().and_then(AsyncManager::pid),
+        };
+        kill(pid.expect("it has a process of its own"));
+    }
+}
+
+enum Address {
+    Child(ChildRef<Counter>),
+    Remote(RemoteAddr<Counter>),
+}
+
+impl Address {
+    fn fail(&self, fail: Fail) -> Reply<()> {
+        match self {
+            Address::Child(child) => child.send(fail),
+            Address::Remote(addr) => addr.send(fail),
+        }
+    }
+
+    fn stop_itself(&self) -> Reply<()> {
+        match self {
+            Address::Child(child) => child.send(Stop),
+            Address::Remote(addr) => addr.send(Stop),
+        }
+    }
+
+    fn add(&self) -> Reply<u64> {
+        match self {
+            Address::Child(child) => child.send(Add(1)),
+            Address::Remote(addr) => addr.send(Add(1)),
+        }
+    }
+
+    fn watch(&self, recipient: Recipient<Down>) -> Reply<()> {
+        match self {
+            Address::Child(child) => child.watch(recipient),
+            Address::Remote(addr) => addr.watch(recipient),
+        }
+    }
+
+    fn join(&self) -> Reply<ExitReason> {
+        match self {
+            Address::Child(child) => child.join(),
+            Address::Remote(addr) => addr.join(),
+        }
+    }
+}
+
+/// Starts an actor that may be restarted once. Returns its path in the tree, too.
+async fn start(kind: Kind, name: &str) -> (Owner, Address, String) {
+    let limited = |manager: ManagerBuilder| manager.intensity(1, LONG).backoff(Backoff::none());
+    match kind {
+        Kind::Local | Kind::Supervised => {
+            let child = ChildSpec::actor("actor", || Counter::new(0)).restart(Restart::Transient);
+            let app = Supervisor::builder(name).intensity(1, LONG).backoff(Backoff::none());
+            let app = app.child(child).start().await.unwrap();
+            let child = app.child::<Counter>("actor").unwrap();
+            let addr = match kind {
+                Kind::Local => Address::Child(child),
+                _ => Address::Remote(RemoteAddr::export(child).unwrap()),
+            };
+            (Owner::Supervisor(app), addr, format!("{name}/actor"))
+        }
+        Kind::Exported => {
+            let addr = RemoteAddr::export(Counter::new(0).start()).unwrap();
+            (Owner::Nothing, Address::Remote(addr), name.into())
+        }
+        Kind::Managed => {
+            let manager = limited(AsyncManager::builder().name(name)).start(Counter::new, 0);
+            let manager = manager.await.unwrap();
+            let addr = Address::Remote(manager.addr());
+            (Owner::Manager(manager), addr, name.into())
+        }
+        Kind::Pooled => {
+            let pool = ActorPool::builder().name(name).manager(limited).start(Counter::new, [0]);
+            let pool = pool.await.unwrap();
+            let addr = Address::Remote(pool.addrs().next().unwrap());
+            (Owner::Pool(pool), addr, format!("{name}-0"))
+        }
+    }
+}
+
+async fn check_end(kind: Kind, end: End, expected: &Told) {
+    let name = format!("{kind:?}-{end:?}").to_lowercase();
+    let mut events = fiber::stats::events();
+    let (owner, addr, path) = start(kind, &name).await;
+    let (recipient, mut ends) = watcher();
+    addr.watch(recipient).await.unwrap();
+    let open = addr.fail(Fail::Never);
+    // The actor has the call before.
+    assert_eq!(addr.add().await.unwrap(), 1, "{name}");
+    let mut owner = Some(owner);
+    match end {
+        End::Panic => drop(addr.fail(Fail::Panic).await.unwrap_err()),
+        End::TooManyPanics => {
+            for _ in 0..2 {
+                addr.fail(Fail::Panic).await.unwrap_err();
+            }
+        }
+        End::StopsItself => addr.stop_itself().await.unwrap(),
+        End::Stop => {
+            let stopping = owner.as_ref().and_then(Owner::stop).expect("it has an owner");
+            stopping.await.unwrap();
+        }
+        End::Kill => owner.iter().for_each(Owner::kill_process),
+        End::Drop => owner = None,
+    }
+    assert_eq!(short(&stopped(open.await.unwrap_err())), expected.call, "{name}");
+    assert_eq!(told(&mut ends, expected.downs.len()).await, expected.downs, "{name}");
+    match expected.last {
+        Some(last) => {
+            assert_eq!(short(&addr.join().await.unwrap()), last, "{name}");
+            assert_eq!(short(&stopped(addr.add().await.unwrap_err())), last, "{name}");
+        }
+        None => {
+            assert_eq!(addr.add().await.unwrap(), 1, "{name}: it is another one");
+            let branch = || fiber::tree().find(&path).unwrap().clone();
+            wait_until("the restart", || branch().restarts == 1);
+            assert_eq!(short(&branch().last_exit.unwrap()), expected.downs[0], "{name}");
+        }
+    }
+    if expected.last.is_none() || expected.downs.len() > 1 {
+        let restarted = events.find_map(|event| match event.kind {
+            EventKind::ChildRestarted { child, reason, .. } if child == path => Some(reason),
+            _ => None,
+        });
+        assert_eq!(short(&restarted.unwrap()), expected.downs[0], "{name}");
+    }
+    if expected.last == Some(GAVE_UP) {
+        let gave_up = events.find_map(|event| match event.kind {
+            EventKind::GaveUp { child, reason } if path.starts_with(&child) => Some(reason),
+            _ => None,
+        });
+        assert_eq!(short(&gave_up.unwrap()), GAVE_UP, "{name}");
+    }
+    // Nothing is told twice.
+    if let Some(stopping) = owner.as_ref().and_then(Owner::stop) {
+        stopping.await.unwrap();
+    }
+    if expected.last.is_none() {
+        assert_eq!(told(&mut ends, 1).await, ["Shutdown"], "{name}");
+    }
+    assert_eq!(ends.recv().await, None, "{name}");
+}
+
+#[test]
+fn each_end_of_each_kind_of_actor_is_told_once() {
+    use self::{End::*, Kind::*};
+    System::new().block_on(async {
+        for kind in [Local, Supervised, Exported, Managed, Pooled] {
+            for end in [Panic, TooManyPanics, StopsItself, Stop, Kill, Drop] {
+                if let Some(expected) = Told::of(kind, end) {
+                    check_end(kind, end, &expected).await;
+                }
+            }
+        }
     });
 }
 

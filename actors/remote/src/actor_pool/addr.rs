@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Routing;
 use crate::keys::weight;
-use crate::remote::{Outgoing, RemoteAddr, RemoteMessage, SendError};
+use crate::remote::{Carrier, Outgoing, RemoteAddr, RemoteMessage, SendError};
 use fiber_runtime::mesh::Load;
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
@@ -387,6 +387,17 @@ impl<A: Actor> Chosen<A> {
         A::Context: ToEnvelope<A, M> + 'static,
     {
         self.addr.send_counted(message, self.load)
+    }
+
+    /// Sends a message that travels in another.
+    pub(super) fn send_carried<M, C>(self, carrier: Outgoing<'_, C>) -> Reply<C::Result>
+    where
+        M: RemoteMessage,
+        C: Carrier<M>,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M> + 'static,
+    {
+        self.addr.send_carried::<M, C>(carrier, self.load)
     }
 }
 

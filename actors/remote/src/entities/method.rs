@@ -12,7 +12,7 @@ use fiber_values::entry::{Entry, MethodFn};
 
 use super::keeper::Keeper;
 use super::life::Work;
-use crate::remote::{CallOutcome, MethodCall, RemoteMessage, handle};
+use crate::remote::{CallOutcome, MethodCall, RemoteMessage, encode, handle};
 
 /// Returns the entry through which other processes call the handler of `M` in entities of type `A`.
 /// Its message is a key and the handler's message.
@@ -53,7 +53,7 @@ where
         };
         let limit = call.limit;
         let run = Box::new(move |actor: &mut A, context: &mut Context<A>| {
-            handle::<A, M>(actor, context, message, limit)
+            handle::<A, M>(actor, context, message, move |value| encode(limit, &value))
         });
         keeper.deliver(key, Work { run, call: call.open(), deadline: current_deadline() });
     }

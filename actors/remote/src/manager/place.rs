@@ -163,6 +163,7 @@ impl Place {
                 let guest = guests.remove(&id);
                 drop(state);
                 if let Some(guest) = guest {
+                    guest.inside.ended_for_good(&reason);
                     guest.end(reason);
                 }
             }

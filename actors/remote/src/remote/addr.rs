@@ -1,5 +1,6 @@
 //! Addresses of actors in other processes.
 
+use std::any::type_name;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -13,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::export::LocalActor;
 use super::message::RemoteMessage;
-use super::method::method;
+use super::method::{Carrier, method, method_for};
 use super::outgoing::Outgoing;
 use super::recipient::RemoteRecipient;
 use super::send_error::SendError;
@@ -85,7 +86,7 @@ impl<A: Actor> RemoteAddr<A> {
     /// The argument is an [`Addr`](actix::Addr), or the
     /// [`ChildRef`](fiber_supervisor::supervisor::ChildRef) of a supervised actor. The address of a
     /// supervised actor stays valid when the actor is restarted: messages wait meanwhile. It is the
-    /// same each time, and a watcher of it hears of the actor's last end alone.
+    /// same each time.
     ///
     /// This keeps an actor alive that has no supervisor: it has to stop by itself. Messages take the
     /// shortest way if this is called on the thread where the actor was started.
@@ -217,6 +218,22 @@ impl<A: Actor> RemoteAddr<A> {
         A::Context: ToEnvelope<A, M> + 'static,
     {
         self.untyped.call(method::<A, M>().reference(), message, Some(load))
+    }
+
+    /// Works as [`send_counted`](Self::send_counted), for a message that travels in another.
+    pub(crate) fn send_carried<M, C>(
+        &self,
+        carrier: Outgoing<'_, C>,
+        load: Load,
+    ) -> Reply<C::Result>
+    where
+        M: RemoteMessage,
+        C: Carrier<M>,
+        A: Handler<M>,
+        A::Context: ToEnvelope<A, M> + 'static,
+    {
+        let (name, method) = (type_name::<M>(), method_for::<A, M, C>().reference());
+        self.untyped.call_named(name, method, carrier, Some(load))
     }
 
     /// Sends a message without an answer, and ignores all errors.

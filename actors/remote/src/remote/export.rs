@@ -18,7 +18,7 @@ use super::untyped::{Target, UntypedAddr};
 use fiber_runtime::mesh::{Full, Inbox, IncomingMessage, ProcessRef};
 use fiber_runtime::runtime::Runtime;
 use fiber_supervisor::Incarnation;
-use fiber_supervisor::supervisor::ChildRef;
+use fiber_supervisor::supervisor::{ChildEnd, ChildRef};
 
 /// An actor of this process, which [`RemoteAddr::export`] makes reachable from others: an [`Addr`], or
 /// a [`ChildRef`].
@@ -54,6 +54,15 @@ impl<A: Actor> LocalActor<A> for ChildRef<A> {
         let watched = self.clone();
         let child = Child { child: self.clone(), alive: None, next: None };
         let addr = exported::<A>(self.path().into(), move || watched.end(), child)?;
+        let (registry, id) = (Runtime::get()?.registry(), addr.untyped.target.actor);
+        let (ends, inbox) = (registry.keep_ends(id, self.path()), registry.inbox(id));
+        self.on_end(move |end| match end {
+            ChildEnd::Incarnation(reason) => {
+                ends.failed(reason.clone());
+                inbox.iter().for_each(|inbox| inbox.note_restart());
+            }
+            ChildEnd::Last(reason) => ends.gone(reason.clone()),
+        });
         *kept = Some(Box::new(addr.untyped.clone()));
         Ok(addr)
     }

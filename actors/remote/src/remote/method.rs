@@ -29,7 +29,41 @@ where
     A::Context: ToEnvelope<A, M> + 'static,
     M: RemoteMessage,
 {
-    Maker::<A, M>::ENTRY
+    method_for::<A, M, M>()
+}
+
+/// Returns the entry through which other processes call the handler of `M` in `A` by a `C`.
+pub(super) fn method_for<A, M, C>() -> &'static Entry<MethodFn>
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M> + 'static,
+    M: RemoteMessage,
+    C: Carrier<M>,
+{
+    Maker::<A, M, C>::ENTRY
+}
+
+/// A message that travels with `M` for its handler, and whose result has the handler's.
+pub(crate) trait Carrier<M: RemoteMessage>: RemoteMessage {
+    /// What the result depends on.
+    type Terms: Copy + 'static;
+
+    fn unpack(self) -> (M, Self::Terms);
+
+    fn result(terms: Self::Terms, value: M::Result) -> Self::Result;
+}
+
+/// A message travels by itself.
+impl<M: RemoteMessage> Carrier<M> for M {
+    type Terms = ();
+
+    fn unpack(self) -> (M, ()) {
+        (self, ())
+    }
+
+    fn result((): (), value: M::Result) -> M::Result {
+        value
+    }
 }
 
 /// An encoded message for a handler, and its outcome.
@@ -55,13 +89,14 @@ pub(crate) enum CallOutcome {
 /// An answer as a frame without its call id, or the failure.
 pub(crate) type Encoded = Result<AnswerFrame, CallFailure>;
 
-struct Maker<A, M>(PhantomData<(A, M)>);
+struct Maker<A, M, C>(PhantomData<(A, M, C)>);
 
-impl<A, M> Maker<A, M>
+impl<A, M, C> Maker<A, M, C>
 where
     A: Actor + Handler<M>,
     A::Context: ToEnvelope<A, M> + 'static,
     M: RemoteMessage,
+    C: Carrier<M>,
 {
     const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<M>, Self::handle);
 
@@ -70,11 +105,12 @@ where
     fn handle(actor: &mut dyn Any, context: &mut dyn Any, call: &mut dyn Any) {
         let call =
             call.downcast_mut::<MethodCall>().expect("methods are called with a `MethodCall`");
-        let message = match codec::decode_with::<M>(&call.message, &call.message.blobs) {
-            Ok(message) => message,
+        let (message, terms) = match codec::decode_with::<C>(&call.message, &call.message.blobs) {
+            Ok(carrier) => Carrier::<M>::unpack(carrier),
             Err(error) => return call.fail(FailureKind::Arguments, &error),
         };
         let limit = call.limit;
+        let encode = move |value| encode(limit, &<C as Carrier<M>>::result(terms, value));
         if let Some(addr) = actor.downcast_ref::<Addr<A>>() {
             if !call.expects_answer {
                 return addr.do_send(message);
@@ -90,7 +126,7 @@ where
                     }
                     CallEnd::Stopped(reason) => CallFailure::Stopped(reason),
                 });
-                answer.and_then(|value| encode(limit, &value))
+                answer.and_then(encode)
             }));
             return;
         }
@@ -105,7 +141,7 @@ where
                     Error::ActorStopped { reason, .. } => CallFailure::Stopped(reason),
                     error => CallFailure::Failed(Failure::new(FailureKind::Result, error)),
                 });
-                answer.and_then(|value| encode(limit, &value))
+                answer.and_then(encode)
             }));
             return;
         }
@@ -118,16 +154,16 @@ where
         if !call.expects_answer {
             return user_code(|| actor.handle(message, context)).handle(context, None);
         }
-        call.outcome = handle(actor, context, message, limit);
+        call.outcome = handle(actor, context, message, encode);
     }
 }
 
-/// Passes a message to its handler. The answer has at most `limit` bytes.
+/// Passes a message to its handler, whose result is encoded by `encode`.
 pub(crate) fn handle<A, M>(
     actor: &mut A,
     context: &mut A::Context,
     message: M,
-    limit: usize,
+    encode: impl FnOnce(M::Result) -> Encoded + 'static,
 ) -> CallOutcome
 where
     A: Actor + Handler<M>,
@@ -136,10 +172,10 @@ where
     let (sender, mut answer) = oneshot::channel();
     user_code(|| actor.handle(message, context)).handle(context, Some(sender));
     match answer.try_recv() {
-        Ok(value) => CallOutcome::Now(encode(limit, &value)),
+        Ok(value) => CallOutcome::Now(encode(value)),
         Err(TryRecvError::Closed) => CallOutcome::Now(Err(no_answer())),
         Err(TryRecvError::Empty) => CallOutcome::Later(Box::pin(async move {
-            answer.await.map_err(|_| no_answer()).and_then(|value| encode(limit, &value))
+            answer.await.map_err(|_| no_answer()).and_then(encode)
         })),
     }
 }
@@ -161,7 +197,8 @@ fn no_answer() -> CallFailure {
     CallFailure::Failed(Failure::new(FailureKind::Result, problem))
 }
 
-fn encode<T: Serialize>(limit: usize, value: &T) -> Encoded {
+/// Encodes an answer of at most `limit` bytes.
+pub(crate) fn encode<T: Serialize>(limit: usize, value: &T) -> Encoded {
     let failed = |error: Error| CallFailure::Failed(Failure::new(FailureKind::Result, error));
     let mut frame = answer_head();
     let blobs = transfer::once(|| codec::append_apart(&mut frame, value)).map_err(failed)?;

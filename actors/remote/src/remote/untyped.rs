@@ -121,11 +121,22 @@ impl UntypedAddr {
         message: Outgoing<'_, M>,
         load: Option<Load>,
     ) -> Reply<M::Result> {
+        self.call_named(std::any::type_name::<M>(), method, message, load)
+    }
+
+    /// Works as [`call`](Self::call), for a message that errors call `name`.
+    pub(crate) fn call_named<M: RemoteMessage>(
+        &self,
+        name: &'static str,
+        method: EntryRef,
+        message: Outgoing<'_, M>,
+        load: Option<Load>,
+    ) -> Reply<M::Result> {
         let (sender, answer) = oneshot::channel();
         match self.send(method, message, Some((sender, load))) {
             Ok(()) => {
-                let (target, message) = (&*self.target, std::any::type_name::<M>());
-                let call = PendingCall::new(answer, &target.name, message, current_actor());
+                let target = &*self.target;
+                let call = PendingCall::new(answer, &target.name, name, current_actor());
                 let is_here = !target.owned && self.is_of_this_process();
                 Reply::call(call.by(&target.home, self.callee(), is_here))
             }
@@ -188,7 +199,7 @@ impl UntypedAddr {
 
     /// Returns how long a call may take that is sent now: what the address says, and no longer than
     /// the request that this thread handles.
-    fn time_left(&self) -> Option<Duration> {
+    pub(crate) fn time_left(&self) -> Option<Duration> {
         let deadline = [self.deadline, current_deadline()].into_iter().flatten().min();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         [self.timeout, left].into_iter().flatten().min()

@@ -38,11 +38,6 @@ async fn watch(
     let (mesh, actor) = (runtime.mesh(), target.actor);
     let index = addr.index.map(|index| index as usize);
     let down = |reason| recipient.do_send(Down::new(target.name.to_string(), index, reason));
-    if !target.owned {
-        let _ = watching.send(());
-        let end = mesh.query(&target.home, Query::ActorEnd { actor }).await;
-        return down(end.unwrap_or_else(|lost| lost));
-    }
     let first = match mesh.query::<u64>(&target.home, Query::EndCount { actor }).await {
         Ok(first) => first,
         Err(reason) => return down(reason),

@@ -240,6 +240,11 @@ impl Inbox {
         }
     }
 
+    /// Notes that the actor is restarted, for one whose incarnations share a reader.
+    pub fn note_restart(&self) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Returns the thread that reads the messages, once it has begun.
     pub(crate) fn thread(&self) -> Option<ThreadId> {
         self.state.lock().thread

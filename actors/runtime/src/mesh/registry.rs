@@ -48,6 +48,7 @@ pub struct Registry {
     inboxes: DashMap<ActorId, Arc<Inbox>>,
     /// The owner of the managed actors that run in this process.
     owner: OnceLock<ProcessId>,
+    /// The actors that this process owns, and exported ones that a supervisor restarts.
     owned: DashMap<ActorId, Arc<OwnedActor>>,
     /// Exported actors that have not ended.
     exported: Mutex<BTreeMap<ActorId, Exported>>,
@@ -126,6 +127,13 @@ impl Registry {
             self.endpoint.spawn(move || self.sweep());
         }
         id
+    }
+
+    /// Keeps the ends of an exported actor that a supervisor restarts, for its watchers.
+    pub fn keep_ends(&self, actor: ActorId, name: &str) -> Arc<OwnedActor> {
+        let ends = OwnedActor::new(actor, name, None);
+        self.owned.insert(actor, Arc::clone(&ends));
+        ends
     }
 
     /// Closes the inboxes of exported actors that have ended, until none is left.
@@ -269,7 +277,10 @@ impl Registry {
     async fn ends(&self, actor: ActorId, after: u64) -> Ends {
         match self.owned(actor) {
             Some(owned) => owned.ends(after).await,
-            None => Ends { count: after, reasons: Vec::new(), gone: Some(wire::unknown()) },
+            None => {
+                let gone = Some(self.actor_end(actor).await);
+                Ends { count: after, reasons: Vec::new(), gone }
+            }
         }
     }
 

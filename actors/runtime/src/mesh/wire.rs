@@ -124,12 +124,12 @@ pub enum Query {
         /// The last incarnation that the caller knows, or 0.
         after: u64,
     },
-    /// How often an owned actor has ended. Answered with a number.
+    /// How often an actor has ended that is restarted. Answered with a number.
     EndCount {
         /// The actor, which the queried process owns.
         actor: ActorId,
     },
-    /// The ends of an owned actor after the first ones. Answered with [`Ends`], when there is one.
+    /// The ends of an actor after the first ones. Answered with [`Ends`], when there is one.
     Ends {
         /// The actor, which the queried process owns.
         actor: ActorId,

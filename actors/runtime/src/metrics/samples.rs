@@ -282,6 +282,7 @@ impl EventCounts {
             EventKind::TaskAbandoned { .. } => "task-abandoned",
             EventKind::Straggler { .. } => "straggler",
             EventKind::ChildRestarted { .. } => "child-restarted",
+            EventKind::GaveUp { .. } => "gave-up",
             EventKind::DeadLetters { .. } => "dead-letters",
             EventKind::WaitCycle { .. } => "wait-cycle",
             _ => "other",

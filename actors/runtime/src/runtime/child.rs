@@ -97,7 +97,7 @@ fn run(info: ParentInfo, ticket: SessionKey) -> ! {
             let endpoint =
                 Endpoint::new(parts, info.id, (**config).clone(), joined.key.clone(), own_thread);
             let head = Some(joined.head.clone());
-            let runtime = Runtime::new(endpoint, backend, listen_on, info.place, interface, head);
+            let runtime = Runtime::new(endpoint, backend, listen_on, Some(&info), interface, head);
             let work = joined.begin(runtime, info.parent).unwrap_or_else(|problem| fail(&problem));
             let _ = sender.send(work.run);
             quit(receive(runtime, work.connection, work.receive, work.parent).await)

@@ -145,6 +145,12 @@ impl Runtime {
         matches!(self.place, ChildPlace::InHost(_))
     }
 
+    /// Returns the host in which this process is, with others of its parent: over every kind of
+    /// link, unlike [`is_hosted`](Runtime::is_hosted).
+    pub fn host(&self) -> Option<ProcessId> {
+        self.host
+    }
+
     /// Returns the group of processes that belong to no pool or ring.
     pub fn common_hosts(&self) -> Arc<HostGroup> {
         let others = || HostGroup::new("processes", self.config().processes_per_job.max(1));

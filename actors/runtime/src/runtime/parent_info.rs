@@ -51,6 +51,11 @@ impl ParentInfo {
         Parent { identity: self.identity(), address: self.address.clone() }
     }
 
+    /// Returns the host of a hosted process, which listens for it in place of the parent.
+    pub(super) fn host(&self) -> Option<ProcessId> {
+        (self.listener != self.parent).then_some(self.listener)
+    }
+
     fn identity(&self) -> String {
         let ParentInfo { id, parent, parent_pid, listener, place, .. } = self;
         let pid = parent_pid.map_or(REMOTE.into(), |pid| pid.to_string());

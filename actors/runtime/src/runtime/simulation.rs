@@ -17,7 +17,6 @@ use tokio::sync::oneshot;
 
 use self::thread_job::ThreadBackend;
 use super::exit::all_ended;
-use super::parent_info::ChildPlace;
 use super::{Runtime, thread};
 use crate::endpoint::Endpoint;
 use crate::parts::Parts;
@@ -72,7 +71,7 @@ impl Session {
         let (id, key) = (random.process_id(), random.session_key());
         let endpoint = Endpoint::new(parts, id, config, key, reached);
         let backend = Arc::new(backend);
-        let runtime = Runtime::new(endpoint, backend, None, ChildPlace::Alone, None, None);
+        let runtime = Runtime::new(endpoint, backend, None, None, None, None);
         Ok(Session { runtime, stop, thread })
     }
 

@@ -110,6 +110,11 @@ impl<A: Actor<Context = Context<A>>, F: Fn() -> A + Send + 'static> Start for Ac
         self.current.ends_here()
     }
 
+    fn finished(&mut self, reason: &ExitReason) {
+        // Callers do not wait for a failure of another child.
+        self.current.remove(reason);
+    }
+
     fn removed(&mut self, reason: &ExitReason) {
         self.current.remove(reason);
     }

@@ -109,7 +109,7 @@ impl SupervisorBuilder {
         backoff => options.backoff;
     }
 
-    /// Emits no events when children are restarted, because the caller does.
+    /// Emits no events, because the caller does.
     #[doc(hidden)]
     pub fn quiet(mut self) -> SupervisorBuilder {
         self.options.is_quiet = true;

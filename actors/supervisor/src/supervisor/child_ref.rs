@@ -10,7 +10,7 @@ use actix::{Actor, Addr, Handler, Message, Recipient};
 use fiber_core::ExitReason;
 use parking_lot::Mutex;
 
-use super::identity::{Down, Identity};
+use super::identity::{ChildEnd, Down, Identity};
 use super::incarnation::{Current, Incarnation};
 use fiber_runtime::reply::Reply;
 
@@ -125,6 +125,12 @@ impl<A: Actor> ChildRef<A> {
     #[doc(hidden)]
     pub fn end(&self) -> Option<ExitReason> {
         self.current.end()
+    }
+
+    /// Calls `listener` at the end of each incarnation, from now on, and when there is no next one.
+    #[doc(hidden)]
+    pub fn on_end(&self, listener: impl Fn(ChildEnd<'_>) + Send + 'static) {
+        self.identity.listen(Box::new(listener));
     }
 
     /// Returns where the actor's address for other processes is kept.

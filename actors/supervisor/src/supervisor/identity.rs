@@ -85,10 +85,26 @@ enum Watch {
     Closed(ExitReason),
 }
 
-struct Watcher {
-    recipient: Recipient<Down>,
-    /// Whether the watcher has got a `Down`.
-    notified: bool,
+enum Watcher {
+    Recipient {
+        recipient: Recipient<Down>,
+        /// Whether the recipient has got a `Down`.
+        notified: bool,
+    },
+    Listener(Listener),
+}
+
+/// Listens to the ends of a child, until it is not started again.
+pub(super) type Listener = Box<dyn Fn(ChildEnd<'_>) + Send>;
+
+/// An end of a child, for fiber's own code.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum ChildEnd<'a> {
+    /// An incarnation has ended, or could not start.
+    Incarnation(&'a ExitReason),
+    /// There is no next incarnation.
+    Last(&'a ExitReason),
 }
 
 impl Identity {
@@ -118,8 +134,30 @@ impl Identity {
 
     pub(super) fn watch(&self, recipient: Recipient<Down>) {
         match &mut *self.watch.lock() {
-            Watch::Open(watchers) => watchers.push(Watcher { recipient, notified: false }),
+            Watch::Open(watchers) => {
+                watchers.push(Watcher::Recipient { recipient, notified: false });
+            }
             Watch::Closed(reason) => recipient.do_send(self.down(reason)),
+        }
+    }
+
+    pub(super) fn listen(&self, listener: Listener) {
+        match &mut *self.watch.lock() {
+            Watch::Open(watchers) => watchers.push(Watcher::Listener(listener)),
+            Watch::Closed(reason) => listener(ChildEnd::Last(reason)),
+        }
+    }
+
+    /// Lets go of the listeners, as the child is not started again by itself.
+    pub(super) fn finish(&self, reason: &ExitReason) {
+        if let Watch::Open(watchers) = &mut *self.watch.lock() {
+            watchers.retain(|watcher| match watcher {
+                Watcher::Recipient { .. } => true,
+                Watcher::Listener(listener) => {
+                    listener(ChildEnd::Last(reason));
+                    false
+                }
+            });
         }
     }
 
@@ -127,19 +165,29 @@ impl Identity {
     pub(super) fn close(&self, reason: &ExitReason) {
         let before = std::mem::replace(&mut *self.watch.lock(), Watch::Closed(reason.clone()));
         if let Watch::Open(watchers) = before {
-            // These began to watch after the last end.
-            for watcher in watchers.iter().filter(|watcher| !watcher.notified) {
-                watcher.recipient.do_send(self.down(reason));
+            for watcher in watchers {
+                match watcher {
+                    Watcher::Recipient { notified: true, .. } => {}
+                    // It began to watch after the last end.
+                    Watcher::Recipient { recipient, .. } => recipient.do_send(self.down(reason)),
+                    Watcher::Listener(listener) => listener(ChildEnd::Last(reason)),
+                }
             }
         }
     }
 
     fn notify(&self, reason: &ExitReason) {
         if let Watch::Open(watchers) = &mut *self.watch.lock() {
-            watchers.retain_mut(|watcher| {
-                watcher.recipient.do_send(self.down(reason));
-                watcher.notified = true;
-                watcher.recipient.connected()
+            watchers.retain_mut(|watcher| match watcher {
+                Watcher::Recipient { recipient, notified } => {
+                    recipient.do_send(self.down(reason));
+                    *notified = true;
+                    recipient.connected()
+                }
+                Watcher::Listener(listener) => {
+                    listener(ChildEnd::Incarnation(reason));
+                    true
+                }
             });
         }
     }

@@ -91,9 +91,12 @@ impl<A: Actor> Current<A> {
         self.replace(Status::Down, |status| matches!(status, Status::Removed(_)));
     }
 
-    /// Ends the wait of all callers: there is no next incarnation.
+    /// Ends the wait of all callers: there is no next incarnation. An actor that has ended by itself
+    /// keeps its reason when its supervisor ends.
     pub(super) fn remove(&self, reason: &ExitReason) {
-        self.status.send_replace(Status::Removed(reason.clone()));
+        self.replace(Status::Removed(reason.clone()), |status| {
+            !matches!(status, Status::Removed(_))
+        });
     }
 
     fn replace(&self, new: Status<A>, applies: impl FnOnce(&Status<A>) -> bool) {

@@ -60,12 +60,23 @@ impl Inside {
         self.entry.update(|data| data.note_within(Within::Failed(reason)));
     }
 
+    /// Announces that the actor has ended for good, if it has failed too often.
+    pub fn ended_for_good(&self, reason: &ExitReason) {
+        if let ExitReason::IntensityReached { .. } = reason {
+            emit(EventKind::GaveUp { child: self.path(), reason: reason.clone() });
+        }
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.parent, self.name)
+    }
+
     /// Shows and announces what has happened to the actor in its process.
     pub fn note(&self, event: Within) {
         let is_restart = matches!(event, Within::Restarted);
         self.entry.update(|data| data.note_within(event));
         if is_restart {
-            announce_restart(format!("{}/{}", self.parent, self.name), &self.entry);
+            announce_restart(self.path(), &self.entry);
         }
     }
 }

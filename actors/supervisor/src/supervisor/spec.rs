@@ -243,6 +243,12 @@ impl ChildSpec {
         }
     }
 
+    /// Informs handles that the child has ended by itself.
+    pub(super) fn finished(&self, reason: &ExitReason) {
+        self.start.lock().finished(reason);
+        self.identity.finish(reason);
+    }
+
     /// Informs handles and watchers that the child is not started again.
     pub(super) fn removed(&self, reason: &ExitReason) {
         self.start.lock().removed(reason);

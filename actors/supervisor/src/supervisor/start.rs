@@ -109,6 +109,13 @@ pub trait Start: Send + 'static {
         false
     }
 
+    /// The supervisor calls this when the child has ended by itself, for this reason, and keeps it:
+    /// it starts the child again only with others.
+    #[doc(hidden)]
+    fn finished(&mut self, reason: &ExitReason) {
+        let _ = reason;
+    }
+
     /// The supervisor calls this when it removes the child: it does not start it again. `reason` is
     /// that of the last incarnation's end.
     fn removed(&mut self, reason: &ExitReason) {

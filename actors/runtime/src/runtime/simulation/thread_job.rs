@@ -299,7 +299,7 @@ async fn live(
         Endpoint::new(parts, info.id, (*joined.config).clone(), joined.key.clone(), thread);
     let backend = Arc::new(ThreadBackend::default());
     let runtime =
-        Runtime::new(endpoint, backend, None, info.place, None, Some(joined.head.clone()));
+        Runtime::new(endpoint, backend, None, Some(&info), None, Some(joined.head.clone()));
     let work = match joined.begin(runtime, info.parent) {
         Ok(work) => work,
         Err(problem) => return tracing::error!("a child can't work: {problem}"),

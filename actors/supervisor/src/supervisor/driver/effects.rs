@@ -1,6 +1,8 @@
 //! Carries out the effects of the machine.
 
+use fiber_core::stats::EventKind;
 use fiber_core::{ExitReason, rounded};
+use fiber_runtime::events::emit;
 use fiber_runtime::runtime::Runtime;
 
 use super::super::inside::announce_restart;
@@ -20,6 +22,7 @@ impl Supervisor {
             Effect::Finished(key) => {
                 if let Some(child) = self.children.get(&key) {
                     child.entry.update(|data| data.enter(ChildState::Ended));
+                    child.spec.finished(&child.entry.last_exit().unwrap_or(ExitReason::Normal));
                 }
             }
             Effect::Remove { key, reason, is_final } => {
@@ -49,7 +52,11 @@ impl Supervisor {
                 tracing::error!("`{path}` did not end after its kill: going on without it");
             }
             Effect::GaveUp(reached) => {
-                tracing::error!("supervisor `{}` {reached}", self.identity.path());
+                let child = self.identity.path().to_string();
+                tracing::error!("supervisor `{child}` {reached}");
+                if !self.options.is_quiet {
+                    emit(EventKind::GaveUp { child, reason: reached });
+                }
             }
             Effect::Ready => {
                 let started = self.started.take();

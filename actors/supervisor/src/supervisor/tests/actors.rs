@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::scripted::{eager, events_handled, run, system};
 use super::watching::{Watcher, next};
-use crate::supervisor::{ChildRef, ChildSpec, Restart, Shutdown, SupervisorRef, tree};
+use crate::supervisor::{ChildRef, ChildSpec, Restart, Shutdown, Strategy, SupervisorRef, tree};
 
 #[derive(Default)]
 struct Counter(u64);
@@ -155,6 +155,33 @@ fn a_stop_is_a_normal_end() {
         let error = temporary.send(Do::Add).await.unwrap_err();
         assert!(matches!(error, Error::ActorStopped { reason: ExitReason::Normal, .. }), "{error}");
         assert!(supervisor.child::<Counter>("counter").is_err());
+
+        let (supervisor, transient) = counter("stops-3", Restart::Transient).await;
+        transient.send(Do::Stop).await.unwrap();
+        assert_eq!(transient.join().await.unwrap(), ExitReason::Normal);
+        let error = transient.send(Do::Add).await.unwrap_err();
+        assert!(matches!(error, Error::ActorStopped { reason: ExitReason::Normal, .. }), "{error}");
+        supervisor.stop().await.unwrap();
+        assert_eq!(transient.join().await.unwrap(), ExitReason::Normal, "it keeps its reason");
+    });
+}
+
+#[test]
+fn an_actor_that_stopped_itself_is_there_again_when_others_restart_it() {
+    run(async {
+        let first = ChildSpec::actor("first", Counter::default).restart(Restart::Transient);
+        let second = ChildSpec::actor("second", Counter::default);
+        let app = eager("together").strategy(Strategy::OneForAll).child(first).child(second);
+        let supervisor = app.start_on(&system()).await.unwrap();
+        let first: ChildRef<Counter> = supervisor.child("first").unwrap();
+        first.send(Do::Stop).await.unwrap();
+        first.join().await.unwrap();
+        supervisor.kill_child("second", ExitReason::Failed("a test".into())).await.unwrap();
+        while first.addr().is_none() {
+            events_handled(&supervisor).await;
+        }
+        assert_eq!(first.send(Do::Add).await.unwrap(), 1);
+        supervisor.stop().await.unwrap();
     });
 }
 
