@@ -16,8 +16,8 @@ use fiber::{
     AsyncManager, Error, Output, Pipe, Pool, Process, Queue, RemoteAddr, Ring, RingNode, Supervisor,
 };
 use fiber_test_support::soak;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 #[global_allocator]
@@ -353,20 +353,10 @@ impl Actor for Idle {
     type Context = Context<Idle>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Stop;
 
-impl Handler<Stop> for Idle {
-    type Result = ();
-
-    fn handle(&mut self, _: Stop, context: &mut Context<Idle>) {
-        context.stop();
-    }
-}
-
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct WaitForRelease;
 
 static RELEASE: tokio::sync::Notify = tokio::sync::Notify::const_new();
@@ -379,14 +369,16 @@ impl Handler<WaitForRelease> for Idle {
     }
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Release;
 
-impl Handler<Release> for Idle {
-    type Result = ();
+#[fiber::handlers]
+impl Idle {
+    fn stop(&mut self, _: Stop, context: &mut Context<Idle>) {
+        context.stop();
+    }
 
-    fn handle(&mut self, _: Release, _: &mut Context<Idle>) {
+    fn release(&mut self, _: Release) {
         RELEASE.notify_waiters();
     }
 }

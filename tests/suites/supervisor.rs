@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use actix::{Actor, Context, Handler, Message};
+use actix::{Actor, Context, Message};
 use fiber::supervisor::{
     Backoff, ChildSpec, ChildState, Restart, Shutdown, Strategy, SupervisorBuilder, SupervisorRef,
 };
@@ -71,10 +71,9 @@ impl Actor for Counts {
 #[rtype(result = "()")]
 struct Count;
 
-impl Handler<Count> for Counts {
-    type Result = ();
-
-    fn handle(&mut self, _: Count, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Counts {
+    fn count(&mut self, _: Count) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -219,10 +218,9 @@ impl Actor for Counter {
 #[rtype(result = "u64")]
 struct Add(u64);
 
-impl Handler<Add> for Counter {
-    type Result = u64;
-
-    fn handle(&mut self, Add(number): Add, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Counter {
+    fn add(&mut self, Add(number): Add) -> u64 {
         assert!(number < 100, "{number} is too much");
         self.0 += number;
         self.0

@@ -108,42 +108,30 @@ impl Snapshot for Meter {
 }
 
 /// Records so many events. The answer is the number of all.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 pub(super) struct Persist(pub(super) u64);
 
-impl Handler<Persist> for Meter {
-    type Result = u64;
+/// Keeps the entity from sleeping.
+#[fiber::message]
+struct Stay;
 
-    fn handle(&mut self, Persist(events): Persist, _: &mut Context<Self>) -> u64 {
+/// Asks for the process and its number of live entities.
+#[fiber::message((u32, usize))]
+struct Look;
+
+#[fiber::handlers]
+impl Meter {
+    fn record(&mut self, Persist(events): Persist) -> u64 {
         (0..events).for_each(|_| self.persist(1));
         self.count
     }
-}
 
-/// Keeps the entity from sleeping.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
-struct Stay;
-
-impl Handler<Stay> for Meter {
-    type Result = ();
-
-    fn handle(&mut self, _: Stay, _: &mut Context<Self>) {
+    fn stay(&mut self, _: Stay) {
         self.stays = true;
     }
-}
 
-/// Asks for the process and its number of live entities.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "(u32, usize)")]
-struct Look;
-
-impl Handler<Look> for Meter {
-    type Result = MessageResult<Look>;
-
-    fn handle(&mut self, _: Look, _: &mut Context<Self>) -> Self::Result {
-        MessageResult((process::id(), ALIVE.load(Ordering::Relaxed)))
+    fn look(&mut self, _: Look) -> (u32, usize) {
+        (process::id(), ALIVE.load(Ordering::Relaxed))
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use fiber::{AsyncManager, Reply};
-use serde::{Deserialize, Serialize};
 
 use crate::bare;
 use crate::measure::{median, median_time, rate, seconds};
@@ -23,14 +22,12 @@ impl Actor for Counter {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Add(u64);
 
-impl Handler<Add> for Counter {
-    type Result = u64;
-
-    fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Counter {
+    fn add(&mut self, add: Add) -> u64 {
         self.0 += add.0;
         self.0
     }

@@ -3,7 +3,6 @@
 use actix::prelude::*;
 use anyhow::ensure;
 use fiber::{AsyncManager, Pipe, Process, Queue};
-use serde::{Deserialize, Serialize};
 
 use crate::bare;
 use crate::measure::{median_time, rate, ready_pool};
@@ -20,15 +19,13 @@ impl Actor for Echo {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Vec<u8>")]
+#[fiber::message(Vec<u8>)]
 struct Data(Vec<u8>);
 
-impl Handler<Data> for Echo {
-    type Result = MessageResult<Data>;
-
-    fn handle(&mut self, data: Data, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(data.0)
+#[fiber::handlers]
+impl Echo {
+    fn data(&mut self, data: Data) -> Vec<u8> {
+        data.0
     }
 }
 

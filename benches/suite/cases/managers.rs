@@ -7,7 +7,6 @@ use std::time::Instant;
 use actix::prelude::*;
 use anyhow::ensure;
 use fiber::AsyncManager;
-use serde::{Deserialize, Serialize};
 
 use crate::measure::{proportional, rate, seconds};
 use crate::table::{Figure, Row, Table, Target};
@@ -21,14 +20,12 @@ impl Actor for Account {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Balance;
 
-impl Handler<Balance> for Account {
-    type Result = u64;
-
-    fn handle(&mut self, _: Balance, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Account {
+    fn balance(&mut self, _: Balance) -> u64 {
         self.0
     }
 }

@@ -6,7 +6,6 @@ use actix::prelude::*;
 use anyhow::ensure;
 use fiber::ActorPool;
 use fiber::actor_pool::ActorPoolAddr;
-use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use crate::measure::{median, seconds};
@@ -24,15 +23,13 @@ impl Actor for Echo {
 }
 
 /// The answer is the same bytes.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "ByteBuf")]
+#[fiber::message(ByteBuf)]
 struct Bytes(ByteBuf);
 
-impl Handler<Bytes> for Echo {
-    type Result = MessageResult<Bytes>;
-
-    fn handle(&mut self, Bytes(bytes): Bytes, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(bytes)
+#[fiber::handlers]
+impl Echo {
+    fn bytes(&mut self, Bytes(bytes): Bytes) -> ByteBuf {
+        bytes
     }
 }
 

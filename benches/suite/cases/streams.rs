@@ -6,7 +6,6 @@ use anyhow::ensure;
 use fiber::actix::prelude::*;
 use fiber::pipe::PipeSender;
 use fiber::{AsyncManager, Pipe, Process, Queue, Sender, Stream};
-use serde::{Deserialize, Serialize};
 
 use crate::measure::{median, median_time, rate, ready_pool, seconds};
 use crate::table::{Figure, Row, Table, Target};
@@ -25,17 +24,12 @@ impl Actor for Counter {
     type Context = Context<Self>;
 }
 
-#[derive(Serialize, Deserialize)]
+#[fiber::message(Stream<u64>)]
 struct Count(u64);
 
-impl Message for Count {
-    type Result = Stream<u64>;
-}
-
-impl Handler<Count> for Counter {
-    type Result = Stream<u64>;
-
-    fn handle(&mut self, Count(end): Count, _: &mut Context<Self>) -> Stream<u64> {
+#[fiber::handlers]
+impl Counter {
+    fn count(&mut self, Count(end): Count) -> Stream<u64> {
         Stream::new(move |out| async move {
             for n in 0..end {
                 out.send(n).await?;

@@ -4,13 +4,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use fiber::Journal;
-use fiber::actix::{Actor, Context, Handler, Message};
+use fiber::actix::{Actor, Context};
 use fiber::entities::{Entities, EventSourced, Reminder};
 use fiber::manager::Snapshot;
 use fiber_test_support::program::{Program, Setup};
 use fiber_test_support::{scenario, trial};
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -45,25 +44,16 @@ impl Snapshot for Account {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[fiber::message]
 struct Deposit(i64);
 
-impl Message for Deposit {
-    type Result = ();
-}
-
-impl Handler<Deposit> for Account {
-    type Result = ();
-
-    fn handle(&mut self, Deposit(amount): Deposit, _: &mut Context<Account>) {
+#[fiber::handlers]
+impl Account {
+    fn deposit(&mut self, Deposit(amount): Deposit) {
         self.persist(amount);
     }
-}
 
-impl Handler<Reminder> for Account {
-    type Result = ();
-
-    fn handle(&mut self, _: Reminder, _: &mut Context<Account>) {}
+    fn reminder(&mut self, _: Reminder) {}
 }
 
 /// Deposits 1, 2 and 3 to each of three accounts, and keeps the first live.

@@ -12,7 +12,6 @@ use fiber::{
     RingNode,
     pipe::{PipeReceiver, PipeSender},
 };
-use serde::{Deserialize, Serialize};
 
 use crate::wait::wait_until;
 use crate::{hang, scenario, tasks};
@@ -128,14 +127,12 @@ impl Actor for Account {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Deposit(u64);
 
-impl Handler<Deposit> for Account {
-    type Result = u64;
-
-    fn handle(&mut self, deposit: Deposit, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Account {
+    fn deposit(&mut self, deposit: Deposit) -> u64 {
         self.0 += deposit.0;
         self.0
     }
