@@ -1,15 +1,20 @@
 //! Recording, and finding it again after the journal was opened again.
 
 mod disk;
-mod helpers;
 mod large;
 mod processes;
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 
-use fiber_journal::{Journal, OutcomeKind, Store};
+use super::closure::{label, record, recorded};
+use crate::{Journal, Journals, OutcomeKind, Store};
 
-use self::helpers::{label, open, record, recorded};
+/// Opens a journal in the session of all tests.
+fn open(path: &Path) -> Arc<Store> {
+    static JOURNALS: LazyLock<Journals> = LazyLock::new(Journals::default);
+    JOURNALS.open(path, &Journal::at(path)).expect("it can be opened")
+}
 
 #[test]
 fn outcomes_are_found_again_once_each_in_their_order() {
