@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::libraries;
 use crate::measure::{median, rate};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// The argument of a process that measures plain actix, before a program's name.
 const WITH_ACTIX: &str = "savina-actix";
@@ -294,7 +294,7 @@ pub(super) fn savina(table: &mut Table) -> anyhow::Result<()> {
         let (actix, time) = plain_and_local(&whole)?;
         let row = Row::new(format!("{name} in one process: {unit}"), figure(&whole, time))
             .beside("actix", figure(&whole, actix))
-            .target(Target::at_least(0.95, "actix"));
+            .at_least(0.95, "actix");
         let part = Program::named(name, PART).context("it is one of them")?;
         let by_address = remote(&part, 1)?;
         eprintln!("  {name}: by `RemoteAddr` {by_address:.1?} for a part");
@@ -310,7 +310,7 @@ pub(super) fn savina(table: &mut Table) -> anyhow::Result<()> {
         let row = Row::new(format!("{name} in two processes: {unit}"), figure);
         let (row, best) = beside(row, table, &ACROSS, &program, PART);
         table.push(match best {
-            Some(best) => row.target(Target::at_least(3.0, best)),
+            Some(best) => row.at_least(3.0, best),
             None => row,
         });
     }

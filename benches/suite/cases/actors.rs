@@ -8,7 +8,7 @@ use fiber::{AsyncManager, Reply};
 
 use crate::bare;
 use crate::measure::{median, median_time, rate, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const TRIPS: usize = 20_000;
 const WARM_UP: usize = 1_000;
@@ -39,8 +39,8 @@ pub(super) fn call(table: &mut Table) -> anyhow::Result<()> {
     eprintln!("  fiber: {time:?}, bare: {bare:?}");
     let row = Row::new("one call of an actor, there and back", seconds(time))
         .beside("bare", seconds(bare))
-        .target(Target::at_most(4.0, "bare"))
-        .target(Target::at_most(0.5, "multiprocessing"))
+        .at_most(4.0, "bare")
+        .at_most(0.5, "multiprocessing")
         .note(
             "fiber's threads spin for 100 µs before they sleep; the ends of a bare ping, and \
              multiprocessing's, sleep at once.",
@@ -65,7 +65,7 @@ pub(super) fn call(table: &mut Table) -> anyhow::Result<()> {
         "300,000 calls of one actor, up to 10,000 at once",
         Figure::Rate(rate(PIPELINED, time)),
     );
-    table.push(row.target(Target::Above(Figure::Rate(300_000.0))));
+    table.push(row.above(Figure::Rate(300_000.0)));
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use fiber::{AsyncManager, Pipe, Process, Queue};
 
 use crate::bare;
 use crate::measure::{median_time, rate, ready_pool};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const MIB: usize = 1 << 20;
 const SIZES: [usize; 5] = [MIB, 8 * MIB, 16 * MIB, 64 * MIB, 256 * MIB];
@@ -96,5 +96,5 @@ fn there_and_back(
     })?;
     Ok(Row::new(name, Figure::Throughput(rate(2 * BYTES, time)))
         .beside("bare", Figure::Throughput(bare))
-        .target(Target::at_least(0.5, "bare")))
+        .at_least(0.5, "bare"))
 }
