@@ -17,7 +17,7 @@ use crate::wait::wait_until;
 use crate::{hang, scenario, tasks};
 
 /// Initializes fiber with fast heartbeats, which keep the tests short.
-pub(crate) fn init() {
+pub fn init() {
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(500);
         config.heartbeat_timeout = Duration::from_secs(5);
