@@ -1,6 +1,5 @@
 //! `fiber entities`, on a program that runs, and on the journal that it leaves.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use fiber::Journal;
@@ -13,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::fiber;
+use crate::run;
 
 /// The variable with the folder of the program's journal.
 const JOURNAL: &str = "BANK_JOURNAL";
@@ -79,13 +78,6 @@ fn start() -> (Program, TempDir) {
     let program = Setup::new("bank").env(JOURNAL, folder.path().join("bank")).start();
     program.line("ready");
     (program, folder)
-}
-
-#[track_caller]
-fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = fiber(arguments).stdin(Stdio::null()).output().expect("it can be started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 /// Runs `fiber entities` on a session, or on a journal in a directory.
