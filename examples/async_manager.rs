@@ -12,7 +12,6 @@ use std::time::Instant;
 use actix::prelude::*;
 use cartpole::{Action, CartPole, Observation};
 use fiber::AsyncManager;
-use serde::{Deserialize, Serialize};
 
 const ENVIRONMENTS: u64 = 4;
 const STEPS: usize = 5000;
@@ -21,15 +20,13 @@ impl Actor for CartPole {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Observation")]
+#[fiber::message(Observation)]
 struct Step(Action);
 
-impl Handler<Step> for CartPole {
-    type Result = MessageResult<Step>;
-
-    fn handle(&mut self, Step(action): Step, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(self.step(action))
+#[fiber::handlers]
+impl CartPole {
+    fn take_step(&mut self, Step(action): Step) -> Observation {
+        self.step(action)
     }
 }
 

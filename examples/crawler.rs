@@ -35,14 +35,12 @@ impl Actor for Frontier {
 }
 
 /// The links of a page that was read.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Found(Vec<PathBuf>);
 
-impl Handler<Found> for Frontier {
-    type Result = ();
-
-    fn handle(&mut self, Found(links): Found, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Frontier {
+    fn found(&mut self, Found(links): Found) {
         self.reading -= 1;
         self.next.extend(links.into_iter().filter(|link| self.found.insert(link.clone())));
         self.pass_on();
@@ -50,8 +48,7 @@ impl Handler<Found> for Frontier {
 }
 
 /// Asks for a page to read. The answer is `None` when all were read.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Option<PathBuf>")]
+#[fiber::message(Option<PathBuf>)]
 struct Next;
 
 impl Handler<Next> for Frontier {
@@ -92,21 +89,16 @@ impl Actor for Counter {
     type Context = Context<Self>;
 }
 
-#[derive(Serialize, Deserialize)]
+#[fiber::message(Vec<(String, u64)>)]
 enum Count {
     Add(String),
     /// Asks for the most frequent words.
     Top(usize),
 }
 
-impl Message for Count {
-    type Result = Vec<(String, u64)>;
-}
-
-impl Handler<Count> for Counter {
-    type Result = Vec<(String, u64)>;
-
-    fn handle(&mut self, count: Count, _: &mut Context<Self>) -> Self::Result {
+#[fiber::handlers]
+impl Counter {
+    fn count(&mut self, count: Count) -> Vec<(String, u64)> {
         match count {
             Count::Add(word) => {
                 *self.0.entry(word).or_default() += 1;

@@ -10,7 +10,6 @@ use std::time::Duration;
 use actix::prelude::*;
 use fiber::supervisor::{ChildSpec, ChildState};
 use fiber::{AsyncManager, Pool, Supervisor, error::ExitReason};
-use serde::{Deserialize, Serialize};
 
 /// Counts words on a pool of worker processes that it owns.
 struct Librarian {
@@ -43,14 +42,12 @@ impl Actor for Account {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "i64")]
+#[fiber::message(i64)]
 struct Book(i64);
 
-impl Handler<Book> for Account {
-    type Result = i64;
-
-    fn handle(&mut self, book: Book, _: &mut Context<Self>) -> i64 {
+#[fiber::handlers]
+impl Account {
+    fn book(&mut self, book: Book) -> i64 {
         self.balance += book.0;
         self.balance
     }
@@ -67,10 +64,9 @@ impl Actor for Clerk {
 #[rtype(result = "()")]
 struct Complain;
 
-impl Handler<Complain> for Clerk {
-    type Result = ();
-
-    fn handle(&mut self, _: Complain, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Clerk {
+    fn complain(&mut self, _: Complain) {
         panic!("the clerk is busy");
     }
 }

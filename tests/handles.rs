@@ -99,26 +99,19 @@ impl Actor for Maker {
     type Context = Context<Maker>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Queue<u32>")]
+#[fiber::message(Queue<u32>)]
 struct Make;
 
-impl Handler<Make> for Maker {
-    type Result = MessageResult<Make>;
-
-    fn handle(&mut self, _: Make, _: &mut Context<Maker>) -> MessageResult<Make> {
-        MessageResult(put_seven(Queue::new().unwrap()))
-    }
-}
-
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Use(Queue<u32>, Queue<Queue<u32>>);
 
-impl Handler<Use> for Maker {
-    type Result = ();
+#[fiber::handlers]
+impl Maker {
+    fn make(&mut self, _: Make) -> Queue<u32> {
+        put_seven(Queue::new().unwrap())
+    }
 
-    fn handle(&mut self, Use(queue, results): Use, _: &mut Context<Maker>) {
+    fn use_queues(&mut self, Use(queue, results): Use) {
         let put = queue.put(7);
         // Neither operation blocks the actor's thread.
         drop((put, results.put(queue)));

@@ -6,8 +6,8 @@ mod backend;
 use std::process::ExitCode;
 
 use fiber::backend::conformance::{self, Promise};
-use fiber::backend::{Backend, JobSpec, Meta};
-use fiber::config::{Config, OutputMode};
+use fiber::backend::{Backend, JobSpec};
+use fiber::config::Config;
 use libtest_mimic::{Arguments, Trial};
 
 use self::backend::Launcher;
@@ -66,21 +66,9 @@ fn workers_are_started_by_the_command() {
 
 fn a_command_that_is_missing_is_named() {
     let launcher = Launcher::new(&launched_by("/no/such/command")).expect("it is one word");
-    let spec = JobSpec {
-        name: "worker-1".into(),
-        arguments: Vec::new(),
-        parent: None,
-        environment: Vec::new(),
-        secrets: Vec::new(),
-        restarts: 0,
-        meta: Meta::new(),
-        output: OutputMode::Null.into(),
-        log_dir: "fiber-logs".into(),
-        machine: None,
-        processes: 1,
-    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let started = runtime.expect("there is room for one").block_on(launcher.create(spec));
+    let started =
+        runtime.expect("there is room for one").block_on(launcher.create(JobSpec::new("worker-1")));
     let problem = started.expect_err("there is no such command").to_string();
     assert!(problem.contains("there is no command `/no/such/command`: install it"), "{problem}");
 }

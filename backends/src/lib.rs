@@ -72,7 +72,7 @@ use std::time::SystemTime;
 
 use fiber_core::secrets::Secret;
 pub use fiber_core::stats::JobPlace;
-use fiber_core::{Address, Config, Exit, LinkKind, Meta, Result, variables};
+use fiber_core::{Address, Config, Exit, LinkKind, Meta, OutputMode, Result, variables};
 pub use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -122,7 +122,7 @@ pub struct JobSpec {
     pub meta: Meta,
     /// The destination of its output.
     pub output: ChildOutput,
-    /// The directory for the log file of [`OutputMode::File`](fiber_core::OutputMode::File).
+    /// The directory for the log file of [`OutputMode::File`].
     pub log_dir: PathBuf,
     /// The machine of [`Backend::machines`] on which it runs; `None` for backends without.
     pub machine: Option<String>,
@@ -146,6 +146,23 @@ impl fmt::Display for Parent {
 }
 
 impl JobSpec {
+    /// Returns the description of a job for one process without arguments, requests and output.
+    pub fn new(name: impl Into<String>) -> JobSpec {
+        JobSpec {
+            name: name.into(),
+            arguments: Vec::new(),
+            parent: None,
+            environment: Vec::new(),
+            secrets: Vec::new(),
+            restarts: 0,
+            meta: Meta::new(),
+            output: OutputMode::Null.into(),
+            log_dir: PathBuf::new(),
+            machine: None,
+            processes: 1,
+        }
+    }
+
     /// Returns the environment variables of this process that are no secrets.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         let parent = self.parent.iter().map(|parent| (variables::PARENT, parent.to_string()));
@@ -280,7 +297,7 @@ pub trait Job: Debug + Send + Sync {
     fn place(&self) -> JobPlace;
 
     /// Returns the last lines of its output, oldest first. With
-    /// [`OutputMode::File`](fiber_core::OutputMode::File) there are none before its end.
+    /// [`OutputMode::File`] there are none before its end.
     fn tail(&self) -> Vec<String>;
 
     /// Returns a receiver of its states, from the current one on.

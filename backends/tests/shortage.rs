@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fiber_backends::{Backend, Docker, DockerSection, JobSpec, Kubernetes, Local};
-use fiber_core::{Config, Meta, OutputMode};
+use fiber_core::{Config, Meta};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
@@ -128,19 +128,7 @@ async fn counts_its_gpus() {
     let mut config = Config::default();
     config.gpus = None;
     let backend = Local::new(&config);
-    let spec = JobSpec {
-        name: "greedy".into(),
-        arguments: Vec::new(),
-        parent: None,
-        environment: Vec::new(),
-        secrets: Vec::new(),
-        restarts: 0,
-        meta: Meta::new().gpu(u32::MAX),
-        output: OutputMode::Null.into(),
-        log_dir: ".".into(),
-        machine: None,
-        processes: 1,
-    };
+    let spec = JobSpec { meta: Meta::new().gpu(u32::MAX), ..JobSpec::new("greedy") };
     let shortage = Shortage::of_all_but(0);
     let early = backend.create(spec.clone()).await.unwrap_err().to_string();
     drop(shortage);

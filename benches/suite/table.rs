@@ -2,7 +2,7 @@
 //! with columns that a terminal shows aligned.
 //!
 //! A [`Row`] is a case: what fiber measured, what others measured beside it in the same run, and
-//! the [`Target`]s that the figure or its ratio is held against.
+//! the targets that the figure or its ratio is held against.
 
 use std::fmt;
 use std::fs;
@@ -57,27 +57,11 @@ fn significant(value: f64) -> String {
 }
 
 /// The figure that fiber has to reach in a case.
-pub(crate) enum Target {
-    /// At least so many times the figure of another, as for rates.
+enum Target {
     AtLeast(f64, String),
-    /// At most so many times the figure of another, as for durations.
     AtMost(f64, String),
-    /// At most so much, whatever others need.
     Below(Figure),
-    /// At least so much, whatever others reach.
     Above(Figure),
-}
-
-impl Target {
-    /// At least `times` the figure of `other`.
-    pub(crate) fn at_least(times: f64, other: impl Into<String>) -> Self {
-        Self::AtLeast(times, other.into())
-    }
-
-    /// At most `times` the figure of `other`.
-    pub(crate) fn at_most(times: f64, other: impl Into<String>) -> Self {
-        Self::AtMost(times, other.into())
-    }
 }
 
 impl fmt::Display for Target {
@@ -115,8 +99,27 @@ impl Row {
         self
     }
 
-    /// Sets a figure that fiber has to reach.
-    pub(crate) fn target(mut self, target: Target) -> Self {
+    /// Asks for at least `times` the figure of `other`, as for rates.
+    pub(crate) fn at_least(self, times: f64, other: impl Into<String>) -> Self {
+        self.target(Target::AtLeast(times, other.into()))
+    }
+
+    /// Asks for at most `times` the figure of `other`, as for durations.
+    pub(crate) fn at_most(self, times: f64, other: impl Into<String>) -> Self {
+        self.target(Target::AtMost(times, other.into()))
+    }
+
+    /// Asks for at most so much, whatever others need.
+    pub(crate) fn below(self, figure: Figure) -> Self {
+        self.target(Target::Below(figure))
+    }
+
+    /// Asks for at least so much, whatever others reach.
+    pub(crate) fn above(self, figure: Figure) -> Self {
+        self.target(Target::Above(figure))
+    }
+
+    fn target(mut self, target: Target) -> Self {
         self.targets.push(target);
         self
     }

@@ -108,6 +108,7 @@ async fn open_and_copy(
 }
 
 /// A path with its open volume.
+#[derive(Clone, Copy)]
 enum OpenPath<'a> {
     Host(&'a Path),
     Volume { volume: &'a dyn Volume, claim: &'a str, path: &'a str },
@@ -192,7 +193,7 @@ impl<'a> OpenPath<'a> {
     async fn copy_to(&self, target: &OpenPath<'_>, step: &mut Spinner) -> anyhow::Result<()> {
         let Some(kind) = self.kind().await? else { bail!("there is no file {self}") };
         let (directory, name) = match target.kind().await? {
-            Some(VolumeKind::Directory) => (target.reopen(), self.name()?),
+            Some(VolumeKind::Directory) => (*target, self.name()?),
             Some(VolumeKind::File) if kind == VolumeKind::Directory => {
                 bail!("{self} is a directory, but {target} is none")
             }
@@ -263,13 +264,6 @@ impl<'a> OpenPath<'a> {
                 let parts = ReaderStream::with_capacity(archive, 64 << 10);
                 Ok(volume.write(path, Box::pin(parts)).await?)
             }
-        }
-    }
-
-    fn reopen(&self) -> OpenPath<'a> {
-        match *self {
-            OpenPath::Host(path) => OpenPath::Host(path),
-            OpenPath::Volume { volume, claim, path } => OpenPath::Volume { volume, claim, path },
         }
     }
 }

@@ -22,8 +22,8 @@ use crate::kill::grace;
 use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
 use crate::supervise::TO_BE_CONTINUED;
-use crate::terminal::{printable, say_json};
-use crate::{ExitError, forwarded, killed_by, program, sessions, supervise};
+use crate::terminal::say_json;
+use crate::{ExitError, forwarded, killed_by, program, sessions, supervise, wait};
 
 /// The exit code for a program that could not be started, as with `docker run`.
 const NOT_STARTED: u8 = 125;
@@ -260,12 +260,10 @@ async fn attach(
         None => {
             (&mut ended).await;
             let ended = ended.take_output().context("the exit status is read once")??;
-            if let Some(reason) = &ended.reason {
-                tell!("{}", printable(format!("{name} ended: {reason}")));
-            }
+            let code = wait::report(name, &ended);
             sessions::stop(cluster, name, 0).await?;
             remove(cluster, name, ended.code).await?;
-            u8::try_from(ended.code).unwrap_or(u8::MAX)
+            code
         }
         Some(code) => {
             let ending = async {

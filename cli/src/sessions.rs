@@ -296,7 +296,6 @@ async fn workers(cluster: &dyn Cluster, head: &str) -> anyhow::Result<Vec<String
 
 #[cfg(test)]
 mod tests {
-    use fiber_core::Meta;
     use fiber_core::stats::JobPlace;
 
     use super::*;
@@ -304,19 +303,9 @@ mod tests {
 
     fn process(name: &str, parent: Option<&str>) -> SessionProcess {
         SessionProcess {
-            name: name.into(),
             job: format!("job-{name}"),
-            program: None,
             parent: parent.map(|parent| format!("job-{parent}")),
-            place: JobPlace::Other { words: String::new() },
-            machine: None,
-            location: Location::Cluster,
-            has_output: true,
-            state: ProcessState::Running,
-            restarts: 0,
-            meta: Meta::new(),
-            started_at: None,
-            usage: None,
+            ..SessionProcess::new(name, JobPlace::Other { words: String::new() })
         }
     }
 

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use fiber::backend::sessions::{
-    ByteStream, Bytes, Cluster, ExitStatus, LocalBoxStream, Location, OutputChunk, ProcessState,
-    Progress, RunRequest, SessionBackend, SessionProcess, Started, Volume,
+    ByteStream, Bytes, Cluster, ExitStatus, LocalBoxStream, OutputChunk, Progress, RunRequest,
+    SessionBackend, SessionProcess, Started, Volume,
 };
-use fiber::backend::{BackendEntry, JobPlace, Local, LocalBoxFuture, Meta};
+use fiber::backend::{BackendEntry, JobPlace, Local, LocalBoxFuture};
 use fiber::error::{Error, Result};
 use futures_util::StreamExt;
 use futures_util::future::ready;
@@ -55,21 +55,7 @@ impl Folder {
     fn list(&self) -> io::Result<Vec<SessionProcess>> {
         let process = |entry: io::Result<fs::DirEntry>| {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            Ok(SessionProcess {
-                job: name.clone(),
-                program: None,
-                parent: None,
-                place: JobPlace::Machine { name: "desk".into() },
-                machine: None,
-                location: Location::Cluster,
-                has_output: true,
-                state: ProcessState::Running,
-                restarts: 0,
-                meta: Meta::new(),
-                started_at: None,
-                usage: None,
-                name,
-            })
+            Ok(SessionProcess::new(name, JobPlace::Machine { name: "desk".into() }))
         };
         fs::read_dir(&self.0)?.map(process).collect()
     }

@@ -203,8 +203,7 @@ impl Snapshot for Account {
 
 /// Transfers money to another account. A teller sends it again, with its number, until it has the
 /// answer, and only then the next one.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Outcome")]
+#[fiber::message(Outcome)]
 pub(crate) struct Transfer {
     pub(crate) teller: u32,
     pub(crate) number: u64,
@@ -247,16 +246,21 @@ impl Handler<Reminder> for Account {
 }
 
 /// Removes a payment that has arrived from the outbox, and asks for the next one.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Option<Payment>")]
+#[fiber::message(Option<Payment>)]
 struct NextPayment {
     arrived: Option<Payment>,
 }
 
-impl Handler<NextPayment> for Account {
-    type Result = Option<Payment>;
+/// Adds a payment to the balance.
+#[fiber::message]
+struct Receive(Payment);
 
-    fn handle(&mut self, message: NextPayment, _: &mut Context<Self>) -> Option<Payment> {
+#[fiber::message(u64)]
+pub(crate) struct ShowBalance;
+
+#[fiber::handlers]
+impl Account {
+    fn next_payment(&mut self, message: NextPayment) -> Option<Payment> {
         let arrived = message.arrived.filter(|payment| self.state.outbox.contains(payment));
         if let Some(payment) = arrived {
             self.persist(Event::Arrived(payment));
@@ -264,33 +268,16 @@ impl Handler<NextPayment> for Account {
         }
         self.state.outbox.front().cloned()
     }
-}
 
-/// Adds a payment to the balance.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
-struct Receive(Payment);
-
-impl Handler<Receive> for Account {
-    type Result = ();
-
-    fn handle(&mut self, Receive(payment): Receive, _: &mut Context<Self>) {
+    fn receive(&mut self, Receive(payment): Receive) {
         let last = self.state.received.get(&payment.from).copied().unwrap_or(0);
         if payment.number > last {
             self.persist(Event::Received(payment));
             perhaps_die(self.deaths);
         }
     }
-}
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
-pub(crate) struct ShowBalance;
-
-impl Handler<ShowBalance> for Account {
-    type Result = MessageResult<ShowBalance>;
-
-    fn handle(&mut self, _: ShowBalance, _: &mut Context<Self>) -> MessageResult<ShowBalance> {
-        MessageResult(self.state.balance)
+    fn show_balance(&mut self, _: ShowBalance) -> u64 {
+        self.state.balance
     }
 }

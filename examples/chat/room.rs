@@ -55,39 +55,32 @@ impl Snapshot for Room {
 
 /// Adds a post. The answer is the post, when it is recorded. A post that the room has is not added
 /// again, so that a sender without an answer can try again.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Post")]
+#[fiber::message(Post)]
 pub(crate) struct Say {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) text: String,
 }
 
-impl Handler<Say> for Room {
-    type Result = MessageResult<Say>;
-
-    fn handle(&mut self, Say { id, name, text }: Say, _: &mut Context<Self>) -> Self::Result {
-        if let Some(post) = self.posts.iter().rev().find(|post| post.id == id) {
-            return MessageResult(post.clone());
-        }
-        let number = self.posts.back().map_or(1, |last| last.number + 1);
-        let post = Post { number, id, name, text };
-        self.persist(post.clone());
-        MessageResult(post)
-    }
-}
-
 /// Asks for the posts after one, or for the latest.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Vec<Post>")]
+#[fiber::message(Vec<Post>)]
 pub(crate) struct Read {
     pub(crate) after: Option<u64>,
 }
 
-impl Handler<Read> for Room {
-    type Result = Vec<Post>;
+#[fiber::handlers]
+impl Room {
+    fn say(&mut self, Say { id, name, text }: Say) -> Post {
+        if let Some(post) = self.posts.iter().rev().find(|post| post.id == id) {
+            return post.clone();
+        }
+        let number = self.posts.back().map_or(1, |last| last.number + 1);
+        let post = Post { number, id, name, text };
+        self.persist(post.clone());
+        post
+    }
 
-    fn handle(&mut self, Read { after }: Read, _: &mut Context<Self>) -> Vec<Post> {
+    fn read(&mut self, Read { after }: Read) -> Vec<Post> {
         match after {
             Some(after) => self.posts.iter().filter(|post| post.number > after).cloned().collect(),
             None => {

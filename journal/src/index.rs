@@ -176,31 +176,6 @@ mod tests {
     }
 
     #[test]
-    fn each_outcome_is_taken_once_in_the_order_of_recording() {
-        let entries = (0..1000).map(|n| IndexEntry::new(key(n % 100), false, 3, n)).collect();
-        let mut index = Index::new(entries);
-        for n in 0..1000 {
-            assert_eq!(index.take(key(n % 100), false), Some((3, n)));
-        }
-        for n in 0..200 {
-            assert_eq!(index.take(key(n), true), None);
-        }
-    }
-
-    #[test]
-    fn results_come_before_failures_and_the_last_failure_first() {
-        let failed = [true, false, true, false];
-        let entries = failed.iter().zip(1..).map(|(f, at)| IndexEntry::new(key(7), *f, 1, at));
-        let mut index = Index::new(entries.collect());
-        assert_eq!(index.take(key(7), false), Some((1, 2)));
-        assert_eq!(index.take(key(7), true), Some((1, 4)));
-        assert_eq!(index.take(key(7), false), None);
-        assert_eq!(index.take(key(7), true), Some((1, 3)));
-        assert_eq!(index.take(key(7), true), Some((1, 1)));
-        assert_eq!(index.take(key(7), true), None);
-    }
-
-    #[test]
     fn a_million_equal_keys_are_not_quadratic() {
         let count = 1_000_000;
         let entries = (0..count).map(|n| IndexEntry::new(key(1), false, 0, n)).collect();

@@ -1,4 +1,4 @@
-//! Tests of whole journals with small files.
+//! Tests of whole journals, most of them with small files.
 
 mod closure;
 mod copies;
@@ -6,3 +6,4 @@ mod crash;
 mod damage;
 mod prune;
 mod slots;
+mod store;

@@ -14,19 +14,8 @@ mod resources;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, docker, is_asked, run_scenario, run_tests};
+use fiber_test_support::{Test, docker, run_scenario, run_tests_on};
 
 fn main() -> ExitCode {
-    run_scenario(|| {}).unwrap_or_else(|| {
-        let asked = is_asked("docker");
-        if asked {
-            docker::must_answer();
-        } else {
-            eprintln!(
-                "SKIPPED: tests on Docker; TEST_BACKENDS=docker enables them, and requires a \
-                 Docker engine"
-            );
-        }
-        run_tests(|_| !asked)
-    })
+    run_scenario(|| {}).unwrap_or_else(|| run_tests_on("docker", docker::version))
 }

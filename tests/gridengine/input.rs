@@ -2,9 +2,9 @@
 
 use fiber_test_support::command::output;
 use fiber_test_support::program::SCENARIO;
-use fiber_test_support::trial;
+use fiber_test_support::{WARNINGS, trial};
 
-use crate::job::{Job, TWO_HOSTS, WARNINGS, line};
+use crate::job::{Job, TWO_HOSTS, line};
 
 #[track_caller]
 fn says(out: &str, words: &[&str]) {

@@ -8,8 +8,6 @@ use fiber_test_support::program::SCENARIO;
 use fiber_test_support::wait::wait_until;
 use tempfile::TempDir;
 
-/// The variable that lets a program print its warnings.
-pub(crate) const WARNINGS: &str = "TEST_WARNINGS";
 /// Two slots on each of two hosts.
 pub(crate) const TWO_HOSTS: &[&str] = &["-pe", "fiber", "4"];
 

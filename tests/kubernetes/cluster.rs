@@ -12,16 +12,6 @@ use fiber_test_support::wait::{wait_for_end, wait_until};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
-pub(crate) fn must_answer() {
-    if let Err(problem) = try_kubectl(&["get", "pods"]) {
-        eprintln!(
-            "error: TEST_BACKENDS names kubernetes, but no cluster answers (`make cluster-up` \
-             starts one): {problem}"
-        );
-        std::process::exit(1);
-    }
-}
-
 /// Returns a program that plays a scenario with pods as processes.
 pub(crate) fn program(scenario: &str) -> Setup {
     let setup = Setup::new(scenario);

@@ -18,7 +18,8 @@ mod resources;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, is_asked, run_scenario, tests};
+use fiber_test_support::kubectl::try_kubectl;
+use fiber_test_support::{Test, is_there, run_scenario, tests};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() -> ExitCode {
@@ -26,15 +27,7 @@ fn main() -> ExitCode {
 }
 
 fn run_all() -> ExitCode {
-    let asked = is_asked("kubernetes");
-    if asked {
-        cluster::must_answer();
-    } else {
-        eprintln!(
-            "SKIPPED: tests on Kubernetes; TEST_BACKENDS=kubernetes enables them, and requires a \
-             cluster"
-        );
-    }
+    let asked = is_there("kubernetes", || try_kubectl(&["get", "pods"]));
     let trial =
         |test: &'static Test| Trial::test(test.path(), || run(test)).with_ignored_flag(!asked);
     let trials = tests().into_iter().map(trial).collect();

@@ -214,17 +214,6 @@ fn a_worker_with_a_reset_or_lost_connection_is_replaced() {
 }
 
 #[trial]
-fn a_short_delay_costs_no_worker() {
-    let mut pair = Pair::start("calm pair");
-    let before = pair.is_whole();
-    // TCP sends dropped packets again.
-    let rules = FirewallRules::between(&pair.worker(), &pair.port, "-j DROP");
-    rules.last(Duration::from_millis(500));
-    assert_eq!(pair.is_whole(), before);
-    pair.ends();
-}
-
-#[trial]
 fn a_pod_with_an_unreported_end_is_replaced() {
     let (proxy, directory) = (Proxy::start(), TempDir::new().expect("there is room"));
     let setup = program("calm pair").env("KUBECONFIG", proxy.kubeconfig(directory.path()));
@@ -248,16 +237,5 @@ fn a_pod_with_an_unreported_end_is_replaced() {
     drop(rules);
     let whole = pair.is_whole();
     assert!(!whole.contains(&successor), "{whole}");
-    pair.ends();
-}
-
-#[trial]
-fn a_pool_survives_random_resets() {
-    let mut pair = Pair::start("pair");
-    let often = format!("-m statistic --mode random --probability 0.2 {RESET}");
-    let rules = FirewallRules::on_new_connections(&pair.port, &often);
-    pair.lose_a_worker();
-    rules.last(OUTAGE);
-    pair.is_whole();
     pair.ends();
 }

@@ -16,18 +16,11 @@ mod stubs;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, is_asked, run_scenario, run_tests};
+use fiber_test_support::{Test, command, init, run_scenario, run_tests_on};
 
 pub(crate) use self::pilots::SYSTEM;
 
 fn main() -> ExitCode {
-    run_scenario(scenarios::init).unwrap_or_else(|| {
-        let asked = is_asked("slurm");
-        if !asked {
-            eprintln!(
-                "SKIPPED: tests on Slurm; TEST_BACKENDS=slurm enables them (`make slurm-up`)"
-            );
-        }
-        run_tests(|_| !asked)
-    })
+    let ask = || command::output("sinfo", &["--noheader"], "");
+    run_scenario(init).unwrap_or_else(|| run_tests_on("slurm", ask))
 }

@@ -5,14 +5,7 @@ use std::time::Duration;
 
 use fiber::sync::Barrier;
 use fiber::{Pool, Process, Ring, RingNode};
-use fiber_test_support::{scenario, tasks};
-
-pub(crate) fn init() {
-    fiber::init_with(|config| {
-        config.heartbeat = Duration::from_millis(200);
-        config.heartbeat_timeout = Duration::from_secs(5);
-    });
-}
+use fiber_test_support::{init, scenario, tasks};
 
 #[scenario("pi")]
 fn pi() {

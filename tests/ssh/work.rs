@@ -1,9 +1,9 @@
 //! Programs that work on machines.
 
 use fiber_test_support::wait::wait_until;
-use fiber_test_support::{TOGETHER, trial};
+use fiber_test_support::{TOGETHER, WARNINGS, trial};
 
-use crate::machines::{Cut, NoSshd, WARNINGS, processes_on, program};
+use crate::machines::{Cut, NoSshd, processes_on, program};
 
 #[trial]
 fn a_pool_works_on_three_machines() {

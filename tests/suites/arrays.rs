@@ -157,20 +157,19 @@ fn resident_in_rounds() -> (usize, usize) {
 struct Keeper(Array<u64>);
 
 /// Answered with the array before, and whether this one is shared.
-#[derive(Clone, Message, Serialize, Deserialize)]
-#[rtype(result = "(Array<u64>, bool)")]
+#[fiber::message((Array<u64>, bool))]
+#[derive(Clone)]
 struct Keep(Array<u64>);
 
 impl Actor for Keeper {
     type Context = Context<Self>;
 }
 
-impl Handler<Keep> for Keeper {
-    type Result = MessageResult<Keep>;
-
-    fn handle(&mut self, Keep(array): Keep, _: &mut Context<Self>) -> Self::Result {
+#[fiber::handlers]
+impl Keeper {
+    fn keep(&mut self, Keep(array): Keep) -> (Array<u64>, bool) {
         let is_shared = array.is_shared();
-        MessageResult((std::mem::replace(&mut self.0, array), is_shared))
+        (std::mem::replace(&mut self.0, array), is_shared)
     }
 }
 

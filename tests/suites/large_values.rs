@@ -3,7 +3,6 @@
 use actix::prelude::*;
 use fiber::{AsyncManager, Process};
 use fiber_test_support::wait::wait_until;
-use serde::{Deserialize, Serialize};
 
 /// The size of a value: more than glibc keeps by itself, in bytes.
 const LEN: usize = 40 << 20;
@@ -16,28 +15,21 @@ impl Actor for Echo {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Vec<u8>")]
+#[fiber::message(Vec<u8>)]
 struct Data(Vec<u8>);
 
-impl Handler<Data> for Echo {
-    type Result = MessageResult<Data>;
-
-    fn handle(&mut self, data: Data, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(data.0)
-    }
-}
-
 /// Asks for the page faults of the actor's process, and its memory in bytes.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "(u64, u64)")]
+#[fiber::message((u64, u64))]
 struct Figures;
 
-impl Handler<Figures> for Echo {
-    type Result = MessageResult<Figures>;
+#[fiber::handlers]
+impl Echo {
+    fn data(&mut self, data: Data) -> Vec<u8> {
+        data.0
+    }
 
-    fn handle(&mut self, _: Figures, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(figures())
+    fn figures(&mut self, _: Figures) -> (u64, u64) {
+        figures()
     }
 }
 

@@ -8,7 +8,6 @@ use actix::prelude::*;
 use fiber::{AsyncManager, Error, RemoteAddr};
 use fiber_test_support::soak;
 use rand::{Rng, SeedableRng};
-use serde::{Deserialize, Serialize};
 
 /// The number of calls, unless `make soak` asks for more.
 const CALLS: u64 = 400;
@@ -21,8 +20,7 @@ impl Actor for Echo {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Say(u64);
 
 impl Handler<Say> for Echo {
@@ -40,8 +38,7 @@ impl Handler<Say> for Echo {
 }
 
 /// Asks another managed actor.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Result<u64, String>")]
+#[fiber::message(Result<u64, String>)]
 struct Relay(RemoteAddr<Echo>, u64);
 
 impl Handler<Relay> for Echo {

@@ -40,10 +40,9 @@ impl Actor for Watcher {
     type Context = Context<Self>;
 }
 
-impl Handler<Down> for Watcher {
-    type Result = ();
-
-    fn handle(&mut self, down: Down, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Watcher {
+    fn down(&mut self, down: Down) {
         self.0.send(down.reason).unwrap();
     }
 }

@@ -18,8 +18,8 @@ use fiber::{
     Supervisor,
 };
 use fiber_test_support::{hang, soak};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 #[global_allocator]
@@ -390,20 +390,10 @@ impl Actor for Idle {
     type Context = Context<Idle>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Stop;
 
-impl Handler<Stop> for Idle {
-    type Result = ();
-
-    fn handle(&mut self, _: Stop, context: &mut Context<Idle>) {
-        context.stop();
-    }
-}
-
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct WaitForRelease;
 
 static RELEASE: tokio::sync::Notify = tokio::sync::Notify::const_new();
@@ -416,14 +406,16 @@ impl Handler<WaitForRelease> for Idle {
     }
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Release;
 
-impl Handler<Release> for Idle {
-    type Result = ();
+#[fiber::handlers]
+impl Idle {
+    fn stop(&mut self, _: Stop, context: &mut Context<Idle>) {
+        context.stop();
+    }
 
-    fn handle(&mut self, _: Release, _: &mut Context<Idle>) {
+    fn release(&mut self, _: Release) {
         RELEASE.notify_waiters();
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use actix::{Actor, Context, Handler, Message};
+use actix::{Actor, Context, Message};
 use fiber::supervisor::{
-    Backoff, ChildSpec, ChildState, Restart, Shutdown, Strategy, SupervisorBuilder, SupervisorRef,
+    Backoff, ChildSpec, ChildState, Restart, Shutdown, SupervisorBuilder, SupervisorRef,
 };
 use fiber::{Error, Process, Supervisor, error::ExitReason, process::active_children};
 use fiber_test_support::tricky::{Tricky, tricky};
@@ -71,10 +71,9 @@ impl Actor for Counts {
 #[rtype(result = "()")]
 struct Count;
 
-impl Handler<Count> for Counts {
-    type Result = ();
-
-    fn handle(&mut self, _: Count, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Counts {
+    fn count(&mut self, _: Count) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -219,10 +218,9 @@ impl Actor for Counter {
 #[rtype(result = "u64")]
 struct Add(u64);
 
-impl Handler<Add> for Counter {
-    type Result = u64;
-
-    fn handle(&mut self, Add(number): Add, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Counter {
+    fn add(&mut self, Add(number): Add) -> u64 {
         assert!(number < 100, "{number} is too much");
         self.0 += number;
         self.0
@@ -237,58 +235,6 @@ async fn a_supervisor_is_used_from_any_runtime() {
     assert_eq!(app.child::<Counter>("counter").unwrap().send(Add(2)).await.unwrap(), 2);
     app.stop().await.unwrap();
     assert_eq!(app.join().await.unwrap(), ExitReason::Shutdown);
-}
-
-/// Configures a supervisor that gives up at the first failure of its only process.
-fn gives_up_at_once() -> SupervisorBuilder {
-    eager("gives_up_at_once").intensity(0, LONG).child(process("server"))
-}
-
-#[test]
-fn a_supervisor_that_gives_up_ends_with_its_reason_and_its_parent_restarts_it() {
-    let app = eager("parent")
-        .child(ChildSpec::supervisor("below", gives_up_at_once()))
-        .start()
-        .wait()
-        .unwrap();
-    let first = running_pid("parent/below/server");
-    kill(first);
-    wait_until("the restart of all", || pid("parent/below/server").is_some_and(|pid| pid != first));
-    match last_exit("parent/below").unwrap() {
-        ExitReason::IntensityReached { restarts: 0, child, last, .. } => {
-            assert_eq!((&*child, *last), ("server", ExitReason::Signal(9)));
-        }
-        other => panic!("{other}"),
-    }
-    end(&app);
-}
-
-fn three(name: &str, strategy: Strategy) -> (SupervisorRef, [u32; 3]) {
-    let builder = ["a", "b", "c"]
-        .map(process)
-        .into_iter()
-        .fold(eager(name).strategy(strategy), SupervisorBuilder::child);
-    let app = builder.start().wait().unwrap();
-    let pids = ["a", "b", "c"].map(|child| running_pid(&format!("{name}/{child}")));
-    (app, pids)
-}
-
-/// Kills the second of three processes, and returns the process ids when `last` runs again.
-fn after_the_loss_of_the_second(name: &str, before: [u32; 3], last: &str) -> [u32; 3] {
-    kill(before[1]);
-    wait_until("the restart", || {
-        pid(&format!("{name}/{last}")).is_some_and(|pid| !before.contains(&pid))
-    });
-    ["a", "b", "c"].map(|child| running_pid(&format!("{name}/{child}")))
-}
-
-#[test]
-fn rest_for_one_replaces_a_process_and_those_after_it() {
-    let (app, before) = three("rest for one", Strategy::RestForOne);
-    let after = after_the_loss_of_the_second("rest for one", before, "c");
-    assert_eq!(after[0], before[0]);
-    assert!(!before.contains(&after[1]) && !before.contains(&after[2]), "{before:?} {after:?}");
-    end(&app);
 }
 
 /// Creates one file when it runs, and another when it gets SIGTERM.

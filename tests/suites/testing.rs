@@ -10,12 +10,11 @@ use fiber::supervisor::Down;
 use fiber::test::{Probe, pause_time, session};
 use fiber::{AsyncManager, Error, Group, Pool, Process, RemoteAddr};
 use fiber_test_support::wait::LONG;
-use serde::{Deserialize, Serialize};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-#[derive(Debug, PartialEq, Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
+#[derive(Debug, PartialEq)]
 struct Note(u64);
 
 /// Returns the text of a panic.
@@ -186,10 +185,9 @@ impl Actor for Diary {
     type Context = Context<Self>;
 }
 
-impl Handler<Note> for Diary {
-    type Result = u64;
-
-    fn handle(&mut self, Note(number): Note, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Diary {
+    fn note(&mut self, Note(number): Note) -> u64 {
         self.0 += number;
         self.0
     }

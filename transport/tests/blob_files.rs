@@ -3,28 +3,19 @@
 mod support;
 
 use std::fs::File;
-use std::future::poll_fn;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fiber_core::LinkKind;
 use fiber_core::value_memory::value_memory;
-use fiber_core::{LinkKind, SessionKey};
-use fiber_transport::{Connection, ListenAt, Message, connect, listen};
+use fiber_transport::{Connection, Message, connect};
 use fiber_values::blob::{Blob, Blobs, Mapping, MappingId, arena};
 use fiber_values::spill;
 use rustix::fs::{Mode, OFlags};
-use support::{child, run, spawn_child};
+use support::{alone, child, connected_child, pair, run};
 
 const LARGE: usize = 1 << 20;
-
-/// Runs a test while no other uses this process's file.
-fn alone(test: impl Future<Output = ()>) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    run(test);
-}
 
 fn in_a_file(value: u8) -> Blob {
     arena::enable(true);
@@ -47,11 +38,7 @@ async fn until_all_are_gone() {
 #[test]
 fn it_is_read_where_it_is_until_it_is_given_back() {
     alone(async {
-        let key = SessionKey::random();
-        let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
-        let mut borrower = spawn_child("borrow", &[listener.address(), key.reveal()]);
-        let mut link = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        link.incoming.set_limit(LARGE);
+        let (mut borrower, mut link) = connected_child("borrow", LARGE).await;
         for value in [3, 4] {
             link.link.send(message(&in_a_file(value))).unwrap();
             assert_eq!(link.next().await.unwrap().unwrap(), &[value, value][..]);
@@ -83,11 +70,7 @@ fn it_is_read_where_it_is_until_it_is_given_back() {
 #[test]
 fn it_stays_when_its_process_is_killed() {
     alone(async {
-        let key = SessionKey::random();
-        let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
-        let mut lender = spawn_child("lend", &[listener.address(), key.reveal()]);
-        let mut link = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        link.incoming.set_limit(LARGE);
+        let (mut lender, mut link) = connected_child("lend", LARGE).await;
         let received = link.next().await.unwrap().unwrap();
         lender.kill().unwrap();
         lender.wait().unwrap();
@@ -101,13 +84,7 @@ fn it_stays_when_its_process_is_killed() {
 #[test]
 fn over_nng_its_bytes_are_sent() {
     alone(async {
-        let key = SessionKey::random();
-        let mut listener = listen(LinkKind::Nng, &key, &ListenAt::default()).unwrap();
-        let address = listener.address();
-        let accept = poll_fn(|context| listener.poll_accept(context));
-        let (near, far) = tokio::join!(connect(&address, &key), accept);
-        let (near, mut far) = (near.unwrap(), far.unwrap());
-        far.incoming.set_limit(2 * LARGE);
+        let (near, mut far) = pair(LinkKind::Nng, 2 * LARGE).await;
         near.link.send(message(&in_a_file(7))).unwrap();
         let received = far.next().await.unwrap().unwrap();
         assert!(received.blobs[0].as_shared().is_none());

@@ -9,7 +9,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,29 +16,10 @@ use fiber_core::{LinkKind, SessionKey};
 use fiber_transport::{Connection, ListenAt, Message, connect, listen};
 use fiber_values::blob::{Blob, Blobs, arena};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use support::{child, run, spawn_child};
+use support::{alone, child, connected_child, next_peer, pair, run, spawn_child};
 
 const LARGE: usize = 1 << 20;
-
-/// Runs a test while no other uses this process's arena.
-fn alone(test: impl Future<Output = ()>) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    run(test);
-}
-
-/// Two connected ends in this process.
-async fn pair(kind: LinkKind) -> (Connection, Connection) {
-    let key = SessionKey::random();
-    let mut listener = listen(kind, &key, &ListenAt::default()).unwrap();
-    let address = listener.address();
-    let accept = poll_fn(|context| listener.poll_accept(context));
-    let (near, far) = tokio::join!(connect(&address, &key), accept);
-    let (mut near, mut far) = (near.unwrap(), far.unwrap());
-    near.incoming.set_limit(8 * LARGE);
-    far.incoming.set_limit(8 * LARGE);
-    (near, far)
-}
+const LIMIT: usize = 8 * LARGE;
 
 fn message(blobs: Vec<Blob>) -> Message {
     Message { head: vec![1], body: Bytes::from_static(b"body"), blobs: Blobs::from(blobs) }
@@ -53,7 +33,7 @@ fn shared(value: u8) -> Blob {
 #[test]
 fn a_lent_blob_is_read_in_place_and_given_back() {
     alone(async {
-        let (mut near, mut far) = pair(LinkKind::Unix).await;
+        let (mut near, mut far) = pair(LinkKind::Unix, LIMIT).await;
         let blob = shared(7);
         let place = blob.as_ptr();
         let private = Blob::private(vec![8; 100].into());
@@ -84,7 +64,7 @@ fn a_lent_blob_is_read_in_place_and_given_back() {
 #[test]
 fn over_nng_the_bytes_are_sent() {
     alone(async {
-        let (near, mut far) = pair(LinkKind::Nng).await;
+        let (near, mut far) = pair(LinkKind::Nng, LIMIT).await;
         near.link.send(message(vec![shared(7), Blob::private(vec![8; 40_000].into())])).unwrap();
         near.link.send(Message::new(vec![9])).unwrap();
         let received = far.next().await.unwrap().unwrap();
@@ -100,7 +80,7 @@ fn over_nng_the_bytes_are_sent() {
 #[test]
 fn a_lender_keeps_what_a_living_borrower_may_read_after_the_end_of_the_link() {
     alone(async {
-        let (near, mut far) = pair(LinkKind::Unix).await;
+        let (near, mut far) = pair(LinkKind::Unix, LIMIT).await;
         let blob = shared(5);
         let place = blob.as_ptr();
         near.link.send(message(vec![blob])).unwrap();
@@ -116,11 +96,7 @@ fn a_lender_keeps_what_a_living_borrower_may_read_after_the_end_of_the_link() {
 #[test]
 fn what_a_killed_process_had_borrowed_is_free_when_it_has_ended() {
     alone(async {
-        let key = SessionKey::random();
-        let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
-        let mut borrower = spawn_child("borrow", &[listener.address(), key.reveal()]);
-        let mut link = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-        link.incoming.set_limit(LARGE);
+        let (mut borrower, mut link) = connected_child("borrow", LARGE).await;
         let blob = shared(3);
         let place = blob.as_ptr();
         link.link.send(message(vec![blob])).unwrap();
@@ -144,17 +120,12 @@ fn what_a_killed_process_has_passed_on_stays_as_it_is() {
         let key = SessionKey::random();
         let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
         let address = listener.address();
-        let mut accept = async || {
-            let mut link = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-            link.incoming.set_limit(LARGE);
-            link
-        };
         let mut reader = spawn_child("read", &[address.clone(), key.reveal()]);
-        let mut to_reader = accept().await;
+        let mut to_reader = next_peer(&mut *listener, LARGE).await;
         let reader_address = to_reader.next().await.unwrap().unwrap();
         let reader_address = String::from_utf8(reader_address.to_vec()).unwrap();
         let mut middle = spawn_child("pass on", &[address, key.reveal(), reader_address]);
-        let mut to_middle = accept().await;
+        let mut to_middle = next_peer(&mut *listener, LARGE).await;
         let (blob, kept) = (shared(7), shared(8));
         let (place, kept_place) = (blob.as_ptr(), kept.as_ptr());
         to_middle.link.send(message(vec![blob, kept])).unwrap();
@@ -187,11 +158,7 @@ fn what_a_killed_process_has_passed_on_stays_as_it_is() {
 fn what_a_killed_process_has_returned_to_its_lender_arrives() {
     alone(async {
         for writes_meanwhile in [false, true] {
-            let key = SessionKey::random();
-            let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
-            let mut borrower = spawn_child("return", &[listener.address(), key.reveal()]);
-            let mut link = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-            link.incoming.set_limit(LARGE);
+            let (mut borrower, mut link) = connected_child("return", LARGE).await;
             let blob = shared(3);
             let place = blob.as_ptr();
             link.link.send(message(vec![blob])).unwrap();
@@ -253,8 +220,7 @@ async fn borrow(mut connection: Connection) {
 async fn read(mut parent: Connection, key: &SessionKey) {
     let mut listener = listen(LinkKind::Unix, key, &ListenAt::default()).unwrap();
     parent.link.send(Message::new(listener.address().into_bytes())).unwrap();
-    let mut lender = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-    lender.incoming.set_limit(LARGE);
+    let mut lender = next_peer(&mut *listener, LARGE).await;
     let received = lender.next().await.unwrap().unwrap();
     let blob = received.blobs[0].clone();
     assert!(blob.as_shared().is_some());

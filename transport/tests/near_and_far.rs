@@ -2,23 +2,15 @@
 
 mod support;
 
-use std::future::poll_fn;
 use std::process::Command;
 
 use fiber_core::SessionKey;
-use fiber_transport::{
-    Connection, ListenAt, Listener, Message, connect, is_near, listen_near_and_far,
-};
+use fiber_transport::{Connection, ListenAt, Message, connect, is_near, listen_near_and_far};
 use fiber_values::blob::{Blobs, arena};
-use support::{child, run, spawn_child_by};
+use support::{child, next_peer, run, spawn_child_by};
 
 const LARGE: usize = 1 << 20;
-
-async fn next_peer(listener: &mut dyn Listener) -> Connection {
-    let mut connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
-    connection.incoming.set_limit(8 * LARGE);
-    connection
-}
+const LIMIT: usize = 8 * LARGE;
 
 fn blob_message() -> Message {
     arena::enable(true);
@@ -28,7 +20,7 @@ fn blob_message() -> Message {
 
 /// Returns whether the next message of the link has its blob in shared memory.
 async fn is_lent(connection: &mut Connection) -> bool {
-    connection.incoming.set_limit(8 * LARGE);
+    connection.incoming.set_limit(LIMIT);
     let received = connection.next().await.unwrap().unwrap();
     assert!(received.blobs[0].iter().all(|byte| *byte == 7));
     received.blobs[0].as_shared().is_some()
@@ -41,7 +33,7 @@ fn lends_at(change: impl Fn(&str) -> String) -> bool {
         let key = SessionKey::random();
         let mut listener = listen_near_and_far(&key, &ListenAt::default()).unwrap();
         let address = change(&listener.address());
-        let (near, far) = tokio::join!(next_peer(&mut *listener), connect(&address, &key));
+        let (near, far) = tokio::join!(next_peer(&mut *listener, LIMIT), connect(&address, &key));
         near.link.send(blob_message()).unwrap();
         lent = Some(is_lent(&mut far.unwrap()).await);
     });
@@ -84,7 +76,7 @@ fn a_process_in_another_pid_namespace_uses_nng() {
         for (wrapper, expected) in [(&[][..], 1), (&in_new_namespace("--pid")[..], 0)] {
             let arguments = [listener.address(), key.reveal()];
             let mut child = spawn_child_by(wrapper, "borrow", &arguments);
-            let mut connection = next_peer(&mut *listener).await;
+            let mut connection = next_peer(&mut *listener, LIMIT).await;
             connection.link.send(blob_message()).unwrap();
             let answer = connection.next().await.unwrap().unwrap();
             assert_eq!(answer, &[expected][..]);

@@ -16,7 +16,6 @@ mod table;
 mod views;
 mod wire;
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -415,10 +414,6 @@ impl Source for DirectoryPort {
 }
 
 impl Port for DirectoryPort {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn receive(&self, request: Request) {
         let directory = self.directory;
         let message = match codec::decode(&request.body.bytes) {

@@ -12,7 +12,6 @@ mod named;
 mod tests;
 pub mod wire;
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -329,10 +328,6 @@ impl TopicPort {
 }
 
 impl Port for TopicPort {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn receive(&self, request: Request) {
         let Ok(incoming) = Incoming::read(request) else { return };
         if incoming.kind != OPEN {

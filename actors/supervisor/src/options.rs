@@ -76,8 +76,16 @@ pub fn next_name(prefix: &'static str) -> String {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! builder_options {
-    () => {};
-    ($(#[$text:meta])* name => $($field:ident).+; $($rest:tt)*) => {
+    ($($(#[$text:meta])* $option:ident => $($field:ident).+;)*) => {
+        $($crate::builder_option! { $(#[$text])* $option => $($field).+ })*
+    };
+}
+
+/// Defines the methods of one option, for [`builder_options`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! builder_option {
+    ($(#[$text:meta])* name => $($field:ident).+) => {
         /// Sets the name that errors, logs and the [tree](fiber_supervisor::supervisor::tree())
         /// show.
         ///
@@ -86,10 +94,8 @@ macro_rules! builder_options {
             self.$($field).+ = Some(name.into());
             self
         }
-
-        $crate::builder_options! { $($rest)* }
     };
-    ($(#[$text:meta])* meta => $($field:ident).+; $($rest:tt)*) => {
+    ($(#[$text:meta])* meta => $($field:ident).+) => {
         /// Requests resources for each process.
         ///
         $(#[$text])*
@@ -97,10 +103,8 @@ macro_rules! builder_options {
             self.$($field).+ = meta;
             self
         }
-
-        $crate::builder_options! { $($rest)* }
     };
-    ($(#[$text:meta])* output => $($field:ident).+; $($rest:tt)*) => {
+    ($(#[$text:meta])* output => $($field:ident).+) => {
         /// Sets where the output of each process goes.
         ///
         /// The default is `output` of the [configuration](fiber_core::Config).
@@ -109,10 +113,8 @@ macro_rules! builder_options {
             self.$($field).+ = Some(output);
             self
         }
-
-        $crate::builder_options! { $($rest)* }
     };
-    ($(#[$text:meta])* processes_per_job => $($field:ident).+; $($rest:tt)*) => {
+    ($(#[$text:meta])* processes_per_job => $($field:ident).+) => {
         /// Sets how many processes share a job: a container or a pod.
         ///
         /// The default is `processes_per_job` of the [configuration](fiber_core::Config). A host in
@@ -122,10 +124,8 @@ macro_rules! builder_options {
             self.$($field).+ = Some(count);
             self
         }
-
-        $crate::builder_options! { $($rest)* }
     };
-    ($(#[$text:meta])* initializer => $($field:ident).+; $($rest:tt)*) => {
+    ($(#[$text:meta])* initializer => $($field:ident).+) => {
         /// Calls `function` in each process when it starts, before anything else.
         ///
         /// Its arguments are one value, or a tuple for a function of several. They are encoded
@@ -145,10 +145,8 @@ macro_rules! builder_options {
             ));
             self
         }
-
-        $crate::builder_options! { $($rest)* }
     };
-    ($(#[$text:meta])* try_initializer => $($field:ident).+; $($rest:tt)*) => {
+    ($(#[$text:meta])* try_initializer => $($field:ident).+) => {
         /// Works as [`initializer`](Self::initializer), for a function that returns a `Result`
         /// whose error implements `Display`. An `Err` is a failure of the start, and the error's
         /// text its reason.
@@ -168,10 +166,8 @@ macro_rules! builder_options {
             ));
             self
         }
-
-        $crate::builder_options! { $($rest)* }
     };
-    ($(#[$text:meta])* restart => $($field:ident).+; $($rest:tt)*) => {
+    ($(#[$text:meta])* restart => $($field:ident).+) => {
         /// Sets after which ends the supervisor starts it again.
         ///
         $(#[$text])*
@@ -179,10 +175,8 @@ macro_rules! builder_options {
             self.$($field).+ = restart;
             self
         }
-
-        $crate::builder_options! { $($rest)* }
     };
-    ($(#[$text:meta])* intensity => $($field:ident).+; $($rest:tt)*) => {
+    ($(#[$text:meta])* intensity => $($field:ident).+) => {
         /// Sets how many restarts are allowed in a period.
         ///
         /// The default is 3 restarts in 5 seconds.
@@ -191,10 +185,8 @@ macro_rules! builder_options {
             self.$($field).+ = (restarts, period).into();
             self
         }
-
-        $crate::builder_options! { $($rest)* }
     };
-    ($(#[$text:meta])* backoff => $($field:ident).+; $($rest:tt)*) => {
+    ($(#[$text:meta])* backoff => $($field:ident).+) => {
         /// Sets the pauses before restarts. There is none before the first restart.
         ///
         $(#[$text])*
@@ -202,8 +194,6 @@ macro_rules! builder_options {
             self.$($field).+ = backoff;
             self
         }
-
-        $crate::builder_options! { $($rest)* }
     };
 }
 

@@ -85,17 +85,12 @@ pub(super) fn check(config: &Config, machine: Option<String>, keep: Keep) {
 impl Subject {
     fn spec(&self, what: &[&str]) -> JobSpec {
         JobSpec {
-            name: "pool-1/worker-1".into(),
             arguments: [JOB].iter().chain(what).map(OsString::from).collect(),
-            parent: None,
             environment: vec![("GREETING", "hello = \"you\" $HOME 'ö'".into())],
             secrets: vec![("WORD", "hush = $HOME".into())],
-            restarts: 0,
-            meta: Meta::new(),
-            output: OutputMode::Null.into(),
             log_dir: self.logs.path().to_path_buf(),
             machine: self.machine.clone(),
-            processes: 1,
+            ..JobSpec::new("pool-1/worker-1")
         }
     }
 

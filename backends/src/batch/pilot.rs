@@ -271,16 +271,10 @@ async fn described(script: &impl Display, section: &str) -> BackendError {
 #[cfg(test)]
 pub(crate) fn sample_spec() -> JobSpec {
     JobSpec {
-        name: "host-1".into(),
         arguments: vec!["a b".into()],
-        parent: None,
-        environment: Vec::new(),
         secrets: vec![("FIBER_KEY", "hush".into())],
-        restarts: 0,
-        meta: fiber_core::Meta::new(),
-        output: fiber_core::OutputMode::Null.into(),
         log_dir: "logs".into(),
         machine: Some("pilot-1".into()),
-        processes: 1,
+        ..JobSpec::new("host-1")
     }
 }

@@ -7,7 +7,7 @@ use fiber_core::Meta;
 
 use super::records::Record;
 use crate::JobPlace;
-use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
+use crate::cluster::session::{ExitStatus, ProcessState, SessionProcess};
 
 /// A job that `fiber run` has submitted. Its name is that of its session.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,19 +56,13 @@ impl SessionJob {
     /// Returns its head, as `fiber ps` shows it.
     pub(crate) fn process(&self) -> SessionProcess {
         SessionProcess {
-            name: self.name.clone(),
-            job: self.name.clone(),
             program: Some(file_name(&self.program).to_string()).filter(|name| !name.is_empty()),
-            parent: None,
-            place: JobPlace::Job { id: self.id.clone() },
             machine: self.node.clone(),
-            location: Location::Cluster,
-            has_output: true,
             state: self.state.clone(),
             restarts: self.restarts,
             meta: self.meta,
             started_at: self.submitted,
-            usage: None,
+            ..SessionProcess::new(&self.name, JobPlace::Job { id: self.id.clone() })
         }
     }
 

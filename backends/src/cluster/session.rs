@@ -282,6 +282,28 @@ pub struct SessionProcess {
     pub usage: Option<Usage>,
 }
 
+impl SessionProcess {
+    /// Returns the running head of a session of this cluster, whose output [`Cluster::logs`] has.
+    pub fn new(name: impl Into<String>, place: JobPlace) -> SessionProcess {
+        let name = name.into();
+        SessionProcess {
+            job: name.clone(),
+            name,
+            program: None,
+            parent: None,
+            place,
+            machine: None,
+            location: Location::Cluster,
+            has_output: true,
+            state: ProcessState::Running,
+            restarts: 0,
+            meta: Meta::new(),
+            started_at: None,
+            usage: None,
+        }
+    }
+}
+
 /// The resources that a process uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {

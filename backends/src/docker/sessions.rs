@@ -63,14 +63,10 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
             Some(_) => (named, None),
         };
         processes.push(SessionProcess {
-            name: own,
-            place: JobPlace::Container { name: name.clone() },
-            job: name,
+            job: name.clone(),
             program,
             parent,
             machine: machine.clone(),
-            location: Location::Cluster,
-            has_output: true,
             state: state(details.state.unwrap_or_default()),
             restarts: match label(RESTARTS) {
                 Some(count) => count.parse().unwrap_or(0),
@@ -79,7 +75,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
             },
             meta: meta(&details.host_config.unwrap_or_default()),
             started_at: container.created.and_then(instant),
-            usage: None,
+            ..SessionProcess::new(own, JobPlace::Container { name })
         });
     }
     Ok(processes)
@@ -135,24 +131,20 @@ async fn external_head(
     machine: &Option<String>,
 ) -> Result<SessionProcess, Error> {
     let dead = sweep::is_dead(owner, engine).await;
-    let process = |name: String, program: String, location, state| SessionProcess {
-        place: match location {
+    let process = |name: String, program: String, location, state| {
+        let place = match location {
             Location::Cluster => JobPlace::Container { name: name.clone() },
             Location::Host => JobPlace::Other { words: name.clone() },
-        },
-        job: name.clone(),
-        name,
-        program: Some(program),
-        parent: None,
-        // A program on a host may be on any.
-        machine: machine.clone().filter(|_| location == Location::Cluster),
-        location,
-        has_output: location == Location::Cluster,
-        state,
-        restarts: 0,
-        meta: Meta::new(),
-        started_at: None,
-        usage: None,
+        };
+        SessionProcess {
+            program: Some(program),
+            // A program on a host may be on any.
+            machine: machine.clone().filter(|_| location == Location::Cluster),
+            location,
+            has_output: location == Location::Cluster,
+            state,
+            ..SessionProcess::new(name, place)
+        }
     };
     let lives = if dead { ProcessState::Gone } else { ProcessState::Running };
     match owner {

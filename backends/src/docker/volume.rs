@@ -8,7 +8,7 @@ use bollard::query_parameters::{
     DownloadFromContainerOptions, ListVolumesOptions, UploadToContainerOptions,
 };
 use bytes::Bytes;
-use fiber_core::{Error, Meta, OutputMode, Result, random};
+use fiber_core::{Error, Result, random};
 use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::{BoxStream, LocalBoxStream};
@@ -70,19 +70,7 @@ impl<'a> Helper<'a> {
         must_exist(engine, claim).await?;
         let image = empty_image(engine).await?;
         // This process owns it: if it is killed, the next sweep removes the container.
-        let spec = JobSpec {
-            name: format!("cp {claim}"),
-            arguments: Vec::new(),
-            parent: None,
-            environment: Vec::new(),
-            secrets: Vec::new(),
-            restarts: 0,
-            meta: Meta::new(),
-            output: OutputMode::Null.into(),
-            log_dir: Default::default(),
-            machine: None,
-            processes: 1,
-        };
+        let spec = JobSpec::new(format!("cp {claim}"));
         let body = ContainerCreateBody {
             image: Some(image),
             entrypoint: Some(vec!["/never-started".into()]),

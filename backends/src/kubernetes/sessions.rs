@@ -54,19 +54,15 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube
             Some(_) => (named, None),
         };
         processes.push(SessionProcess {
-            name: own,
-            place: JobPlace::Pod { name: name.clone() },
-            job: name,
+            job: name.clone(),
             program,
             parent,
             machine: node(pod),
-            location: Location::Cluster,
-            has_output: true,
             state: state(pod),
             restarts: annotation(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
             meta: meta(pod),
             started_at: created(&pod.metadata),
-            usage: None,
+            ..SessionProcess::new(own, JobPlace::Pod { name })
         });
     }
     Ok(processes)
@@ -99,18 +95,13 @@ fn restarted_heads(jobs: Vec<Job>, pods: Vec<Pod>) -> Vec<SessionProcess> {
         let metadata = of_job.or(newest.map(|pod| &pod.metadata))?;
         let program = metadata.annotations.as_ref().and_then(|annotations| annotations.get(NAME));
         let goes_on = job.as_ref().is_some_and(|job| !restarted::is_finished(job));
+        let place = match newest.and_then(|pod| pod.metadata.name.as_deref()) {
+            Some(pod) => JobPlace::Pod { name: pod.to_string() },
+            None => JobPlace::Job { id: name.clone() },
+        };
         Some(SessionProcess {
-            job: name.clone(),
             program: program.cloned(),
-            parent: None,
-            place: match newest.and_then(|pod| pod.metadata.name.as_deref()) {
-                Some(pod) => JobPlace::Pod { name: pod.to_string() },
-                None => JobPlace::Job { id: name.clone() },
-            },
-            name,
             machine: newest.and_then(node),
-            location: Location::Cluster,
-            has_output: true,
             state: match newest {
                 Some(pod) if goes_on && restarted::is_over(pod) => match state(pod) {
                     ended @ ProcessState::Ended(_) if kept::is_done(pod) => ended,
@@ -130,7 +121,7 @@ fn restarted_heads(jobs: Vec<Job>, pods: Vec<Pod>) -> Vec<SessionProcess> {
             restarts: job.as_ref().map_or(0, restarted::restarts),
             meta: newest.map(meta).unwrap_or_default(),
             started_at: created(metadata),
-            usage: None,
+            ..SessionProcess::new(name, place)
         })
     };
     heads.into_iter().filter_map(head).collect()
@@ -203,19 +194,12 @@ async fn external_head(
         }
     };
     Ok(SessionProcess {
-        job: name.clone(),
-        name,
         program: Some(program),
-        parent: None,
-        place,
         machine,
         location,
         has_output: location == Location::Cluster,
         state,
-        restarts: 0,
-        meta: Meta::new(),
-        started_at: None,
-        usage: None,
+        ..SessionProcess::new(name, place)
     })
 }
 

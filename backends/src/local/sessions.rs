@@ -6,14 +6,14 @@
 mod heads;
 mod process;
 
-use fiber_core::{Error, Meta, Result, on_a_thread};
+use fiber_core::{Error, Result, on_a_thread};
 use futures_util::future::{LocalBoxFuture, ready};
 use futures_util::stream::LocalBoxStream;
 
 use crate::JobPlace;
 use crate::cluster::session::{
-    ByteStream, Cluster, ExitStatus, Location, OutputChunk, ProcessState, ProgramSource,
-    RunRequest, SessionHead, SessionProcess, Started,
+    ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionHead,
+    SessionProcess, Started,
 };
 use crate::cluster::volume::Volume;
 use crate::cluster::{SessionBackend, no_sessions};
@@ -170,21 +170,7 @@ impl Cluster for HostSessions {
 /// Returns a head as it is listed: the rest is what its inspector says.
 fn process(pid: u32) -> SessionProcess {
     let place = JobPlace::Process { pid };
-    SessionProcess {
-        name: place.to_string(),
-        job: place.to_string(),
-        program: None,
-        parent: None,
-        place,
-        machine: None,
-        location: Location::Cluster,
-        has_output: false,
-        state: ProcessState::Running,
-        restarts: 0,
-        meta: Meta::new(),
-        started_at: None,
-        usage: None,
-    }
+    SessionProcess { has_output: false, ..SessionProcess::new(place.to_string(), place) }
 }
 
 /// Returns the pid of a process of this cluster from its name, `pid 4711`.

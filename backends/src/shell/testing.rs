@@ -10,17 +10,10 @@ use crate::JobSpec;
 /// Returns a job with these arguments and the secret `KEY`.
 pub(crate) fn spec(arguments: &[&str]) -> JobSpec {
     JobSpec {
-        name: "worker".into(),
         arguments: arguments.iter().map(Into::into).collect(),
-        parent: None,
-        environment: Vec::new(),
         secrets: vec![("KEY", "hush".into())],
-        restarts: 0,
-        meta: fiber_core::Meta::new(),
-        output: fiber_core::OutputMode::Null.into(),
         log_dir: "/tmp".into(),
-        machine: None,
-        processes: 1,
+        ..JobSpec::new("worker")
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use fiber::{Array, Broadcast};
 
 use crate::measure::{median_time, proportional, rate, ready_pool, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const MIB: usize = 1 << 20;
 /// Elements of an array of 16 MiB.
@@ -47,7 +47,7 @@ fn there_and_back(table: &mut Table) -> anyhow::Result<()> {
     })?;
     let bytes = 2 * LARGE * size_of::<f64>() * ARRAYS;
     let row = Row::new("64 arrays of 16 MiB there and back", Figure::Throughput(rate(bytes, time)))
-        .target(Target::at_least(2.0, "ray"));
+        .at_least(2.0, "ray");
     table.push(row);
     Ok(())
 }
@@ -68,14 +68,14 @@ fn to_all_workers(table: &mut Table) -> anyhow::Result<()> {
         }
         Ok(())
     })?;
-    let row = Row::new("256 MiB to 4 workers, 16 tasks that read it", seconds(time))
-        .target(Target::at_most(1.0, "ray"));
+    let row =
+        Row::new("256 MiB to 4 workers, 16 tasks that read it", seconds(time)).at_most(1.0, "ray");
     table.push(row);
     let copy = (BROADCAST * size_of::<f64>()) as f64;
     table.push(
         Row::new("memory of all processes then", Figure::Bytes(memory))
             .beside("one copy", Figure::Bytes(copy))
-            .target(Target::at_most(1.2, "one copy")),
+            .at_most(1.2, "one copy"),
     );
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 use super::REPOSITORY;
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// Crates from the registry, each in its current version with default features.
 const PEERS: [&str; 2] = ["ractor", "kameo"];
@@ -27,7 +27,7 @@ pub(super) fn building(table: &mut Table) -> anyhow::Result<()> {
     let own = format!("fiber = {{ path = {:?} }}", REPOSITORY);
     let fiber = build("fiber", &own, "fiber::init()")?;
     let mut time = Row::new("an empty program: CPU time to build it", Figure::Seconds(fiber.cpu))
-        .target(Target::at_most(2.0, "ractor"))
+        .at_most(2.0, "ractor")
         .note(
             "A debug build of `fn main() {}` with one dependency, its default features, and an \
              empty target directory; with fiber, `fn main() { fiber::init() }`. Nothing is built \

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 
 use super::REPOSITORY;
 use crate::measure::{median, rate};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const COMMANDS: usize = 10_000;
 const PROGRAM: &str = "/bin/true";
@@ -39,8 +39,8 @@ pub(super) fn commands(table: &mut Table) -> anyhow::Result<()> {
     let figure = |times| Figure::Rate(rate(COMMANDS, median(times)));
     let mut row = Row::new(ROW, figure(own))
         .beside(XARGS, figure(xargs))
-        .target(Target::at_least(0.9, XARGS))
-        .target(Target::at_least(4.0, "hyperqueue"));
+        .at_least(0.9, XARGS)
+        .at_least(4.0, "hyperqueue");
     match parallel {
         Ok(times) => row = row.beside(PARALLEL, figure(times)),
         Err(error) => row = row.note(format!("{PARALLEL} is left out: {error:#}")),

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::print;
 use crate::libraries;
 use crate::measure::{median, rate, ready_pool};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// Argument with which this binary starts itself again with another backend.
 pub(super) const WITH_BACKEND: &str = "tasks-with-backend";
@@ -85,8 +86,8 @@ pub(super) fn pods(table: &mut Table) -> anyhow::Result<()> {
         "bare pods: {WORKERS} at once, of the same image, until the program in each has called."
     );
     table.push(pods.ready_row("pods", "bare pods")?.note(note));
-    let third = Target::at_most(1.0 / 3.0, hosts::Ready::others("pods"));
-    table.push(pods.many.as_ref().context("it was measured")?.row("pods").target(third));
+    let many = pods.many.as_ref().context("it was measured")?;
+    table.push(many.row("pods").at_most(1.0 / 3.0, hosts::Ready::others("pods")));
     let others = [("local", Some(&local)), ("docker", docker.as_ref())];
     let others: Vec<_> =
         others.into_iter().filter_map(|(name, answer)| Some((name, answer?))).collect();
@@ -104,7 +105,7 @@ impl Answer {
         eprintln!("  {WORKERS} ready: fiber {:.3} s, {engine} {bare:.3} s", self.ready);
         let row =
             Row::new(format!("{WORKERS} workers ready in {what}"), Figure::Seconds(self.ready));
-        Ok(row.beside(engine, Figure::Seconds(bare)).target(Target::at_most(1.1, engine)))
+        Ok(row.beside(engine, Figure::Seconds(bare)).at_most(1.1, engine))
     }
 
     /// The cost of tasks in `what`, beside that elsewhere.
@@ -188,15 +189,13 @@ pub(super) fn answer_with_backend() -> anyhow::Result<()> {
     pool.kill();
     pool.join().wait()?;
     let many = engine.as_deref().map(hosts::Ready::measure).transpose()?;
-    let answer = Answer {
+    print(&Answer {
         ready: median(ready).as_secs_f64(),
         bare: engine.map(|_| median(bare).as_secs_f64()),
         many,
         tasks,
         trip: median(trips).as_secs_f64(),
-    };
-    println!("{}", serde_json::to_string(&answer)?);
-    Ok(())
+    })
 }
 
 /// An engine's work apart from running workers.

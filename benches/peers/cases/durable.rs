@@ -5,16 +5,16 @@
 
 use std::env;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use fiber::{Journal, Pool};
 use tempfile::TempDir;
 
+use super::{ask, print};
 use crate::measure::{WORKERS, median, rate, ready_pool, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// The argument of a program that makes one call.
 pub(super) const PROGRAM: &str = "one-durable-call";
@@ -47,15 +47,15 @@ pub(super) fn durable(table: &mut Table) -> anyhow::Result<()> {
     let figure = |time| Figure::Rate(rate(NOOPS as usize, time));
     let row = Row::new("no-op tasks of a durable call", figure(noop.durable))
         .beside("plain", figure(noop.plain))
-        .target(Target::Above(Figure::Rate(1e6)));
+        .above(Figure::Rate(1e6));
     table.push(row);
-    let row = Row::new("recorded outcomes, delivered again", figure(noop.again))
-        .target(Target::Above(Figure::Rate(3e6)));
+    let row =
+        Row::new("recorded outcomes, delivered again", figure(noop.again)).above(Figure::Rate(3e6));
     table.push(row);
     let sleeps = measure("sleep")?;
     let name = format!("{SLEEPS} × 1ms on {WORKERS} workers, durable");
     let row = Row::new(name, seconds(sleeps.durable)).beside("plain", seconds(sleeps.plain));
-    table.push(row.target(Target::at_most(1.05, "plain")));
+    table.push(row.at_most(1.05, "plain"));
     Ok(())
 }
 
@@ -73,15 +73,9 @@ fn measure(work: &str) -> anyhow::Result<Measured> {
 }
 
 fn run_program(work: &str, journal: Option<&Path>) -> anyhow::Result<Duration> {
-    let mut program = Command::new(env::current_exe()?);
-    program.arg(PROGRAM).env(WORK, work).stderr(Stdio::inherit());
-    if let Some(journal) = journal {
-        program.env(JOURNAL, journal);
-    }
-    let output = program.output()?;
-    ensure!(output.status.success(), "the program with the call failed ({})", output.status);
-    let time: f64 = String::from_utf8(output.stdout)?.trim().parse().context("no time")?;
-    Ok(Duration::from_secs_f64(time))
+    let journal = journal.map(|journal| (JOURNAL, journal.to_str().expect("it is text")));
+    let variables: Vec<_> = [(WORK, work)].into_iter().chain(journal).collect();
+    ask(PROGRAM, &variables)
 }
 
 /// In a program with one call: prints how long it takes.
@@ -97,8 +91,7 @@ pub(super) fn answer_durable() -> anyhow::Result<()> {
         "sleep" => check(&pool, sleep_a_millisecond, SLEEPS)?,
         other => bail!("{WORK}={other}: not known"),
     }
-    println!("{}", start.elapsed().as_secs_f64());
-    Ok(())
+    print(&start.elapsed())
 }
 
 fn check<F>(pool: &Pool, function: F, tasks: u64) -> anyhow::Result<()>

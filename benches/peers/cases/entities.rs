@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command, Stdio};
+use std::process;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -25,9 +25,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::resident;
+use super::{ask, print, resident};
 use crate::measure::{median, proportional, rate, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// The argument of a process that is a session.
 pub(super) const ENTITIES: &str = "session-of-entities";
@@ -108,42 +108,30 @@ impl Snapshot for Meter {
 }
 
 /// Records so many events. The answer is the number of all.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 pub(super) struct Persist(pub(super) u64);
 
-impl Handler<Persist> for Meter {
-    type Result = u64;
+/// Keeps the entity from sleeping.
+#[fiber::message]
+struct Stay;
 
-    fn handle(&mut self, Persist(events): Persist, _: &mut Context<Self>) -> u64 {
+/// Asks for the process and its number of live entities.
+#[fiber::message((u32, usize))]
+struct Look;
+
+#[fiber::handlers]
+impl Meter {
+    fn record(&mut self, Persist(events): Persist) -> u64 {
         (0..events).for_each(|_| self.persist(1));
         self.count
     }
-}
 
-/// Keeps the entity from sleeping.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
-struct Stay;
-
-impl Handler<Stay> for Meter {
-    type Result = ();
-
-    fn handle(&mut self, _: Stay, _: &mut Context<Self>) {
+    fn stay(&mut self, _: Stay) {
         self.stays = true;
     }
-}
 
-/// Asks for the process and its number of live entities.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "(u32, usize)")]
-struct Look;
-
-impl Handler<Look> for Meter {
-    type Result = MessageResult<Look>;
-
-    fn handle(&mut self, _: Look, _: &mut Context<Self>) -> Self::Result {
-        MessageResult((process::id(), ALIVE.load(Ordering::Relaxed)))
+    fn look(&mut self, _: Look) -> (u32, usize) {
+        (process::id(), ALIVE.load(Ordering::Relaxed))
     }
 }
 
@@ -170,7 +158,7 @@ struct Memory {
 pub(super) fn entities(table: &mut Table) -> anyhow::Result<()> {
     let Memory { live, disk, owner } = measure("memory")?;
     let row = Row::new("memory of a live entity, 100,000 of 1 M keys", Figure::Bytes(live))
-        .target(Target::Below(Figure::Bytes(1.5 * 1024.0)))
+        .below(Figure::Bytes(1.5 * 1024.0))
         .note(format!(
             "In its process. Each key also takes {} in the process that owns the entities, for \
              the index of its journal.",
@@ -178,21 +166,21 @@ pub(super) fn entities(table: &mut Table) -> anyhow::Result<()> {
         ));
     table.push(row);
     let row = Row::new("a key with one event on the disk", Figure::Bytes(disk));
-    table.push(row.target(Target::Below(Figure::Bytes(1e3))));
+    table.push(row.below(Figure::Bytes(1e3)));
     let (first, replayed): (Duration, Duration) = measure("first")?;
     let row = Row::new("first call of an entity that sleeps", seconds(first));
-    table.push(row.target(Target::Below(Figure::Seconds(100e-6))));
+    table.push(row.below(Figure::Seconds(100e-6)));
     let name = format!("first call of an entity that sleeps, {EVENTS} events");
     let row = Row::new(name, seconds(replayed));
-    table.push(row.target(Target::Below(Figure::Seconds(2e-3))));
+    table.push(row.below(Figure::Seconds(2e-3)));
     let name = format!("recorded events of {WRITERS} entities");
     let row = Row::new(name, Figure::Rate(rate(RECORDED, measure("events")?)))
-        .target(Target::Above(Figure::Rate(200e3)))
+        .above(Figure::Rate(200e3))
         .note("One event a message, whose answer follows when the event is on the disk.");
     table.push(row);
     let Moved { keys, time, messages, longest } = measure("moved")?;
     let row = Row::new("keys of a process under load that gets SIGTERM", seconds(time))
-        .target(Target::Below(Figure::Seconds(1.0)))
+        .below(Figure::Seconds(1.0))
         .note(format!(
             "{keys} keys move, and the process ends. Of the {messages} messages meanwhile, none \
              was lost or out of order, and the longest call took {}.",
@@ -204,10 +192,7 @@ pub(super) fn entities(table: &mut Table) -> anyhow::Result<()> {
 
 /// Returns the figures of a session.
 fn measure<T: DeserializeOwned + fmt::Debug>(work: &str) -> anyhow::Result<T> {
-    let mut session = Command::new(env::current_exe()?);
-    let output = session.arg(ENTITIES).env(WORK, work).stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "the session for `{work}` ended with {}", output.status);
-    let figures = serde_json::from_slice(&output.stdout)?;
+    let figures = ask(ENTITIES, &[(WORK, work)])?;
     eprintln!("  {figures:.1?}");
     Ok(figures)
 }
@@ -216,15 +201,13 @@ fn measure<T: DeserializeOwned + fmt::Debug>(work: &str) -> anyhow::Result<T> {
 pub(super) fn be_entities() -> anyhow::Result<()> {
     // On a disk: the directory for temporary files may be in memory.
     let journal = TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))?;
-    let figures = match &*env::var(WORK)? {
-        "memory" => serde_json::to_string(&memory(journal.path())?)?,
-        "first" => serde_json::to_string(&first_calls(journal.path())?)?,
-        "events" => serde_json::to_string(&events(journal.path())?)?,
-        "moved" => serde_json::to_string(&moved()?)?,
+    match &*env::var(WORK)? {
+        "memory" => print(&memory(journal.path())?),
+        "first" => print(&first_calls(journal.path())?),
+        "events" => print(&events(journal.path())?),
+        "moved" => print(&moved()?),
         other => bail!("{WORK}={other}: not known"),
-    };
-    println!("{figures}");
-    Ok(())
+    }
 }
 
 /// Sends a message for each number, of which a window has no answer yet.

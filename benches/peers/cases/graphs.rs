@@ -9,7 +9,7 @@ use fiber::{Output, Pool};
 
 use super::resident;
 use crate::measure::{median_time, rate, ready_pool, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const CHAIN: u64 = 10_000;
 const FAN: u64 = 100_000;
@@ -60,7 +60,7 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
         })?;
         let what = format!("a chain of tasks, each edge, {workers} workers");
         let row = Row::new(what, seconds(time / CHAIN as u32));
-        table.push(row.target(Target::Below(Figure::Seconds(bar))));
+        table.push(row.below(Figure::Seconds(bar)));
     }
     let pool = ready_pool(2)?;
     let time = median_time(|| {
@@ -69,9 +69,9 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
         Ok(())
     })?;
     // 10,000 in 50 ms.
-    let enough = || Target::Above(Figure::Rate(200e3));
+    let enough = Figure::Rate(200e3);
     let row = Row::new("outputs to one task", Figure::Rate(rate(FAN as usize, time)));
-    table.push(row.target(enough()));
+    table.push(row.above(enough));
     let time = median_time(|| {
         let calls = (0..FAN).map(|x| pool.apply(increment, x));
         let values = fiber::as_completed(calls).wait().map(|(_, value)| value);
@@ -79,7 +79,7 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
         Ok(())
     })?;
     let row = Row::new("outcomes of calls as they come", Figure::Rate(rate(FAN as usize, time)));
-    table.push(row.target(enough()));
+    table.push(row.above(enough));
     let time = median_time(|| {
         let outputs = pool.map(increment, 0..FEW).outputs();
         for output in &outputs {
@@ -91,7 +91,7 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
         Ok(())
     })?;
     let row = Row::new(format!("first of {FEW} outputs, until none is left"), seconds(time));
-    table.push(row.target(Target::Below(Figure::Seconds(50e-3))));
+    table.push(row.below(Figure::Seconds(50e-3)));
     let time = median_time(|| {
         let leaves = MANY / 2;
         let mut layer = pool.map(increment, 0..leaves).outputs();
@@ -104,7 +104,7 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
     })?;
     let of_many = |shape: &str, time| {
         let row = Row::new(format!("tasks of {shape}"), Figure::Rate(rate(MANY as usize, time)));
-        row.target(Target::Above(Figure::Rate(500e3)))
+        row.above(Figure::Rate(500e3))
     };
     table.push(of_many("a tree of pairs", time));
     for (shape, is_random) in [("layers", false), ("a random graph", true)] {
@@ -129,7 +129,7 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
     }
     let memory = memory_of_a_held_task(&pool)?;
     let row = Row::new("memory of a task that waits for an input", Figure::Bytes(memory));
-    table.push(row.target(Target::Below(Figure::Bytes(200.0))));
+    table.push(row.below(Figure::Bytes(200.0)));
     let time = median_time(|| {
         let sum = pool.map(increment, 0..FAN).reduce(|a, b| a + b).wait()?;
         ensure!(sum == Some(FAN * (FAN + 1) / 2), "values are missing");
@@ -150,7 +150,7 @@ pub(super) fn graph(table: &mut Table) -> anyhow::Result<()> {
     for pattern in [Pattern::Stencil, Pattern::Fft, Pattern::Tree, Pattern::Random] {
         let time = least_time(&pool, pattern)?;
         let what = format!("least time of tasks that keeps workers half busy, {pattern:?}");
-        table.push(Row::new(what, seconds(time)).target(Target::Below(Figure::Seconds(20e-6))));
+        table.push(Row::new(what, seconds(time)).below(Figure::Seconds(20e-6)));
     }
     Ok(())
 }

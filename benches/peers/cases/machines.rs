@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::print;
 use crate::libraries;
 use crate::measure::{median, ready_pool, seconds};
-use crate::table::{Row, Table, Target};
+use crate::table::{Row, Table};
 
 /// Asks this binary for a pool of so many workers as this variable says.
 pub(super) const READY: &str = "ready-workers";
@@ -82,8 +83,7 @@ pub(super) fn answer_in_allocation() -> anyhow::Result<()> {
     let mut bare = Command::new("srun");
     let tasks = format!("--ntasks={ON_NODE}");
     bare.args(["--overlap", "--cpus-per-task=1", &tasks, "true"]);
-    println!("{}", serde_json::to_string(&times(&mut fiber, &mut bare)?)?);
-    Ok(())
+    print(&times(&mut fiber, &mut bare)?)
 }
 
 /// How long fiber took, and the bare program.
@@ -96,7 +96,7 @@ struct Times {
 impl Times {
     fn row(&self, name: String, bare: &str, most: f64) -> Row {
         let row = Row::new(name, seconds(self.fiber)).beside(bare, seconds(self.bare));
-        row.target(Target::at_most(most, bare))
+        row.at_most(most, bare)
     }
 }
 

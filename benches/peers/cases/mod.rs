@@ -16,6 +16,13 @@ mod service;
 mod shuffles;
 mod tasks;
 
+use std::env;
+use std::process::{Command, Stdio};
+
+use anyhow::ensure;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::measure::kilobytes;
 use crate::suite::Case;
 
@@ -48,6 +55,21 @@ pub(crate) const CASES: [Case; 21] = [
 
 type Answer = fn() -> anyhow::Result<()>;
 
+/// Runs a part of a case in a process of its own, with these variables. Returns what it prints.
+fn ask<T: DeserializeOwned>(part: &str, variables: &[(&str, &str)]) -> anyhow::Result<T> {
+    let mut command = Command::new(env::current_exe()?);
+    command.arg(part).envs(variables.iter().copied()).stderr(Stdio::inherit());
+    let output = command.output()?;
+    ensure!(output.status.success(), "{part} {variables:?} ended with {}", output.status);
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Prints what such a part has measured.
+fn print(measured: &impl Serialize) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string(measured)?);
+    Ok(())
+}
+
 /// Parts of cases that run in a process of this binary, by its argument: each prints figures.
 const ANSWERS: [(&str, Answer); 11] = [
     (containers::WITH_BACKEND, containers::answer_with_backend),
@@ -65,7 +87,7 @@ const ANSWERS: [(&str, Answer); 11] = [
 
 /// Returns what a case has started this process for.
 pub(crate) fn asked() -> Option<Answer> {
-    let asked = std::env::args().nth(1)?;
+    let asked = env::args().nth(1)?;
     ANSWERS.into_iter().find(|(name, _)| *name == asked).map(|(_, answer)| answer)
 }
 

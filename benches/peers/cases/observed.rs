@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 
 use crate::measure::{median, rate, ready_pool};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// Argument with which this binary starts itself again as a session to look at.
 pub(super) const SESSION: &str = "session-to-look-at";
@@ -58,7 +58,7 @@ pub(super) fn observed(table: &mut Table) -> anyhow::Result<()> {
     let rate = |times| Figure::Rate(rate(TASKS as usize, median(times)));
     let row = Row::new("no-op tasks with screen, metrics and timeline", rate(watched))
         .beside("nobody looks", rate(alone))
-        .target(Target::at_least(0.95, "nobody looks"))
+        .at_least(0.95, "nobody looks")
         .note(format!("Over {looks} s, somebody asked the inspector and the metrics each second."));
     table.push(row);
     Ok(())

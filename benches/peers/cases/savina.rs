@@ -17,12 +17,11 @@ use actix::prelude::*;
 use anyhow::{Context as _, ensure};
 use fiber::{AsyncManager, RemoteAddr};
 use programs::{Behaviour, Id, Leaf, Note, Out, PROGRAMS, Program, START};
-use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::libraries;
 use crate::measure::{median, rate};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// The argument of a process that measures plain actix, before a program's name.
 const WITH_ACTIX: &str = "savina-actix";
@@ -52,14 +51,12 @@ impl Actor for Host {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Tell(Note);
 
-impl Handler<Tell> for Host {
-    type Result = ();
-
-    fn handle(&mut self, Tell(note): Tell, context: &mut Context<Self>) {
+#[fiber::handlers]
+impl Host {
+    fn tell(&mut self, Tell(note): Tell, context: &mut Context<Self>) {
         self.behaviour.receive(note, &mut self.stage);
         if self.is_leaf {
             context.stop();
@@ -133,37 +130,29 @@ impl Actor for Village {
 }
 
 /// Starts actors, for other processes too.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Vec<RemoteAddr<Host>>")]
+#[fiber::message(Vec<RemoteAddr<Host>>)]
 struct Settle(Program, Vec<Id>);
 
-impl Handler<Settle> for Village {
-    type Result = MessageResult<Settle>;
+#[fiber::message]
+struct Connect(Vec<RemoteAddr<Host>>);
 
-    fn handle(&mut self, settle: Settle, _: &mut Context<Self>) -> Self::Result {
+#[fiber::handlers]
+impl Village {
+    fn settle(&mut self, settle: Settle) -> Vec<RemoteAddr<Host>> {
         let Settle(program, ids) = settle;
         self.stage = Stage::default();
         let actors = self.stage.start(&program, ids.into_iter()).into_iter();
         let export = |actor| RemoteAddr::export(actor).expect("this process is a node");
-        MessageResult(actors.map(export).collect())
+        actors.map(export).collect()
     }
-}
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
-struct Connect(Vec<RemoteAddr<Host>>);
-
-impl Handler<Connect> for Village {
-    type Result = ();
-
-    fn handle(&mut self, Connect(actors): Connect, _: &mut Context<Self>) {
+    fn connect(&mut self, Connect(actors): Connect) {
         self.stage.connect(Addresses::Remote(actors));
     }
 }
 
 /// Runs the program that has settled, whose first actor is here.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Duration")]
+#[fiber::message(Duration)]
 struct Run;
 
 impl Handler<Run> for Village {
@@ -175,8 +164,7 @@ impl Handler<Run> for Village {
 }
 
 /// Runs a program with actors that only this process knows.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Duration")]
+#[fiber::message(Duration)]
 struct RunHere(Program);
 
 impl Handler<RunHere> for Village {
@@ -306,7 +294,7 @@ pub(super) fn savina(table: &mut Table) -> anyhow::Result<()> {
         let (actix, time) = plain_and_local(&whole)?;
         let row = Row::new(format!("{name} in one process: {unit}"), figure(&whole, time))
             .beside("actix", figure(&whole, actix))
-            .target(Target::at_least(0.95, "actix"));
+            .at_least(0.95, "actix");
         let part = Program::named(name, PART).context("it is one of them")?;
         let by_address = remote(&part, 1)?;
         eprintln!("  {name}: by `RemoteAddr` {by_address:.1?} for a part");
@@ -322,7 +310,7 @@ pub(super) fn savina(table: &mut Table) -> anyhow::Result<()> {
         let row = Row::new(format!("{name} in two processes: {unit}"), figure);
         let (row, best) = beside(row, table, &ACROSS, &program, PART);
         table.push(match best {
-            Some(best) => row.target(Target::at_least(3.0, best)),
+            Some(best) => row.at_least(3.0, best),
             None => row,
         });
     }

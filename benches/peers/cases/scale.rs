@@ -4,8 +4,7 @@
 //! The session is a process of its own, whose memory is measured.
 
 use std::collections::BTreeSet;
-use std::env;
-use std::process::{self, Command, Stdio};
+use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,9 +16,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::observed::answer_time;
-use super::resident;
+use super::{ask, print, resident};
 use crate::measure::{median, rate, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// The argument of the process that is the session.
 pub(super) const AT_SCALE: &str = "session-at-scale";
@@ -68,23 +67,20 @@ fn slow(x: u64) -> u64 {
 }
 
 pub(super) fn scale(table: &mut Table) -> anyhow::Result<()> {
-    let mut session = Command::new(env::current_exe()?);
-    let output = session.arg(AT_SCALE).stderr(Stdio::inherit()).output()?;
-    ensure!(output.status.success(), "the session ended with {}", output.status);
-    let measured: Measured = serde_json::from_slice(&output.stdout)?;
+    let measured: Measured = ask(AT_SCALE, &[])?;
     let row = Row::new(format!("{MANY} workers in {HOSTS} hosts joined"), seconds(measured.joined));
-    table.push(row.target(Target::Below(Figure::Seconds(10.0))));
+    table.push(row.below(Figure::Seconds(10.0)));
     let few = format!("{FEW} workers");
     let figure = |time| Figure::Rate(rate(NOOPS, time));
     let row = Row::new(format!("no-op tasks on {MANY} workers"), figure(measured.noops))
         .beside(&few, figure(measured.noops_of_few))
-        .target(Target::at_least(0.8, &few))
+        .at_least(0.8, &few)
         .note("The workers are threads of hosts, also the few.".to_string());
     table.push(row);
     let name = format!("round of an evolution strategy, {MANY} workers");
     let row = Row::new(name, seconds(measured.round))
         .beside("ideal", seconds(TASK * TASKS as u32))
-        .target(Target::at_most(1.1, "ideal"));
+        .at_most(1.1, "ideal");
     table.push(row);
     let name = format!("{KILLED} of {HOSTS} hosts killed in a call, all results");
     table.push(Row::new(name, seconds(measured.killed)));
@@ -92,9 +88,7 @@ pub(super) fn scale(table: &mut Table) -> anyhow::Result<()> {
     table.push(Row::new(name, seconds(measured.answer)));
     let name = format!("memory of the parent of {MANY}");
     let note = format!("At rest it takes {:.0}% of a core.", 100.0 * measured.rest);
-    let row = Row::new(name, Figure::Bytes(measured.memory))
-        .target(Target::Below(Figure::Bytes(300e6)))
-        .note(note);
+    let row = Row::new(name, Figure::Bytes(measured.memory)).below(Figure::Bytes(300e6)).note(note);
     table.push(row);
     Ok(())
 }
@@ -125,9 +119,7 @@ pub(super) fn be_at_scale() -> anyhow::Result<()> {
     eprintln!("  {KILLED} hosts killed: {killed:.1?}, {}", Figure::Bytes(memory));
     pool.kill();
     pool.join().wait()?;
-    let measured = Measured { joined, noops_of_few, noops, round, answer, rest, killed, memory };
-    println!("{}", serde_json::to_string(&measured)?);
-    Ok(())
+    print(&Measured { joined, noops_of_few, noops, round, answer, rest, killed, memory })
 }
 
 fn memory() -> anyhow::Result<Figure> {

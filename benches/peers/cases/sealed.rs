@@ -2,7 +2,7 @@
 
 use std::env;
 use std::future::poll_fn;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -15,8 +15,9 @@ use nng::{Listener, Protocol, Socket, SocketAddr};
 // nng 1.0.1 brings old declarations only; this links the library itself.
 use nng_sys as _;
 
+use super::{ask, print};
 use crate::measure::{median, rate, ready_pool, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// Set in the process at the other end: the address and the key of a link, or the URL of a pair.
 const PEER: &str = "BENCH_LINK_PEER";
@@ -42,31 +43,25 @@ pub(super) fn sealed(table: &mut Table) -> anyhow::Result<()> {
     eprintln!("  sealed: {sealed:?}; bare: {bare:?}");
     let flow = |measured: &Measured| Figure::Throughput(rate(FRAMES * FRAME_BYTES, measured.flow));
     let row = Row::new("256 KiB frames over a sealed link", flow(&sealed));
-    table.push(row.beside("bare", flow(&bare)).target(Target::at_least(0.7, "bare")));
+    table.push(row.beside("bare", flow(&bare)).at_least(0.7, "bare"));
     table.push(
         Row::new("64 B there and back over a sealed link", seconds(sealed.ping))
             .beside("bare", seconds(bare.ping)),
     );
     let added =
         Row::new("what a sealed link adds to that", seconds(sealed.ping.saturating_sub(bare.ping)));
-    table.push(added.target(Target::Below(Figure::Seconds(10e-6))));
+    table.push(added.below(Figure::Seconds(10e-6)));
     arrays(table)
 }
 
 /// Arrays for tasks in containers and pods, which share no memory, beside frames of their size.
 fn arrays(table: &mut Table) -> anyhow::Result<()> {
     let bare = block_on(measure_large_frames())?;
-    let output = Command::new(env::current_exe()?)
-        .arg(ARRAYS_OVER_NNG)
-        .env("FIBER_LINK", "nng")
-        .stderr(Stdio::inherit())
-        .output()?;
-    ensure!(output.status.success(), "sending arrays over nng failed ({})", output.status);
-    let time: f64 = String::from_utf8(output.stdout)?.trim().parse().context("no time")?;
-    let rate = |seconds: f64| Figure::Throughput((ARRAY * ARRAYS) as f64 / seconds);
+    let time: Duration = ask(ARRAYS_OVER_NNG, &[("FIBER_LINK", "nng")])?;
+    let rate = |time| Figure::Throughput(rate(ARRAY * ARRAYS, time));
     let row = Row::new("arrays of 16 MiB to tasks over a sealed link", rate(time))
-        .beside("bare frames", rate(bare.as_secs_f64()))
-        .target(Target::at_least(0.8, "bare frames"));
+        .beside("bare frames", rate(bare))
+        .at_least(0.8, "bare frames");
     table.push(row);
     Ok(())
 }
@@ -101,7 +96,7 @@ async fn measure_large_frames() -> anyhow::Result<Duration> {
     Ok(median(times))
 }
 
-/// Prints the seconds in which tasks of a worker behind a sealed link get all arrays.
+/// Prints the time in which tasks of a worker behind a sealed link get all arrays.
 pub(super) fn answer_arrays_over_nng() -> anyhow::Result<()> {
     let pool = ready_pool(1)?;
     let array = Array::build(ARRAY / 8, |elements: &mut [f64]| elements.fill(1.0));
@@ -114,8 +109,7 @@ pub(super) fn answer_arrays_over_nng() -> anyhow::Result<()> {
         }
         times.push(start.elapsed());
     }
-    println!("{}", median(times).as_secs_f64());
-    Ok(())
+    print(&median(times))
 }
 
 #[derive(Debug)]

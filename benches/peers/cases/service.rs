@@ -26,7 +26,7 @@ use tokio::runtime::Builder;
 
 use super::entities::{Meter, Persist};
 use crate::measure::{rate, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// The argument of a process that is a service.
 pub(super) const SERVICE: &str = "service-of-accounts";
@@ -45,7 +45,7 @@ pub(super) fn service(table: &mut Table) -> anyhow::Result<()> {
     let name = format!("requests to axum in front of {ACCOUNTS} accounts");
     let row = Row::new(&*name, Figure::Rate(fiber)).beside("actix", Figure::Rate(actix));
     // Three times what 200 managed actors in 200 processes reached.
-    table.push(row.target(Target::Above(Figure::Rate(6.9e3))).note(format!(
+    table.push(row.above(Figure::Rate(6.9e3)).note(format!(
         "{CONNECTIONS} connections. fiber: entities in {PROCESSES} processes, one event a request, \
          in memory. actix: in the server's process, without a record."
     )));

@@ -2,19 +2,16 @@
 //!
 //! Each is measured in a session of its own, with its configuration.
 
-use std::env;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use fiber::{Array, Output, Pool};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
+use super::{ask, print};
 use crate::measure::{median_time, rate, ready_pool, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// Arguments with which this binary starts itself again.
 pub(super) const SORT: &str = "session-that-sorts";
@@ -59,14 +56,14 @@ fn check(sorted: Array<u64>) -> (usize, bool) {
 
 pub(super) fn sort(table: &mut Table) -> anyhow::Result<()> {
     let memory = format!("{MEMORY}MiB");
-    let (time, alone): (Duration, Duration) = ask(SORT, ("FIBER_VALUE_MEMORY", &memory))?;
+    let (time, alone): (Duration, Duration) = ask(SORT, &[("FIBER_VALUE_MEMORY", &memory)])?;
     // Runs that don't fit go to the disk and back.
     let disk = write_and_read(SORTED - MEMORY)?;
     let row = Row::new(format!("sort of {SORTED} MiB, {MEMORY} MiB of values"), seconds(time))
         .beside("cores and disk", seconds(alone + disk))
-        .target(Target::at_most(1.0 / 0.7, "cores and disk"))
-        .target(Target::at_most(0.5, "ray"))
-        .target(Target::at_most(0.5, "dask"));
+        .at_most(1.0 / 0.7, "cores and disk")
+        .at_most(0.5, "ray")
+        .at_most(0.5, "dask");
     table.push(row);
     Ok(())
 }
@@ -121,16 +118,16 @@ fn write_and_read(mebibytes: usize) -> anyhow::Result<Duration> {
 }
 
 pub(super) fn shuffle(table: &mut Table) -> anyhow::Result<()> {
-    let (time, near, at_home): (Duration, u64, u64) = ask(SHUFFLE, ("FIBER_LINK", "nng"))?;
+    let (time, near, at_home): (Duration, u64, u64) = ask(SHUFFLE, &[("FIBER_LINK", "nng")])?;
     // Half of the parts are at the other host.
     let crossing = PARTS * PARTS * PART / 2;
     let link = Figure::Throughput(super::sealed::link_rate()?);
     let name = format!("shuffle of {PARTS} × {PARTS} between two hosts, what crosses");
     let row = Row::new(name, Figure::Throughput(rate(crossing, time)));
-    table.push(row.beside("a sealed link", link).target(Target::at_least(0.8, "a sealed link")));
+    table.push(row.beside("a sealed link", link).at_least(0.8, "a sealed link"));
     let row = Row::new("inputs of its tasks that were at home", Figure::Bytes(at_home as f64));
     let row = row.beside("all of them", Figure::Bytes(near as f64));
-    table.push(row.target(Target::at_least(0.95, "all of them")));
+    table.push(row.at_least(0.95, "all of them"));
     Ok(())
 }
 
@@ -167,18 +164,4 @@ pub(super) fn answer_shuffle() -> anyhow::Result<()> {
     })?;
     let stats = pool.stats();
     print(&(time, stats.near_bytes, stats.near_bytes_at_home))
-}
-
-/// Starts a session with this variable, and returns what it prints.
-fn ask<T: DeserializeOwned>(session: &str, (name, value): (&str, &str)) -> anyhow::Result<T> {
-    let mut command = Command::new(env::current_exe()?);
-    command.arg(session).env(name, value).stderr(Stdio::inherit());
-    let output = command.output()?;
-    ensure!(output.status.success(), "the {session} ended with {}", output.status);
-    Ok(serde_json::from_slice(&output.stdout)?)
-}
-
-fn print(measured: &impl Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string(measured)?);
-    Ok(())
 }

@@ -10,7 +10,7 @@ use anyhow::ensure;
 
 use crate::bare;
 use crate::measure::{WORKERS, median, median_time, rate, ready_pool, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const INTEGERS: u64 = 1_000_000;
 /// How many sleeps of how many microseconds: a second's work for five workers each.
@@ -46,7 +46,7 @@ pub(super) fn map(table: &mut Table) -> anyhow::Result<()> {
         Ok(())
     })?;
     let row = Row::new("map of a million integers", Figure::Rate(rate(INTEGERS as usize, time)));
-    table.push(row.target(Target::at_least(5.0, "multiprocessing")));
+    table.push(row.at_least(5.0, "multiprocessing"));
     Ok(())
 }
 
@@ -65,7 +65,7 @@ pub(super) fn sleep(table: &mut Table) -> anyhow::Result<()> {
         eprintln!("  bare: {bare:.1?}");
         let row = Row::new(format!("{tasks} × {duration:?} on {WORKERS} workers"), seconds(time))
             .beside("bare", seconds(bare));
-        table.push(row.target(Target::at_most(1.05, "bare")));
+        table.push(row.at_most(1.05, "bare"));
     }
     Ok(())
 }
@@ -113,7 +113,7 @@ pub(super) fn apply(table: &mut Table) -> anyhow::Result<()> {
     }
     let row = Row::new("one apply there and back", seconds(median(times)))
         .beside("bare", seconds(bare::unix_ping()?))
-        .target(Target::at_most(4.0, "bare"));
+        .at_most(4.0, "bare");
     table.push(row);
     Ok(())
 }
@@ -136,8 +136,8 @@ pub(super) fn bytes(table: &mut Table) -> anyhow::Result<()> {
     let figure = Figure::Throughput(rate(2 * MIB * MESSAGES, time));
     let row = Row::new("1 MiB there and back", figure)
         .beside("bare", Figure::Throughput(bare::unix_stream(MIB, MESSAGES, ECHOES)?))
-        .target(Target::at_least(0.5, "bare"))
-        .target(Target::at_least(3.0, "multiprocessing"))
+        .at_least(0.5, "bare")
+        .at_least(3.0, "multiprocessing")
         .note(
             "Each way the bytes are copied into shared memory and out of it, into a value. The \
              bare link copies them into the kernel and out of it.",

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use fiber::{AsyncManager, Reply};
-use serde::{Deserialize, Serialize};
 
 use crate::bare;
 use crate::measure::{median, median_time, rate, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const TRIPS: usize = 20_000;
 const WARM_UP: usize = 1_000;
@@ -23,14 +22,12 @@ impl Actor for Counter {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Add(u64);
 
-impl Handler<Add> for Counter {
-    type Result = u64;
-
-    fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Counter {
+    fn add(&mut self, add: Add) -> u64 {
         self.0 += add.0;
         self.0
     }
@@ -42,8 +39,8 @@ pub(super) fn call(table: &mut Table) -> anyhow::Result<()> {
     eprintln!("  fiber: {time:?}, bare: {bare:?}");
     let row = Row::new("one call of an actor, there and back", seconds(time))
         .beside("bare", seconds(bare))
-        .target(Target::at_most(4.0, "bare"))
-        .target(Target::at_most(0.5, "multiprocessing"))
+        .at_most(4.0, "bare")
+        .at_most(0.5, "multiprocessing")
         .note(
             "fiber's threads spin for 100 µs before they sleep; the ends of a bare ping, and \
              multiprocessing's, sleep at once.",
@@ -68,7 +65,7 @@ pub(super) fn call(table: &mut Table) -> anyhow::Result<()> {
         "300,000 calls of one actor, up to 10,000 at once",
         Figure::Rate(rate(PIPELINED, time)),
     );
-    table.push(row.target(Target::Above(Figure::Rate(300_000.0))));
+    table.push(row.above(Figure::Rate(300_000.0)));
     Ok(())
 }
 

@@ -3,11 +3,10 @@
 use actix::prelude::*;
 use anyhow::ensure;
 use fiber::{AsyncManager, Pipe, Process, Queue};
-use serde::{Deserialize, Serialize};
 
 use crate::bare;
 use crate::measure::{median_time, rate, ready_pool};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const MIB: usize = 1 << 20;
 const SIZES: [usize; 5] = [MIB, 8 * MIB, 16 * MIB, 64 * MIB, 256 * MIB];
@@ -20,15 +19,13 @@ impl Actor for Echo {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Vec<u8>")]
+#[fiber::message(Vec<u8>)]
 struct Data(Vec<u8>);
 
-impl Handler<Data> for Echo {
-    type Result = MessageResult<Data>;
-
-    fn handle(&mut self, data: Data, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(data.0)
+#[fiber::handlers]
+impl Echo {
+    fn data(&mut self, data: Data) -> Vec<u8> {
+        data.0
     }
 }
 
@@ -99,5 +96,5 @@ fn there_and_back(
     })?;
     Ok(Row::new(name, Figure::Throughput(rate(2 * BYTES, time)))
         .beside("bare", Figure::Throughput(bare))
-        .target(Target::at_least(0.5, "bare")))
+        .at_least(0.5, "bare"))
 }

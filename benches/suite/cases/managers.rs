@@ -7,10 +7,9 @@ use std::time::Instant;
 use actix::prelude::*;
 use anyhow::ensure;
 use fiber::AsyncManager;
-use serde::{Deserialize, Serialize};
 
 use crate::measure::{proportional, rate, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const PROCESSES: usize = 4;
 const ACTORS: usize = 10_000;
@@ -21,14 +20,12 @@ impl Actor for Account {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Balance;
 
-impl Handler<Balance> for Account {
-    type Result = u64;
-
-    fn handle(&mut self, _: Balance, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Account {
+    fn balance(&mut self, _: Balance) -> u64 {
         self.0
     }
 }
@@ -62,9 +59,9 @@ pub(super) fn managers(table: &mut Table) -> anyhow::Result<()> {
         "  started in {started:.1?}, called in {called:.1?}, {each:.0} bytes, then {used:.0}"
     );
     let row = Row::new("10,000 managed actors in 4 processes start", seconds(started));
-    table.push(row.target(Target::Below(Figure::Seconds(1.0))));
+    table.push(row.below(Figure::Seconds(1.0)));
     let row = Row::new("memory of a managed actor among others", Figure::Bytes(each));
-    table.push(row.target(Target::Below(Figure::Bytes(4096.0))).note(format!(
+    table.push(row.below(Figure::Bytes(4096.0)).note(format!(
         "In its process and at its owner together; {} once it has been called.",
         Figure::Bytes(used)
     )));

@@ -3,7 +3,7 @@
 use anyhow::ensure;
 
 use crate::measure::{WORKERS, median_time, rate, ready_pool};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const NOOPS: usize = 2_000_000;
 
@@ -21,6 +21,6 @@ pub(super) fn noop(table: &mut Table) -> anyhow::Result<()> {
         Ok(())
     })?;
     let row = Row::new("no-op tasks, each tracked on its own", Figure::Rate(rate(NOOPS, time)));
-    table.push(row.target(Target::at_least(40.0, "multiprocessing")));
+    table.push(row.at_least(40.0, "multiprocessing"));
     Ok(())
 }

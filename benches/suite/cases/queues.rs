@@ -4,7 +4,7 @@ use anyhow::ensure;
 use fiber::{Process, Queue};
 
 use crate::measure::{median_time, rate};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const ELEMENTS: usize = 1_000_000;
 
@@ -47,7 +47,7 @@ pub(super) fn queue(table: &mut Table) -> anyhow::Result<()> {
     begin.close().wait()?;
     process.wait()?;
     let row = Row::new("queue: small elements from a child", Figure::Rate(rate(ELEMENTS, time)))
-        .target(Target::at_least(20.0, "multiprocessing"));
+        .at_least(20.0, "multiprocessing");
     table.push(row);
 
     let (queue, sums) = (Queue::new()?, Queue::new()?);

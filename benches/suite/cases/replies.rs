@@ -6,11 +6,10 @@ use actix::prelude::*;
 use anyhow::ensure;
 use fiber::ActorPool;
 use fiber::actor_pool::ActorPoolAddr;
-use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use crate::measure::{median, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const ACTORS: usize = 128;
 const SMALL: usize = 200;
@@ -24,15 +23,13 @@ impl Actor for Echo {
 }
 
 /// The answer is the same bytes.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "ByteBuf")]
+#[fiber::message(ByteBuf)]
 struct Bytes(ByteBuf);
 
-impl Handler<Bytes> for Echo {
-    type Result = MessageResult<Bytes>;
-
-    fn handle(&mut self, Bytes(bytes): Bytes, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(bytes)
+#[fiber::handlers]
+impl Echo {
+    fn bytes(&mut self, Bytes(bytes): Bytes) -> ByteBuf {
+        bytes
     }
 }
 
@@ -71,12 +68,12 @@ pub(super) fn replies(table: &mut Table) -> anyhow::Result<()> {
     table.push(
         Row::new(format!("one message to {ACTORS} actors, all answers"), seconds(small))
             .beside("a call of an actor", seconds(small_one))
-            .target(Target::Below(Figure::Seconds(2e-3))),
+            .below(Figure::Seconds(2e-3)),
     );
     table.push(
         Row::new(format!("1 MiB to {ACTORS} actors and back"), seconds(large))
             .beside("1 MiB to one actor and back", seconds(large_one))
-            .target(Target::Below(Figure::Seconds(40e-3))),
+            .below(Figure::Seconds(40e-3)),
     );
     Ok(())
 }

@@ -6,7 +6,7 @@ use fiber::{Reduction, Ring, RingNode};
 
 use crate::bare;
 use crate::measure::{median, seconds};
-use crate::table::{Row, Table, Target};
+use crate::table::{Row, Table};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -47,9 +47,9 @@ pub(super) fn rings(table: &mut Table) -> anyhow::Result<()> {
             let row = Row::new(format!("all-reduce of {size} over {nodes} nodes"), seconds(time));
             table.push(if bytes < MIB {
                 // Small arrays take one step.
-                row.beside("bare", seconds(ping)).target(Target::at_most(2.0, "bare"))
+                row.beside("bare", seconds(ping)).at_most(2.0, "bare")
             } else {
-                row.target(Target::at_most(1.0, "Open MPI")).target(Target::at_most(1.0, "gloo"))
+                row.at_most(1.0, "Open MPI").at_most(1.0, "gloo")
             });
         }
     }

@@ -10,7 +10,7 @@ use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::measure::{median, ready_pool, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const WORKERS: usize = 4;
 const REPEATS: usize = 5;
@@ -47,7 +47,7 @@ pub(super) fn ready(table: &mut Table) -> anyhow::Result<()> {
     }
     eprintln!("  fiber: {times:.1?}");
     let row = Row::new(format!("{WORKERS} workers ready"), seconds(median(times)))
-        .target(Target::Below(Figure::Seconds(0.030)));
+        .below(Figure::Seconds(0.030));
     table.push(row);
     replace(table)
 }
@@ -70,6 +70,6 @@ fn replace(table: &mut Table) -> anyhow::Result<()> {
          done."
     );
     let row = Row::new("a killed worker's replacement at work", seconds(median(times)));
-    table.push(row.target(Target::Below(Figure::Seconds(0.050))).note(note));
+    table.push(row.below(Figure::Seconds(0.050)).note(note));
     Ok(())
 }

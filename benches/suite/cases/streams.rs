@@ -6,10 +6,9 @@ use anyhow::ensure;
 use fiber::actix::prelude::*;
 use fiber::pipe::PipeSender;
 use fiber::{AsyncManager, Pipe, Process, Queue, Sender, Stream};
-use serde::{Deserialize, Serialize};
 
 use crate::measure::{median, median_time, rate, ready_pool, seconds};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 const ITEMS: u64 = 1_000_000;
 /// Streams whose first items are timed.
@@ -25,17 +24,12 @@ impl Actor for Counter {
     type Context = Context<Self>;
 }
 
-#[derive(Serialize, Deserialize)]
+#[fiber::message(Stream<u64>)]
 struct Count(u64);
 
-impl Message for Count {
-    type Result = Stream<u64>;
-}
-
-impl Handler<Count> for Counter {
-    type Result = Stream<u64>;
-
-    fn handle(&mut self, Count(end): Count, _: &mut Context<Self>) -> Stream<u64> {
+#[fiber::handlers]
+impl Counter {
+    fn count(&mut self, Count(end): Count) -> Stream<u64> {
         Stream::new(move |out| async move {
             for n in 0..end {
                 out.send(n).await?;
@@ -91,14 +85,14 @@ pub(super) fn streams(table: &mut Table) -> anyhow::Result<()> {
         let row = Row::new(format!("stream: small items of a {case}"), figure(time))
             .beside("pipe", figure(pipe))
             .beside("imap", figure(imap))
-            .target(Target::Above(Figure::Rate(2e6)));
+            .above(Figure::Rate(2e6));
         table.push(row);
     }
     let of_task = first_item(|| Ok(pool.stream(count, 2)))?;
     let of_handler = first_item(|| counter.send(Count(2)).wait())?;
     for (case, time) in [("task", of_task), ("handler", of_handler)] {
         let row = Row::new(format!("stream: first item of a {case}"), seconds(time))
-            .target(Target::Below(Figure::Seconds(30e-6)));
+            .below(Figure::Seconds(30e-6));
         table.push(row);
     }
     Ok(())

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 
 use crate::measure::{median_time, rate};
-use crate::table::{Figure, Row, Table, Target};
+use crate::table::{Figure, Row, Table};
 
 /// Messages of which a publisher has no reply yet.
 const WINDOW: usize = 1_000;
@@ -81,8 +81,8 @@ fn deliveries(processes: usize, subscriptions: usize, messages: u64) -> anyhow::
 pub(super) fn topics(table: &mut Table) -> anyhow::Result<()> {
     let many = deliveries(PROCESSES, SUBSCRIPTIONS_EACH, MESSAGES)?;
     let row = Row::new("a topic with 1000 subscriptions in 8 processes", Figure::Rate(many))
-        .target(Target::Above(Figure::Rate(1e6)))
-        .target(Target::at_least(3.0, "erlang_nodes"))
+        .above(Figure::Rate(1e6))
+        .at_least(3.0, "erlang_nodes")
         .note(
             "Deliveries of one publisher; in Erlang, of a group of `pg` with members in 8 nodes.",
         );

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use fiber_backends::cluster::{Location, ProcessState, SessionProcess, Usage};
+use fiber_backends::cluster::{ProcessState, SessionProcess, Usage};
+use fiber_core::ProcessId;
 use fiber_core::stats::{self, JobPlace, ProcessRole, ProcessStats, SessionStats};
-use fiber_core::{Meta, ProcessId};
 
 use super::Session;
 use crate::inspect::outside;
@@ -27,19 +27,10 @@ pub(super) fn silent(observed: &[Observed]) -> impl Iterator<Item = Session> {
     observed.iter().filter_map(|session| {
         let (head, pid) = (&session.head, session.head.pid()?);
         let own = SessionProcess {
-            name: head.name(),
-            job: head.name(),
             program: outside::program(pid),
-            parent: None,
-            place: JobPlace::Process { pid },
-            machine: None,
-            location: Location::Cluster,
             has_output: false,
             state: ProcessState::Silent(session.stats.as_ref().err()?.to_string()),
-            restarts: 0,
-            meta: Meta::new(),
-            started_at: None,
-            usage: None,
+            ..SessionProcess::new(head.name(), JobPlace::Process { pid })
         };
         Some(Session { head: own, workers: Vec::new(), observed: None })
     })
@@ -82,19 +73,15 @@ fn listed(stats: &SessionStats, head: &str, process: &ProcessStats) -> SessionPr
     let parent = process.parent.and_then(|parent| stats.report.process(parent));
     let place = process.job.clone().unwrap_or(JobPlace::Other { words: process.place.clone() });
     SessionProcess {
-        name: process.name.clone(),
         job: match process.pid.filter(|_| is_beside_head(stats, process)) {
             Some(pid) => JobPlace::Process { pid }.to_string(),
             None => process.place.clone(),
         },
-        program: None,
         parent: parent.map(|parent| match parent.role {
             ProcessRole::Head => head.to_string(),
             _ => parent.name.clone(),
         }),
-        place,
         machine: machine(stats, process).map(String::from),
-        location: Location::Cluster,
         has_output: false,
         state: match &process.state {
             stats::ProcessState::Starting => ProcessState::Starting(None),
@@ -102,13 +89,13 @@ fn listed(stats: &SessionStats, head: &str, process: &ProcessStats) -> SessionPr
             _ => ProcessState::Running,
         },
         restarts: process.restarts,
-        meta: Meta::new(),
         started_at: Some(process.since),
         usage: process.usage.as_ref().map(|usage| Usage {
             cpu: usage.cpu,
             memory: usage.memory,
             pss: usage.pss,
         }),
+        ..SessionProcess::new(&process.name, place)
     }
 }
 

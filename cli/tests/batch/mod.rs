@@ -2,7 +2,7 @@
 
 pub(crate) mod input;
 mod runs;
-pub(crate) mod scenarios;
+mod scenarios;
 pub(crate) mod session;
 mod sessions;
 mod system;

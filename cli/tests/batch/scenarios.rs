@@ -1,17 +1,9 @@
 //! The programs for `fiber run`.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use fiber::Pool;
 use fiber_test_support::scenario;
-
-pub(crate) fn init() {
-    fiber::init_with(|config| {
-        config.heartbeat = Duration::from_millis(200);
-        config.heartbeat_timeout = Duration::from_secs(5);
-    });
-}
 
 #[scenario("cores")]
 fn cores() {

@@ -102,12 +102,8 @@ impl StartedSession {
 
     /// Returns the session's entry of `fiber ps --json`; `Null` if there is none.
     pub(crate) fn listed(&self) -> Value {
-        let sessions: Value =
-            serde_json::from_str(&output(fiber(&["ps", "--json", "--backend", SYSTEM.backend])))
-                .expect("it is JSON");
-        let sessions = sessions.as_array().expect("it is a list");
-        let own = |session: &&Value| session["name"] == self.name.as_str();
-        sessions.iter().find(own).cloned().unwrap_or_default()
+        let all = output(fiber(&["ps", "--json", "--backend", SYSTEM.backend]));
+        command::listed(&all, &self.name)
     }
 
     /// Waits until the session's entry of `fiber ps` satisfies a condition.

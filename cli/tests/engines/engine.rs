@@ -5,6 +5,7 @@ pub(crate) mod kubernetes;
 
 use std::path::Path;
 
+use fiber_test_support::command::listed;
 use fiber_test_support::program::{SCENARIO, Setup};
 use fiber_test_support::wait::wait_until;
 use serde_json::Value;
@@ -119,14 +120,7 @@ impl StartedSession {
 
     /// Returns the session's entry of `fiber ps --json`; `Null` if there is none.
     pub(crate) fn listed(&self) -> Value {
-        let sessions: Value = serde_json::from_str(&output(fiber(self.engine, &["ps", "--json"])))
-            .expect("it is JSON");
-        let sessions = sessions.as_array().expect("it is a list");
-        sessions
-            .iter()
-            .find(|session| session["name"] == self.name.as_str())
-            .cloned()
-            .unwrap_or_default()
+        listed(&output(fiber(self.engine, &["ps", "--json"])), &self.name)
     }
 
     /// Waits until the session's entry of `fiber ps` satisfies a condition.

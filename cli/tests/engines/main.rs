@@ -21,7 +21,7 @@ mod volumes;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{inventory, is_asked, processes, run_scenario, runs, topic};
+use fiber_test_support::{init, inventory, is_asked, processes, run_scenario, runs, topic};
 use libtest_mimic::{Arguments, Trial};
 
 use self::engine::Engine;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     if processes::kill_if_asked() {
         return ExitCode::SUCCESS;
     }
-    run_scenario(scenarios::init).unwrap_or_else(run_all)
+    run_scenario(init).unwrap_or_else(run_all)
 }
 
 fn run_all() -> ExitCode {

@@ -2,20 +2,11 @@
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use fiber::sync::Event;
 use fiber::{Journal, Pool, Process};
 use fiber_test_support::{scenario, tasks};
 use tokio::signal::unix::{SignalKind, signal};
-
-/// Initializes fiber with fast heartbeats, which keep the tests short.
-pub(crate) fn init() {
-    fiber::init_with(|config| {
-        config.heartbeat = Duration::from_millis(200);
-        config.heartbeat_timeout = Duration::from_secs(5);
-    });
-}
 
 #[scenario("pi")]
 fn pi() {

@@ -75,16 +75,6 @@ pub(crate) fn grid(name: &str, arguments: &[&str]) -> String {
     try_grid(name, arguments).unwrap_or_else(|problem| panic!("{name} {arguments:?}: {problem}"))
 }
 
-/// Exits with an error if there is no cluster.
-pub(crate) fn must_answer() {
-    if let Err(problem) = try_grid("qstat", &["-f"]) {
-        eprintln!(
-            "error: no Grid Engine cluster answers: {problem}; `make gridengine-up` starts one"
-        );
-        std::process::exit(1);
-    }
-}
-
 /// Fails if `qsub` does not take a script as [`SYSTEM`] describes it.
 fn verify(script: &str) {
     let folder = tempfile::tempdir().expect("there is room");

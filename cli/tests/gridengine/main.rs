@@ -12,16 +12,9 @@ mod sessions;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, is_asked, run_scenario, run_tests};
+use fiber_test_support::{Test, init, run_scenario, run_tests_on};
 
 fn main() -> ExitCode {
-    run_scenario(batch::scenarios::init).unwrap_or_else(|| {
-        let asked = is_asked("gridengine");
-        if asked {
-            cluster::must_answer();
-        } else {
-            eprintln!("SKIPPED: the command on Grid Engine; TEST_BACKENDS=gridengine asks for it");
-        }
-        run_tests(|_| !asked)
-    })
+    let ask = || cluster::try_grid("qstat", &["-f"]);
+    run_scenario(init).unwrap_or_else(|| run_tests_on("gridengine", ask))
 }

@@ -69,14 +69,6 @@ pub(crate) fn slurm(name: &str, arguments: &[&str]) -> String {
         .unwrap_or_else(|problem| panic!("{name} {arguments:?}: {problem}"))
 }
 
-/// Exits with an error if there is no cluster.
-pub(crate) fn must_answer() {
-    if let Err(problem) = command::output("sinfo", &["--noheader"], "") {
-        eprintln!("error: no Slurm cluster answers: {problem}; `make slurm-up` starts one");
-        std::process::exit(1);
-    }
-}
-
 /// Returns a folder with a `squeue` that runs `line` before the real one, which is `$real`, and the
 /// PATH in which it is the first.
 pub(crate) fn squeue_with(line: &str) -> (TempDir, String) {

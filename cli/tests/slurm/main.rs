@@ -13,16 +13,9 @@ mod sessions;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, is_asked, run_scenario, run_tests};
+use fiber_test_support::{Test, command, init, run_scenario, run_tests_on};
 
 fn main() -> ExitCode {
-    run_scenario(batch::scenarios::init).unwrap_or_else(|| {
-        let asked = is_asked("slurm");
-        if asked {
-            cluster::must_answer();
-        } else {
-            eprintln!("SKIPPED: the command on Slurm; TEST_BACKENDS=slurm asks for it");
-        }
-        run_tests(|_| !asked)
-    })
+    let ask = || command::output("sinfo", &["--noheader"], "");
+    run_scenario(init).unwrap_or_else(|| run_tests_on("slurm", ask))
 }

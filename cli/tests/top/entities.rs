@@ -1,20 +1,18 @@
 //! `fiber entities`, on a program that runs, and on the journal that it leaves.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use fiber::Journal;
-use fiber::actix::{Actor, Context, Handler, Message};
+use fiber::actix::{Actor, Context};
 use fiber::entities::{Entities, EventSourced, Reminder};
 use fiber::manager::Snapshot;
 use fiber_test_support::program::{Program, Setup};
 use fiber_test_support::{scenario, trial};
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::fiber;
+use crate::run;
 
 /// The variable with the folder of the program's journal.
 const JOURNAL: &str = "BANK_JOURNAL";
@@ -45,25 +43,16 @@ impl Snapshot for Account {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[fiber::message]
 struct Deposit(i64);
 
-impl Message for Deposit {
-    type Result = ();
-}
-
-impl Handler<Deposit> for Account {
-    type Result = ();
-
-    fn handle(&mut self, Deposit(amount): Deposit, _: &mut Context<Account>) {
+#[fiber::handlers]
+impl Account {
+    fn deposit(&mut self, Deposit(amount): Deposit) {
         self.persist(amount);
     }
-}
 
-impl Handler<Reminder> for Account {
-    type Result = ();
-
-    fn handle(&mut self, _: Reminder, _: &mut Context<Account>) {}
+    fn reminder(&mut self, _: Reminder) {}
 }
 
 /// Deposits 1, 2 and 3 to each of three accounts, and keeps the first live.
@@ -89,13 +78,6 @@ fn start() -> (Program, TempDir) {
     let program = Setup::new("bank").env(JOURNAL, folder.path().join("bank")).start();
     program.line("ready");
     (program, folder)
-}
-
-#[track_caller]
-fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = fiber(arguments).stdin(Stdio::null()).output().expect("it can be started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 /// Runs `fiber entities` on a session, or on a journal in a directory.

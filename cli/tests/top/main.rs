@@ -11,7 +11,7 @@ mod restarts;
 mod screen;
 mod terminal;
 
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use fiber::Pool;
@@ -78,6 +78,14 @@ fn fiber(arguments: &[&str]) -> Command {
     }
     command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR"));
     command
+}
+
+/// Runs the command, and returns its exit code, output and errors.
+#[track_caller]
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = fiber(arguments).stdin(Stdio::null()).output().expect("it can be started");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 /// Returns the name of this program.

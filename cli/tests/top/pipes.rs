@@ -3,19 +3,13 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
+use fiber_test_support::command::listed;
 use fiber_test_support::program::{Program, Setup};
 use fiber_test_support::trial;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::{BURNS, fiber, own_name, start};
-
-/// Runs the command, and returns its exit code, output and errors.
-fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = fiber(arguments).stdin(Stdio::null()).output().expect("it can be started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
-}
+use crate::{BURNS, fiber, own_name, run, start};
 
 #[track_caller]
 fn out(arguments: &[&str]) -> String {
@@ -61,16 +55,7 @@ fn spinner(program: &Program) -> String {
 #[trial]
 fn a_local_session_is_listed_with_its_processes() {
     let program = start();
-    let own = |listed: &Value| -> Value {
-        let name = format!("pid {}", program.pid());
-        let sessions = listed.as_array().expect("it is a list");
-        sessions
-            .iter()
-            .find(|session| session["name"] == name.as_str())
-            .cloned()
-            .unwrap_or_default()
-    };
-    let session = own(&serde_json::from_str(&out(&["ps", "--json"])).unwrap());
+    let session = listed(&out(&["ps", "--json"]), &format!("pid {}", program.pid()));
     assert_eq!(session["program"], own_name().as_str());
     assert_eq!((session["state"].as_str(), session["parent"].as_str()), (Some("running"), None));
     let mut names: Vec<&str> =
@@ -222,14 +207,8 @@ fn each_command_takes_the_name_of_a_host_and_of_a_process_in_it() {
     let program = Setup::new("busy").env("FIBER_PROCESSES_PER_JOB", "3").start();
     program.line("ready");
     let own = |name: &str| format!("{}/{name}", program.pid());
-    let listed = || -> Value {
-        let listed: Value = serde_json::from_str(&out(&["ps", "--json"])).unwrap();
-        let name = format!("pid {}", program.pid());
-        let mut sessions = listed.as_array().unwrap().iter();
-        sessions.find(|session| session["name"] == name.as_str()).cloned().unwrap_or_default()
-    };
     let process = |name: &str| -> Value {
-        let session = listed();
+        let session = listed(&out(&["ps", "--json"]), &format!("pid {}", program.pid()));
         let mut all = session["workers"].as_array().unwrap().iter();
         all.find(|process| process["name"] == name).cloned().unwrap_or_default()
     };

@@ -24,6 +24,11 @@ pub(crate) fn try_open(path: &Path) -> Result<Arc<Store>> {
     Store::open_with(path, &Journal::at(path), LIMITS)
 }
 
+/// Makes an entry whose end nobody waits for.
+pub(crate) fn record(record: impl Fn(&mut Recorder<'_>) + Send + 'static) -> Box<dyn Entry> {
+    Box::new(Closure { record, result: None })
+}
+
 /// Records, and returns what the entry was told.
 pub(crate) fn result(
     store: &Store,

@@ -19,8 +19,7 @@ impl Actor for Echo {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 pub(super) struct Say(pub(super) u64);
 
 impl Handler<Say> for Echo {
@@ -78,8 +77,7 @@ pub(super) fn managers(ground: &mut Ground) -> Outcome {
 }
 
 /// Is answered after this time.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Wait(Duration);
 
 impl Handler<Wait> for Echo {
@@ -144,8 +142,7 @@ impl Actor for Ordered {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 pub(super) struct Numbered {
     pub(super) sender: u64,
     pub(super) number: u64,
@@ -158,10 +155,9 @@ impl Numbered {
     }
 }
 
-impl Handler<Numbered> for Ordered {
-    type Result = ();
-
-    fn handle(&mut self, message: Numbered, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Ordered {
+    fn numbered(&mut self, message: Numbered) {
         let Numbered { sender, number } = message;
         match self.last.iter_mut().find(|(known, _)| *known == sender) {
             Some((_, last)) => {
@@ -295,24 +291,18 @@ impl Snapshot for Diary {
     }
 }
 
-impl Handler<Say> for Diary {
-    type Result = MessageResult<Say>;
-
-    fn handle(&mut self, Say(number): Say, _: &mut Context<Self>) -> Self::Result {
-        self.0.push(number);
-        MessageResult(number)
-    }
-}
-
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Vec<u64>")]
+#[fiber::message(Vec<u64>)]
 struct Read;
 
-impl Handler<Read> for Diary {
-    type Result = MessageResult<Read>;
+#[fiber::handlers]
+impl Diary {
+    fn say(&mut self, Say(number): Say) -> u64 {
+        self.0.push(number);
+        number
+    }
 
-    fn handle(&mut self, _: Read, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(self.0.clone())
+    fn read(&mut self, _: Read) -> Vec<u64> {
+        self.0.clone()
     }
 }
 

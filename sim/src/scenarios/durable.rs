@@ -6,7 +6,6 @@ use actix::prelude::*;
 use fiber::manager::{Snapshot, Snapshots};
 use fiber::{AsyncManager, Error, Journal, Pool, Process, Queue};
 use fiber_world::{Faults, all_counted, count, counted, is_dead, let_happen, nap, reset};
-use serde::{Deserialize, Serialize};
 
 use super::Outcome;
 use crate::Ground;
@@ -346,14 +345,12 @@ impl Actor for Counter {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Add;
 
-impl Handler<Add> for Counter {
-    type Result = u64;
-
-    fn handle(&mut self, Add: Add, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Counter {
+    fn add(&mut self, Add: Add) -> u64 {
         self.0 += 1;
         if self.0 <= counted("recorded up to", 0) {
             count("went back", self.0);

@@ -9,7 +9,6 @@ use fiber::supervisor::Backoff;
 use fiber::{Entities, Error, Journal, Process, Reply};
 use fiber_core::Config;
 use fiber_world::{Faults, all_counted, count, counted, is_dead, nap};
-use serde::{Deserialize, Serialize};
 
 use super::Outcome;
 use crate::Ground;
@@ -44,14 +43,12 @@ impl Snapshot for Notes {
 }
 
 /// The answer is all that it has seen.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Vec<u64>")]
+#[fiber::message(Vec<u64>)]
 struct See(u64);
 
-impl Handler<See> for Notes {
-    type Result = Vec<u64>;
-
-    fn handle(&mut self, See(number): See, _: &mut Context<Self>) -> Vec<u64> {
+#[fiber::handlers]
+impl Notes {
+    fn see(&mut self, See(number): See) -> Vec<u64> {
         self.persist(number);
         self.0.clone()
     }

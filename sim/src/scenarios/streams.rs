@@ -201,8 +201,7 @@ impl Actor for Site {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Items")]
+#[fiber::message(Items)]
 struct Ask(Numbers);
 
 /// Counts that the producer of a stream was dropped before its end.
@@ -216,10 +215,9 @@ impl Drop for Stopped {
     }
 }
 
-impl Handler<Ask> for Site {
-    type Result = Items;
-
-    fn handle(&mut self, Ask(numbers): Ask, _: &mut Context<Self>) -> Items {
+#[fiber::handlers]
+impl Site {
+    fn ask(&mut self, Ask(numbers): Ask) -> Items {
         let stopped = Stopped(numbers.stream);
         Stream::new(move |out| async move {
             let _stopped = stopped;

@@ -43,25 +43,20 @@ struct Block {
     time: Duration,
 }
 
-impl Handler<Block> for Stubborn {
-    type Result = ();
+#[derive(Message)]
+#[rtype(result = "u64")]
+struct Number;
 
-    fn handle(&mut self, Block { kill, time }: Block, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Stubborn {
+    fn block(&mut self, Block { kill, time }: Block) {
         while counted("kills", self.0) < kill {
             std::thread::sleep(MOMENT);
         }
         std::thread::sleep(time);
     }
-}
 
-#[derive(Message)]
-#[rtype(result = "u64")]
-struct Number;
-
-impl Handler<Number> for Stubborn {
-    type Result = u64;
-
-    fn handle(&mut self, Number: Number, _: &mut Context<Self>) -> u64 {
+    fn number(&mut self, Number: Number) -> u64 {
         self.0
     }
 }
@@ -171,10 +166,9 @@ impl Actor for Flapper {
     }
 }
 
-impl Handler<Number> for Flapper {
-    type Result = u64;
-
-    fn handle(&mut self, Number: Number, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Flapper {
+    fn number(&mut self, Number: Number) -> u64 {
         self.number
     }
 }

@@ -6,7 +6,6 @@ use fiber::manager::{Snapshot, Snapshots};
 use fiber::prelude::*;
 use fiber::sim::{self, Faults};
 use fiber::supervisor::Backoff;
-use serde::{Deserialize, Serialize};
 
 /// An account: its balance, and the transfers that it has seen. A message that is sent again counts
 /// once.
@@ -31,41 +30,28 @@ impl Snapshot for Account {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[fiber::message]
 struct Change {
     transfer: u64,
     amount: i64,
 }
 
-impl Message for Change {
-    type Result = ();
-}
-
-impl Handler<Change> for Account {
-    type Result = ();
-
-    fn handle(&mut self, Change { transfer, amount }: Change, _: &mut Context<Self>) {
-        if self.seen.insert(transfer) {
-            self.balance += amount;
-        }
-    }
-}
-
 /// Asks for the balance, and whether the account has seen a transfer.
-#[derive(Serialize, Deserialize)]
+#[fiber::message((i64, bool))]
 struct Look {
     transfer: u64,
 }
 
-impl Message for Look {
-    type Result = (i64, bool);
-}
+#[fiber::handlers]
+impl Account {
+    fn change(&mut self, Change { transfer, amount }: Change) {
+        if self.seen.insert(transfer) {
+            self.balance += amount;
+        }
+    }
 
-impl Handler<Look> for Account {
-    type Result = MessageResult<Look>;
-
-    fn handle(&mut self, Look { transfer }: Look, _: &mut Context<Self>) -> Self::Result {
-        MessageResult((self.balance, self.seen.contains(&transfer)))
+    fn look(&mut self, Look { transfer }: Look) -> (i64, bool) {
+        (self.balance, self.seen.contains(&transfer))
     }
 }
 

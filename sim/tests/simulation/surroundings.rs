@@ -21,10 +21,9 @@ impl Actor for Adder {
 #[rtype(result = "u64")]
 struct Add(u64);
 
-impl Handler<Add> for Adder {
-    type Result = u64;
-
-    fn handle(&mut self, Add(number): Add, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Adder {
+    fn add(&mut self, Add(number): Add) -> u64 {
         self.0 += number;
         self.0
     }

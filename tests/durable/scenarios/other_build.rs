@@ -54,14 +54,12 @@ impl Snapshot for Walker {
     }
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Walk;
 
-impl Handler<Walk> for Walker {
-    type Result = u64;
-
-    fn handle(&mut self, _: Walk, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Walker {
+    fn walk(&mut self, _: Walk) -> u64 {
         self.0.x += 1;
         self.0.x
     }

@@ -7,13 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use actix::prelude::{Actor, Context, Handler, Message};
+use actix::prelude::{Actor, Context};
 use fiber::sync::{Barrier, Lock, Value};
 use fiber::{Array, AsyncManager, Pool, Queue, RemoteAddr, Ring, RingNode};
 use fiber_test_support::scenario;
 use fiber_test_support::tasks::all_at_once;
 use fiber_transport::traffic;
-use serde::{Deserialize, Serialize};
 
 /// The program and the arguments that run another in a pid namespace of its own.
 pub(crate) const IN_NEW_NAMESPACE: [&str; 6] =
@@ -131,14 +130,12 @@ impl Actor for Counter {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Count;
 
-impl Handler<Count> for Counter {
-    type Result = u64;
-
-    fn handle(&mut self, _: Count, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Counter {
+    fn count(&mut self, _: Count) -> u64 {
         self.0 += 1;
         self.0
     }

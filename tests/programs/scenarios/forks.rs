@@ -10,7 +10,6 @@ use fiber::{Array, AsyncManager, Error, Pool, Process, Queue, Ring, RingNode};
 use fiber_test_support::scenario;
 use futures_util::{FutureExt, StreamExt};
 use rustix::process::{WaitOptions, waitpid};
-use serde::{Deserialize, Serialize};
 
 struct Adder(u64);
 
@@ -18,14 +17,12 @@ impl Actor for Adder {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Add(u64);
 
-impl Handler<Add> for Adder {
-    type Result = u64;
-
-    fn handle(&mut self, Add(x): Add, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Adder {
+    fn add(&mut self, Add(x): Add) -> u64 {
         self.0 += x;
         self.0
     }

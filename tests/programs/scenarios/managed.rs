@@ -3,7 +3,6 @@
 use actix::prelude::*;
 use fiber::{ActorPool, AsyncManager};
 use fiber_test_support::scenario;
-use serde::{Deserialize, Serialize};
 
 use super::shortages::{self, Shortage};
 
@@ -13,32 +12,25 @@ impl Actor for Doubler {
     type Context = Context<Doubler>;
 }
 
-#[derive(Clone, Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
+#[derive(Clone)]
 struct Double(u64);
 
-impl Handler<Double> for Doubler {
-    type Result = u64;
-
-    fn handle(&mut self, Double(x): Double, _: &mut Context<Doubler>) -> u64 {
-        2 * x
-    }
-}
-
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Fail;
 
-impl Handler<Fail> for Doubler {
-    type Result = ();
+#[fiber::handlers]
+impl Doubler {
+    fn double(&mut self, Double(x): Double) -> u64 {
+        2 * x
+    }
 
-    fn handle(&mut self, _: Fail, _: &mut Context<Doubler>) {
+    fn fail(&mut self, _: Fail) {
         panic!("the cause {}", 7);
     }
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct FailLater;
 
 impl Handler<FailLater> for Doubler {

@@ -5,11 +5,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use actix::prelude::{Actor, Context, Handler, Message};
+use actix::prelude::{Actor, Context};
 use fiber::{AsyncManager, Pool, Process};
 use fiber_test_support::scenario;
 use fiber_test_support::wait::wait_until;
-use serde::{Deserialize, Serialize};
 
 use super::{hang, read_line};
 
@@ -92,14 +91,12 @@ impl Actor for Answerer {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u32")]
+#[fiber::message(u32)]
 struct Question;
 
-impl Handler<Question> for Answerer {
-    type Result = u32;
-
-    fn handle(&mut self, _: Question, _: &mut Context<Self>) -> u32 {
+#[fiber::handlers]
+impl Answerer {
+    fn question(&mut self, _: Question) -> u32 {
         std::process::id()
     }
 }

@@ -11,7 +11,6 @@ use fiber::supervisor::Backoff;
 use fiber::{ActorPool, AsyncManager, Entities, Error, Process, RemoteAddr, Reply};
 use fiber_test_support::scenario;
 use fiber_test_support::wait::{wait_for, wait_until};
-use serde::{Deserialize, Serialize};
 
 use super::shortages::kill;
 
@@ -22,14 +21,13 @@ impl Actor for Idle {
 }
 
 /// Asks for the pid.
-#[derive(Clone, Message, Serialize, Deserialize)]
-#[rtype(result = "u32")]
+#[fiber::message(u32)]
+#[derive(Clone)]
 struct Pid;
 
-impl Handler<Pid> for Idle {
-    type Result = u32;
-
-    fn handle(&mut self, _: Pid, _: &mut Context<Self>) -> u32 {
+#[fiber::handlers]
+impl Idle {
+    fn pid(&mut self, _: Pid) -> u32 {
         std::process::id()
     }
 }

@@ -11,7 +11,6 @@ use fiber::{AsyncManager, Pool, Process, Ring, RingNode};
 use fiber_test_support::scenario;
 use fiber_test_support::wait::wait_until;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[scenario("reads the terminal")]
@@ -114,14 +113,12 @@ impl Actor for Deep {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "bool")]
+#[fiber::message(bool)]
 struct GoDown;
 
-impl Handler<GoDown> for Deep {
-    type Result = bool;
-
-    fn handle(&mut self, _: GoDown, _: &mut Context<Self>) -> bool {
+#[fiber::handlers]
+impl Deep {
+    fn go_down(&mut self, _: GoDown) -> bool {
         use_the_stack()
     }
 }

@@ -14,7 +14,6 @@ use fiber::{
     Array, AsyncManager, Pipe, Pool, Process, Queue, Ring, RingNode, Sender, Supervisor, Topic,
 };
 use fiber_test_support::scenario;
-use serde::{Deserialize, Serialize};
 
 thread_local!(static KEPT: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) });
 
@@ -24,14 +23,12 @@ impl Actor for Idle {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Wait;
 
-impl Handler<Wait> for Idle {
-    type Result = ();
-
-    fn handle(&mut self, _: Wait, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Idle {
+    fn wait(&mut self, _: Wait) {
         park();
     }
 }

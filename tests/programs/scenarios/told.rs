@@ -10,7 +10,6 @@ use fiber::topic::{Slow, Topic};
 use fiber::{ActorPool, Error, Process, Queue};
 use fiber_test_support::scenario;
 use fiber_transport::traffic;
-use serde::{Deserialize, Serialize};
 
 use super::placed::{host_of, kill_host, numbers};
 
@@ -27,8 +26,8 @@ impl Actor for Listener {
 }
 
 /// Asks for all numbers that were told. It may kill one of the actors, or have no answer.
-#[derive(Clone, Default, Message, Serialize, Deserialize)]
-#[rtype(result = "Vec<u32>")]
+#[fiber::message(Vec<u32>)]
+#[derive(Clone, Default)]
 struct Tell {
     number: u32,
     text: String,

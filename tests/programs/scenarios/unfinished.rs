@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use actix::{Actor, Context, Handler, Message};
+use actix::{Actor, Context};
 use fiber::{AsyncManager, Pool, Process, Ring, RingNode};
 use fiber_test_support::scenario;
-use serde::{Deserialize, Serialize};
 
 use super::hang;
 
@@ -16,14 +15,12 @@ impl Actor for Printer {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Print(String);
 
-impl Handler<Print> for Printer {
-    type Result = ();
-
-    fn handle(&mut self, Print(text): Print, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Printer {
+    fn print(&mut self, Print(text): Print) {
         print!("{text}");
     }
 }

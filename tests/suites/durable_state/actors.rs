@@ -6,7 +6,6 @@ use actix::prelude::*;
 
 use fiber::manager::{ManagerBuilder, Snapshot, Snapshots};
 use fiber::{AsyncManager, Error, Journal, Process};
-use serde::{Deserialize, Serialize};
 
 use super::programs::{Folder, Programs, Runs};
 
@@ -41,14 +40,12 @@ impl Snapshot for Counter {
     }
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Add(u64);
 
-impl Handler<Add> for Counter {
-    type Result = u64;
-
-    fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Counter {
+    fn add(&mut self, add: Add) -> u64 {
         self.count += add.0;
         self.count
     }

@@ -59,63 +59,23 @@ impl Snapshot for Account {
 }
 
 /// Adds to the balance, without an event. The answer is the balance.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "i64")]
+#[fiber::message(i64)]
 pub(super) struct Add(pub(super) i64);
 
-impl Handler<Add> for Account {
-    type Result = i64;
-
-    fn handle(&mut self, Add(amount): Add, _: &mut Context<Self>) -> i64 {
-        self.balance += amount;
-        self.balance
-    }
-}
-
 /// Adds to the balance by an event. The answer is the balance.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "i64")]
+#[fiber::message(i64)]
 pub(super) struct Deposit(pub(super) i64);
 
-impl Handler<Deposit> for Account {
-    type Result = i64;
-
-    fn handle(&mut self, Deposit(amount): Deposit, _: &mut Context<Self>) -> i64 {
-        self.persist(Event::Deposited(amount));
-        self.balance
-    }
-}
-
 /// Notes a number by an event. The answer is what it has seen.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Vec<u64>")]
+#[fiber::message(Vec<u64>)]
 pub(super) struct See(pub(super) u64);
 
-impl Handler<See> for Account {
-    type Result = Vec<u64>;
-
-    fn handle(&mut self, See(number): See, _: &mut Context<Self>) -> Vec<u64> {
-        self.persist(Event::Seen(number));
-        self.seen.clone()
-    }
-}
-
 /// Asks for the key and the process.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "(String, u32)")]
+#[fiber::message((String, u32))]
 pub(super) struct Where;
 
-impl Handler<Where> for Account {
-    type Result = MessageResult<Where>;
-
-    fn handle(&mut self, _: Where, _: &mut Context<Self>) -> MessageResult<Where> {
-        MessageResult((self.key.clone(), std::process::id()))
-    }
-}
-
 /// Answers after a time, while other messages are handled. The answer is the balance before.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "i64")]
+#[fiber::message(i64)]
 pub(super) struct Slow(pub(super) Duration);
 
 impl Handler<Slow> for Account {
@@ -130,31 +90,12 @@ impl Handler<Slow> for Account {
     }
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 pub(super) struct Panic;
 
-impl Handler<Panic> for Account {
-    type Result = ();
-
-    fn handle(&mut self, _: Panic, _: &mut Context<Self>) {
-        panic!("the account is closed");
-    }
-}
-
 /// Makes a file, and then blocks its process for good.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 pub(super) struct Block(pub(super) PathBuf);
-
-impl Handler<Block> for Account {
-    type Result = ();
-
-    fn handle(&mut self, Block(begun): Block, _: &mut Context<Self>) {
-        std::fs::write(begun, "").expect("there is room");
-        hang();
-    }
-}
 
 /// Panics when it is read.
 #[derive(Message, Serialize)]
@@ -167,44 +108,57 @@ impl<'de> Deserialize<'de> for Unreadable {
     }
 }
 
-impl Handler<Unreadable> for Account {
-    type Result = ();
-
-    fn handle(&mut self, _: Unreadable, _: &mut Context<Self>) {}
-}
-
 /// Ends the entity by itself.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 pub(super) struct GoToSleep;
 
-impl Handler<GoToSleep> for Account {
-    type Result = ();
-
-    fn handle(&mut self, _: GoToSleep, context: &mut Context<Self>) {
-        context.stop();
-    }
-}
-
 /// Lets the account remind itself. The answer is its own address.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Entity<Account>")]
+#[fiber::message(Entity<Account>)]
 pub(super) struct RemindYourself;
 
-impl Handler<RemindYourself> for Account {
-    type Result = MessageResult<RemindYourself>;
+#[fiber::handlers]
+impl Account {
+    fn add(&mut self, Add(amount): Add) -> i64 {
+        self.balance += amount;
+        self.balance
+    }
 
-    fn handle(&mut self, _: RemindYourself, _: &mut Context<Self>) -> Self::Result {
+    fn deposit(&mut self, Deposit(amount): Deposit) -> i64 {
+        self.persist(Event::Deposited(amount));
+        self.balance
+    }
+
+    fn see(&mut self, See(number): See) -> Vec<u64> {
+        self.persist(Event::Seen(number));
+        self.seen.clone()
+    }
+
+    fn place(&mut self, _: Where) -> (String, u32) {
+        (self.key.clone(), std::process::id())
+    }
+
+    fn panic(&mut self, _: Panic) {
+        panic!("the account is closed");
+    }
+
+    fn block(&mut self, Block(begun): Block) {
+        std::fs::write(begun, "").expect("there is room");
+        hang();
+    }
+
+    fn unreadable(&mut self, _: Unreadable) {}
+
+    fn go_to_sleep(&mut self, _: GoToSleep, context: &mut Context<Self>) {
+        context.stop();
+    }
+
+    fn remind_yourself(&mut self, _: RemindYourself) -> Entity<Account> {
         let own = this::<Account>().unwrap();
         drop(own.remind("own", Duration::from_millis(1)));
-        MessageResult(own)
+        own
     }
-}
 
-impl Handler<Reminder> for Account {
-    type Result = ();
-
-    fn handle(&mut self, reminder: Reminder, _: &mut Context<Self>) {
+    fn reminder(&mut self, reminder: Reminder) {
         self.reminders.push(reminder.name);
         self.persist(Event::Deposited(100));
     }

@@ -122,8 +122,7 @@ impl Actor for New {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "f64")]
+#[fiber::message(f64)]
 struct Warm(f64);
 
 impl EventSourced for Old {
@@ -134,10 +133,9 @@ impl EventSourced for Old {
     }
 }
 
-impl Handler<Warm> for Old {
-    type Result = f64;
-
-    fn handle(&mut self, Warm(degrees): Warm, _: &mut Context<Self>) -> f64 {
+#[fiber::handlers]
+impl Old {
+    fn warm(&mut self, Warm(degrees): Warm) -> f64 {
         self.persist(degrees);
         self.0
     }
@@ -165,10 +163,9 @@ impl EventSourced for New {
     }
 }
 
-impl Handler<Warm> for New {
-    type Result = f64;
-
-    fn handle(&mut self, Warm(degrees): Warm, _: &mut Context<Self>) -> f64 {
+#[fiber::handlers]
+impl New {
+    fn warm(&mut self, Warm(degrees): Warm) -> f64 {
         self.persist(Celsius { degrees });
         self.0
     }

@@ -5,24 +5,21 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use fiber::{AsyncManager, RemoteAddr};
-use serde::{Deserialize, Serialize};
 
 use super::wait_for;
 
 struct Adder(u64);
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Add(u64);
 
 impl Actor for Adder {
     type Context = Context<Adder>;
 }
 
-impl Handler<Add> for Adder {
-    type Result = u64;
-
-    fn handle(&mut self, add: Add, _: &mut Context<Adder>) -> u64 {
+#[fiber::handlers]
+impl Adder {
+    fn add(&mut self, add: Add) -> u64 {
         assert!(add.0 < 1000, "too much");
         self.0 += add.0;
         self.0

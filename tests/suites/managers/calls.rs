@@ -57,18 +57,17 @@ fn async_handlers_run_concurrently_and_return_errors_as_values() {
 }
 
 /// Adds to the count, and then once more. The answer is the difference.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct AddTwice(u64);
 
 impl Handler<AddTwice> for Counter {
     type Result = AtomicResponse<Self, u64>;
 
-    fn handle(&mut self, AddTwice(number): AddTwice, context: &mut Context<Self>) -> Self::Result {
-        let before = self.handle(Add(number), context) - number;
+    fn handle(&mut self, AddTwice(number): AddTwice, _: &mut Context<Self>) -> Self::Result {
+        let before = self.add(Add(number)) - number;
         let pause = wrap_future::<_, Counter>(tokio::time::sleep(Duration::from_millis(1)));
-        let again = move |(), counter: &mut Counter, context: &mut Context<Counter>| {
-            counter.handle(Add(number), context) - before
+        let again = move |(), counter: &mut Counter, _: &mut Context<Counter>| {
+            counter.add(Add(number)) - before
         };
         AtomicResponse::new(Box::pin(pause.map(again)))
     }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use actix::prelude::*;
 use fiber::{AsyncManager, RemoteAddr, manager::Snapshot};
 use fiber_test_support::wait::wait_until;
-use serde::{Deserialize, Serialize};
 
 /// An actor that counts, and fails on request.
 pub(crate) struct Counter {
@@ -39,44 +38,19 @@ impl Snapshot for Counter {
     }
 }
 
-#[derive(Clone, Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
+#[derive(Clone)]
 pub(crate) struct Add(pub(crate) u64);
-
-impl Handler<Add> for Counter {
-    type Result = u64;
-
-    fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
-        self.count += add.0;
-        self.count
-    }
-}
 
 /// Asks for its address.
 #[fiber::message(RemoteAddr<Counter>)]
 pub(crate) struct Here;
 
-#[fiber::handlers]
-impl Counter {
-    fn here(&mut self, _: Here) -> RemoteAddr<Counter> {
-        fiber::this().unwrap()
-    }
-}
-
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u32")]
+#[fiber::message(u32)]
 pub(crate) struct WhichProcess;
 
-impl Handler<WhichProcess> for Counter {
-    type Result = u32;
-
-    fn handle(&mut self, _: WhichProcess, _: &mut Context<Self>) -> u32 {
-        std::process::id()
-    }
-}
-
-#[derive(Clone, Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
+#[derive(Clone)]
 pub(crate) enum Fail {
     Panic,
     PanicLater,
@@ -102,21 +76,11 @@ impl Handler<Fail> for Counter {
     }
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 pub(crate) struct Stop;
 
-impl Handler<Stop> for Counter {
-    type Result = ();
-
-    fn handle(&mut self, _: Stop, context: &mut Context<Self>) {
-        context.stop();
-    }
-}
-
 /// `Wait` waits for `Release`, which works only if handlers run concurrently.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Result<u64, String>")]
+#[fiber::message(Result<u64, String>)]
 pub(crate) enum Gate {
     Wait,
     Release,
@@ -144,22 +108,11 @@ impl Handler<Gate> for Counter {
 }
 
 /// Creates a file, and blocks the actor until there are this many.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 pub(crate) struct Meet {
     pub(crate) place: PathBuf,
     pub(crate) name: u32,
     pub(crate) others: usize,
-}
-
-impl Handler<Meet> for Counter {
-    type Result = ();
-
-    fn handle(&mut self, meet: Meet, _: &mut Context<Self>) {
-        std::fs::write(meet.place.join(meet.name.to_string()), "").unwrap();
-        let met = || std::fs::read_dir(&meet.place).unwrap().count() >= meet.others;
-        wait_until("a file of each", met);
-    }
 }
 
 /// Waits until a handler of `Meet` runs in this place.
@@ -168,40 +121,51 @@ pub(crate) fn wait_until_it_begins(place: &Path) {
 }
 
 /// Asks another actor and blocks until the answer, which actors should not do.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Result<u64, String>")]
+#[fiber::message(Result<u64, String>)]
 pub(crate) struct AskOther(pub(crate) RemoteAddr<Counter>, pub(crate) u64);
 
-impl Handler<AskOther> for Counter {
-    type Result = Result<u64, String>;
-
-    fn handle(&mut self, ask: AskOther, _: &mut Context<Self>) -> Self::Result {
-        ask.0.send(Add(ask.1)).wait().map_err(|error| error.to_string())
-    }
-}
-
 /// Asks another actor to ask this one, which is blocked meanwhile.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Result<u64, String>")]
+#[fiber::message(Result<u64, String>)]
 pub(crate) struct AskInACircle(pub(crate) RemoteAddr<Counter>, pub(crate) RemoteAddr<Counter>);
 
-impl Handler<AskInACircle> for Counter {
-    type Result = Result<u64, String>;
-
-    fn handle(&mut self, ask: AskInACircle, _: &mut Context<Self>) -> Self::Result {
-        ask.0.send(AskOther(ask.1, 1)).wait().map_err(|error| error.to_string())?
-    }
-}
-
 /// Adds its length to the count.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 pub(crate) struct Remark(pub(crate) String);
 
-impl Handler<Remark> for Counter {
-    type Result = ();
+#[fiber::handlers]
+impl Counter {
+    pub(crate) fn add(&mut self, add: Add) -> u64 {
+        self.count += add.0;
+        self.count
+    }
 
-    fn handle(&mut self, remark: Remark, _: &mut Context<Self>) {
+    fn here(&mut self, _: Here) -> RemoteAddr<Counter> {
+        fiber::this().unwrap()
+    }
+
+    fn which_process(&mut self, _: WhichProcess) -> u32 {
+        std::process::id()
+    }
+
+    fn stop(&mut self, _: Stop, context: &mut Context<Self>) {
+        context.stop();
+    }
+
+    fn meet(&mut self, meet: Meet) {
+        std::fs::write(meet.place.join(meet.name.to_string()), "").unwrap();
+        let met = || std::fs::read_dir(&meet.place).unwrap().count() >= meet.others;
+        wait_until("a file of each", met);
+    }
+
+    fn ask_other(&mut self, ask: AskOther) -> Result<u64, String> {
+        ask.0.send(Add(ask.1)).wait().map_err(|error| error.to_string())
+    }
+
+    fn ask_in_a_circle(&mut self, ask: AskInACircle) -> Result<u64, String> {
+        ask.0.send(AskOther(ask.1, 1)).wait().map_err(|error| error.to_string())?
+    }
+
+    fn remark(&mut self, remark: Remark) {
         self.count += remark.0.len() as u64;
     }
 }

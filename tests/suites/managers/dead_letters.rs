@@ -79,10 +79,9 @@ impl Actor for LateCounter {
     type Context = Context<Self>;
 }
 
-impl Handler<Stop> for LateCounter {
-    type Result = ();
-
-    fn handle(&mut self, _: Stop, context: &mut Context<Self>) {
+#[fiber::handlers]
+impl LateCounter {
+    fn stop(&mut self, _: Stop, context: &mut Context<Self>) {
         context.stop();
     }
 }
@@ -177,19 +176,14 @@ impl Actor for Crowded {
     type Context = Context<Self>;
 }
 
-impl Handler<Add> for Crowded {
-    type Result = u64;
-
-    fn handle(&mut self, add: Add, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Crowded {
+    fn add(&mut self, add: Add) -> u64 {
         self.0 += add.0;
         self.0
     }
-}
 
-impl Handler<Meet> for Crowded {
-    type Result = ();
-
-    fn handle(&mut self, meet: Meet, _: &mut Context<Self>) {
+    fn meet(&mut self, meet: Meet) {
         std::fs::write(meet.place.join(meet.name.to_string()), "").unwrap();
         let met = || std::fs::read_dir(&meet.place).unwrap().count() >= meet.others;
         wait_until("a file of each", met);

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use actix::prelude::*;
 use fiber::{AsyncManager, Error, Group, Pool, Process, RemoteAddr};
 use fiber_test_support::wait::wait_for;
-use serde::{Deserialize, Serialize};
 
 use super::counter::{Add, Counter, Gate, Remark, counter};
 use super::kill;
@@ -119,14 +118,12 @@ fn a_key_belongs_to_one_member_for_all_processes_and_a_new_member_takes_few() {
 }
 
 /// Asks a member for its process.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u32")]
+#[fiber::message(u32)]
 struct Key;
 
-impl Handler<Key> for Counter {
-    type Result = u32;
-
-    fn handle(&mut self, _: Key, _: &mut Context<Self>) -> u32 {
+#[fiber::handlers]
+impl Counter {
+    fn key(&mut self, _: Key) -> u32 {
         std::process::id()
     }
 }
@@ -145,17 +142,15 @@ fn messages_of_one_process_arrive_in_order_also_before_it_knows_the_members() {
 }
 
 /// Has to come in the order of its numbers. The answer is how many have come.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Append(u64);
 
-impl Handler<Append> for Counter {
-    type Result = u64;
-
-    fn handle(&mut self, Append(number): Append, context: &mut Context<Self>) -> u64 {
-        let count = Handler::<Add>::handle(self, Add(0), context);
+#[fiber::handlers]
+impl Counter {
+    fn append(&mut self, Append(number): Append) -> u64 {
+        let count = self.add(Add(0));
         assert_eq!(count, number);
-        Handler::<Add>::handle(self, Add(1), context)
+        self.add(Add(1))
     }
 }
 

@@ -24,8 +24,8 @@ impl Actor for Numbered {
 }
 
 /// Asks for the number. One of the actors may panic, and some never answer.
-#[derive(Clone, Default, Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
+#[derive(Clone, Default)]
 struct Number {
     panics: Option<u64>,
     never: Vec<u64>,
@@ -249,10 +249,9 @@ impl Serialize for Counted {
     }
 }
 
-impl Handler<Counted> for Numbered {
-    type Result = u64;
-
-    fn handle(&mut self, _: Counted, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Numbered {
+    fn counted(&mut self, _: Counted) -> u64 {
         self.0
     }
 }
@@ -277,16 +276,14 @@ fn a_message_to_all_is_encoded_once() {
 }
 
 /// The answer is its length and sum.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "(usize, u64)")]
+#[fiber::message((usize, u64))]
 struct Bytes(#[serde(with = "serde_bytes")] Vec<u8>, Vec<u64>);
 
-impl Handler<Bytes> for Numbered {
-    type Result = MessageResult<Bytes>;
-
-    fn handle(&mut self, Bytes(bytes, numbers): Bytes, _: &mut Context<Self>) -> Self::Result {
+#[fiber::handlers]
+impl Numbered {
+    fn bytes(&mut self, Bytes(bytes, numbers): Bytes) -> (usize, u64) {
         let sum = bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
-        MessageResult((bytes.len(), sum + numbers.iter().sum::<u64>()))
+        (bytes.len(), sum + numbers.iter().sum::<u64>())
     }
 }
 
@@ -318,8 +315,7 @@ fn short_and_long_messages_arrive_whole_also_at_an_actor_of_this_process() {
 }
 
 /// Puts its number into a queue, and sends it over a pipe.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Say(Queue<u64>, PipeSender<u64>);
 
 impl Handler<Say> for Numbered {
@@ -335,14 +331,12 @@ impl Handler<Say> for Numbered {
 }
 
 /// Keeps the actor's thread busy until the queue has an element.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Busy(Queue<()>);
 
-impl Handler<Busy> for Numbered {
-    type Result = ();
-
-    fn handle(&mut self, Busy(until): Busy, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Numbered {
+    fn busy(&mut self, Busy(until): Busy) {
         until.get().wait().unwrap();
     }
 }
@@ -475,10 +469,9 @@ impl Actor for Witness {
     type Context = Context<Self>;
 }
 
-impl Handler<Down> for Witness {
-    type Result = ();
-
-    fn handle(&mut self, down: Down, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Witness {
+    fn down(&mut self, down: Down) {
         self.0.send(down).unwrap();
     }
 }

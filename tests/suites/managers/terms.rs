@@ -82,12 +82,8 @@ enum How {
     SentLater,
 }
 
-#[derive(Serialize, Deserialize)]
+#[fiber::message]
 struct Ask(How);
-
-impl Message for Ask {
-    type Result = ();
-}
 
 impl Handler<Ask> for Relay {
     type Result = ResponseActFuture<Relay, ()>;
@@ -110,17 +106,12 @@ impl Handler<Ask> for Relay {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[fiber::message(Vec<String>)]
 struct Errors;
 
-impl Message for Errors {
-    type Result = Vec<String>;
-}
-
-impl Handler<Errors> for Relay {
-    type Result = Vec<String>;
-
-    fn handle(&mut self, _: Errors, _: &mut Context<Relay>) -> Vec<String> {
+#[fiber::handlers]
+impl Relay {
+    fn errors(&mut self, _: Errors) -> Vec<String> {
         assert_eq!(fiber::remote::deadline(), None);
         self.errors.clone()
     }

@@ -416,10 +416,9 @@ enum WaitFor {
     Process,
 }
 
-impl Handler<WaitFor> for Impatient {
-    type Result = Result<(), Error>;
-
-    fn handle(&mut self, what: WaitFor, _: &mut Context<Self>) -> Self::Result {
+#[fiber::handlers]
+impl Impatient {
+    fn wait_for(&mut self, what: WaitFor) -> Result<(), Error> {
         let (app, child) = (&self.0, || ChildSpec::actor("child", || Counter::new(0)));
         let counter = app.child::<Counter>("counter")?;
         let nested = || Supervisor::builder("nested").child(child());

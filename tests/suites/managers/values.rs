@@ -5,7 +5,6 @@ use fiber::{
     AsyncManager,
     manager::{Snapshot, Snapshots},
 };
-use serde::{Deserialize, Serialize};
 
 use super::kill;
 
@@ -28,14 +27,12 @@ impl Snapshot for Nothing {
     }
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Option<()>")]
+#[fiber::message(Option<()>)]
 struct Restored;
 
-impl Handler<Restored> for Nothing {
-    type Result = Option<()>;
-
-    fn handle(&mut self, _: Restored, _: &mut Context<Self>) -> Option<()> {
+#[fiber::handlers]
+impl Nothing {
+    fn restored(&mut self, _: Restored) -> Option<()> {
         self.restored
     }
 }

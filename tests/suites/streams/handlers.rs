@@ -7,7 +7,6 @@ use fiber::sync::Event;
 use fiber::{AsyncManager, Error, Pool, RemoteAddr, Stream};
 use futures_util::{StreamExt, stream};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
 
 struct Site;
 
@@ -16,7 +15,8 @@ impl Actor for Site {
 }
 
 /// Asks for numbers.
-#[derive(Clone, Serialize, Deserialize)]
+#[fiber::message(Stream<u64>)]
+#[derive(Clone)]
 enum Count {
     To(u64),
     /// Sets the event when the producer is dropped.
@@ -27,10 +27,6 @@ enum Count {
     Squares(u64),
 }
 
-impl Message for Count {
-    type Result = Stream<u64>;
-}
-
 struct SetOnDrop(Event);
 
 impl Drop for SetOnDrop {
@@ -39,10 +35,12 @@ impl Drop for SetOnDrop {
     }
 }
 
-impl Handler<Count> for Site {
-    type Result = Stream<u64>;
+#[fiber::message(u32)]
+struct ProcessId;
 
-    fn handle(&mut self, count: Count, _: &mut Context<Self>) -> Stream<u64> {
+#[fiber::handlers]
+impl Site {
+    fn count(&mut self, count: Count) -> Stream<u64> {
         match count {
             Count::To(end) => Stream::new(move |out| async move {
                 // It need not be `Send`.
@@ -72,19 +70,8 @@ impl Handler<Count> for Site {
             Count::Squares(end) => Stream::from_stream(stream::iter(0..end).map(|n| n * n)),
         }
     }
-}
 
-#[derive(Serialize, Deserialize)]
-struct ProcessId;
-
-impl Message for ProcessId {
-    type Result = u32;
-}
-
-impl Handler<ProcessId> for Site {
-    type Result = u32;
-
-    fn handle(&mut self, _: ProcessId, _: &mut Context<Self>) -> u32 {
+    fn process_id(&mut self, _: ProcessId) -> u32 {
         std::process::id()
     }
 }

@@ -9,7 +9,6 @@ use fiber::topic::{Slow, Topic};
 use fiber::{Error, Process, Queue};
 use fiber_test_support::wait::{self, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
 
 use super::{hang, take};
 
@@ -20,33 +19,27 @@ impl Actor for Collector {
     type Context = Context<Self>;
 }
 
-#[derive(Clone, Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
+#[derive(Clone)]
 enum Collect {
     Number(u32),
     Panic,
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Vec<u32>")]
+#[fiber::message(Vec<u32>)]
 struct Collected;
 
-impl Handler<Collect> for Collector {
-    type Result = ();
-
-    fn handle(&mut self, collect: Collect, _: &mut Context<Self>) {
+#[fiber::handlers]
+impl Collector {
+    fn collect(&mut self, collect: Collect) {
         match collect {
             Collect::Number(number) => self.0.push(number),
             Collect::Panic => panic!("that is too much"),
         }
     }
-}
 
-impl Handler<Collected> for Collector {
-    type Result = MessageResult<Collected>;
-
-    fn handle(&mut self, _: Collected, _: &mut Context<Self>) -> MessageResult<Collected> {
-        MessageResult(self.0.clone())
+    fn collected(&mut self, _: Collected) -> Vec<u32> {
+        self.0.clone()
     }
 }
 

@@ -5,8 +5,16 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::wait::LONG;
+
+/// Returns the entry of a session in the output of `fiber ps --json`; `Null` if there is none.
+pub fn listed(output: &str, name: &str) -> Value {
+    let sessions: Value = serde_json::from_str(output).expect("it is JSON");
+    let own = |session: &&Value| session["name"] == name;
+    sessions.as_array().expect("it is a list").iter().find(own).cloned().unwrap_or_default()
+}
 
 /// Runs a command, and returns its output.
 ///

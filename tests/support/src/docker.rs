@@ -14,13 +14,7 @@ pub fn docker(arguments: &[&str]) -> String {
         .unwrap_or_else(|problem| panic!("docker {}: {problem}", arguments.join(" ")))
 }
 
-/// Ends this process with a message if there is no engine.
-pub fn must_answer() {
-    if let Err(problem) = try_docker(&["version", "--format", "{{.Server.Version}}"]) {
-        eprintln!(
-            "error: TEST_BACKENDS names docker, but no engine answers (`make cluster-up` starts \
-             one): {problem}"
-        );
-        std::process::exit(1);
-    }
+/// Returns the version of the engine, or why there is none.
+pub fn version() -> Result<String, String> {
+    try_docker(&["version", "--format", "{{.Server.Version}}"])
 }

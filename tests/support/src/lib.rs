@@ -25,7 +25,9 @@ pub mod wait;
 pub use fiber_test_macros::{crates, scenario, trial};
 pub use inventory;
 
-pub use self::scenario::{Scenario, exit_code, run_scenario};
-pub use self::scenarios::TOGETHER;
-pub use self::suite::{Test, is_asked, run_tests, runs, soak, tests, topic};
+pub use self::scenario::{Scenario, WARNINGS, exit_code, print_warnings_if_asked, run_scenario};
+pub use self::scenarios::{TOGETHER, init};
+pub use self::suite::{
+    Test, is_asked, is_there, run_tests, run_tests_on, runs, soak, tests, topic,
+};
 pub use self::wait::hang;

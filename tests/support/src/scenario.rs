@@ -1,5 +1,7 @@
 use std::process::{ExitCode, Termination};
 
+use tracing_subscriber::filter::LevelFilter;
+
 use crate::program::SCENARIO;
 
 /// A program that tests start: their own binary, with the scenario's name in its environment.
@@ -30,6 +32,17 @@ pub fn run_scenario(prepare: impl FnOnce()) -> Option<ExitCode> {
         named.min_by_key(|scenario| scenario.module.starts_with(env!("CARGO_CRATE_NAME")));
     let scenario = scenario.unwrap_or_else(|| panic!("there is no scenario `{name}`"));
     Some((scenario.run)())
+}
+
+/// The variable that lets a program print its warnings.
+pub const WARNINGS: &str = "TEST_WARNINGS";
+
+/// Lets a program print its warnings, if the test that has started it wants to see them.
+pub fn print_warnings_if_asked() {
+    if std::env::var_os(WARNINGS).is_some() {
+        let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN);
+        subscriber.with_writer(std::io::stderr).with_ansi(false).init();
+    }
 }
 
 /// Returns the exit code of a `main` function.

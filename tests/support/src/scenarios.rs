@@ -12,13 +12,12 @@ use fiber::{
     RingNode,
     pipe::{PipeReceiver, PipeSender},
 };
-use serde::{Deserialize, Serialize};
 
 use crate::wait::wait_until;
 use crate::{hang, scenario, tasks};
 
 /// Initializes fiber with fast heartbeats, which keep the tests short.
-pub(crate) fn init() {
+pub fn init() {
     fiber::init_with(|config| {
         config.heartbeat = Duration::from_millis(500);
         config.heartbeat_timeout = Duration::from_secs(5);
@@ -128,14 +127,12 @@ impl Actor for Account {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "u64")]
+#[fiber::message(u64)]
 struct Deposit(u64);
 
-impl Handler<Deposit> for Account {
-    type Result = u64;
-
-    fn handle(&mut self, deposit: Deposit, _: &mut Context<Self>) -> u64 {
+#[fiber::handlers]
+impl Account {
+    fn deposit(&mut self, deposit: Deposit) -> u64 {
         self.0 += deposit.0;
         self.0
     }

@@ -64,6 +64,28 @@ pub fn run_tests(ignored: impl Fn(&Test) -> bool) -> ExitCode {
         .exit_code()
 }
 
+/// Runs the tests of this binary on a backend, if they are [to run](is_there).
+pub fn run_tests_on<T>(backend: &str, ask: impl FnOnce() -> Result<T, String>) -> ExitCode {
+    let is_there = is_there(backend, ask);
+    run_tests(|_| !is_there)
+}
+
+/// Returns whether `TEST_BACKENDS` asks for tests on a backend. Exits with an error if it does, and
+/// `ask` gets no answer of the backend.
+pub fn is_there<T>(backend: &str, ask: impl FnOnce() -> Result<T, String>) -> bool {
+    let asked = is_asked(backend);
+    if !asked {
+        eprintln!("SKIPPED: tests on {backend}; TEST_BACKENDS={backend} asks for them");
+    } else if let Err(problem) = ask() {
+        eprintln!(
+            "error: TEST_BACKENDS names {backend}, which does not answer (`make cluster-up` starts \
+             it): {problem}"
+        );
+        std::process::exit(1);
+    }
+    asked
+}
+
 /// Returns whether this process is to run tests whose paths begin with this. nextest starts it for
 /// their list, and once for each test.
 pub fn runs(prefix: &str) -> bool {

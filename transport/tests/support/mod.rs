@@ -2,10 +2,14 @@
 
 #![allow(dead_code, unused_macros, unused_imports)]
 
+use std::future::poll_fn;
 use std::process::{Child, Command};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fiber_core::{LinkKind, SessionKey};
+use fiber_transport::{Connection, ListenAt, Listener, connect, listen};
 
 /// Makes a test for each promise and each kind of link. Links in memory lead to no other process.
 macro_rules! promises {
@@ -29,6 +33,39 @@ pub(crate) use promises;
 pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::LocalSet::new().block_on(&runtime, within(test));
+}
+
+/// Runs a test while no other uses this process's memory of values.
+pub(crate) fn alone(test: impl Future<Output = ()>) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    run(test);
+}
+
+/// Waits for the next peer, whose messages have a limit.
+pub(crate) async fn next_peer(listener: &mut dyn Listener, limit: usize) -> Connection {
+    let mut connection = poll_fn(|context| listener.poll_accept(context)).await.unwrap();
+    connection.incoming.set_limit(limit);
+    connection
+}
+
+/// Returns two connected ends in this process.
+pub(crate) async fn pair(kind: LinkKind, limit: usize) -> (Connection, Connection) {
+    let key = SessionKey::random();
+    let mut listener = listen(kind, &key, &ListenAt::default()).unwrap();
+    let address = listener.address();
+    let (near, far) = tokio::join!(connect(&address, &key), next_peer(&mut *listener, limit));
+    let mut near = near.unwrap();
+    near.incoming.set_limit(limit);
+    (near, far)
+}
+
+/// Starts a child process, and returns it with the link by which it connects.
+pub(crate) async fn connected_child(role: &str, limit: usize) -> (Child, Connection) {
+    let key = SessionKey::random();
+    let mut listener = listen(LinkKind::Unix, &key, &ListenAt::default()).unwrap();
+    let child = spawn_child(role, &[listener.address(), key.reveal()]);
+    (child, next_peer(&mut *listener, limit).await)
 }
 
 /// Fails a test that waits too long.

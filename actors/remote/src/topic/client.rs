@@ -1,6 +1,5 @@
 //! A topic as a process sees it. All handles and subscriptions of the process share it.
 
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
@@ -288,10 +287,6 @@ fn key(place: &Place, message: &'static str) -> Key {
 }
 
 impl Port for Client {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn receive(&self, request: Request) {
         let Received { mut bytes, blobs } = request.body;
         match (!bytes.is_empty()).then(|| bytes.get_u8()) {

@@ -21,15 +21,19 @@ use super::inbox::Responder;
 use super::wire::{self, AnswerFrame, CallFailure, PortId};
 
 /// A shared object of this process.
-pub trait Port: Send + Sync {
-    /// Returns the object itself, to be downcast.
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-
+pub trait Port: Any + Send + Sync {
     /// Handles a message.
     fn receive(&self, request: Request);
 
     /// Handles the loss of a peer, or of its link. It may be called more than once.
     fn lost(&self, peer: PeerId);
+}
+
+impl dyn Port {
+    /// Returns the object itself, if it is of this type.
+    pub fn downcast_arc<P: Port>(self: Arc<Self>) -> Option<Arc<P>> {
+        (self as Arc<dyn Any + Send + Sync>).downcast().ok()
+    }
 }
 
 /// A process at the other end of a link, for as long as the link lasts.

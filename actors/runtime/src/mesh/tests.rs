@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -34,10 +33,6 @@ async fn end(mut connection: Connection) {
 struct LosesPeer(Arc<AtomicBool>);
 
 impl Port for LosesPeer {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn receive(&self, _: Request) {}
 
     fn lost(&self, _: PeerId) {

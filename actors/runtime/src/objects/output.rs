@@ -1,6 +1,5 @@
 //! Outputs of tasks in several processes: the one that has the value answers those that ask.
 
-use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -58,10 +57,10 @@ fn encode(cell: &Arc<OutputCell>) -> Result<Vec<u8>> {
 
 fn decode(handle: &[u8]) -> Result<Arc<OutputCell>> {
     let handle: Handle = codec::decode(handle)?;
-    let port = handle.object().map(|port| Arc::clone(port).as_any().downcast::<OutputPort>());
+    let port = handle.object().map(|port| Arc::clone(port).downcast_arc::<OutputPort>());
     match port {
-        Some(Ok(port)) => Ok(Arc::clone(&port.cell)),
-        Some(Err(_)) => Err(Error::decode("Output", "it is the handle of another object")),
+        Some(Some(port)) => Ok(Arc::clone(&port.cell)),
+        Some(None) => Err(Error::decode("Output", "it is the handle of another object")),
         None => {
             let link = Link::ToOther { handle, has_asked: AtomicBool::new(false) };
             Ok(OutputCell::elsewhere(Box::new(link)))
@@ -120,10 +119,6 @@ fn open_port(cell: Arc<OutputCell>) -> Result<Handle> {
 }
 
 impl Port for OutputPort {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn receive(&self, request: Request) {
         self.waiting.lock().push(request.requester);
         self.answer_when_here();

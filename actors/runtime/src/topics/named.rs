@@ -1,6 +1,5 @@
 //! The topics that the processes of the session know by their names. They are in the head.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -89,10 +88,6 @@ impl Source for NamedTopics {
 }
 
 impl Port for NamedTopics {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn receive(&self, request: Request) {
         let Ok(incoming) = Incoming::read(request) else { return };
         if incoming.kind == OPEN {

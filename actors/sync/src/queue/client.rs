@@ -6,7 +6,6 @@
 mod receiving;
 mod sending;
 
-use std::any::Any;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 
@@ -216,10 +215,6 @@ impl Client {
 }
 
 impl Port for Client {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn receive(&self, request: Request) {
         let mut body = request.body;
         match (!body.is_empty()).then(|| body.bytes.get_u8()) {

@@ -142,9 +142,9 @@ impl QueueHandle {
         }
         let runtime = inner.handle.runtime()?;
         let location = if runtime.id() == inner.handle.owner() {
-            match inner.handle.object().map(|port| Arc::clone(port).as_any().downcast::<Store>()) {
-                Some(Ok(store)) => Location::Local(store),
-                _ => return Err(self.closed(Closing::Closed)),
+            match inner.handle.object().and_then(|port| Arc::clone(port).downcast_arc::<Store>()) {
+                Some(store) => Location::Local(store),
+                None => return Err(self.closed(Closing::Closed)),
             }
         } else {
             Location::Remote(Client::of(runtime, &inner.handle)?)

@@ -20,9 +20,7 @@ mod pipe_ends;
 mod unconfirmed;
 mod unfinished;
 
-use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -173,7 +171,7 @@ impl Store {
                     spill::try_again();
                 }
                 let port = runtime.registry().ports().get(port);
-                let Some(Ok(store)) = port.map(|port| port.as_any().downcast::<Store>()) else {
+                let Some(store) = port.and_then(|port| port.downcast_arc::<Store>()) else {
                     return;
                 };
                 let mut state = store.lock();
@@ -221,10 +219,6 @@ impl Source for Store {
 }
 
 impl Port for Store {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn receive(&self, request: Request) {
         let Request { mut body, requester, link } = request;
         let mut state = self.state.lock();

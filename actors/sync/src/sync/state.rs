@@ -1,10 +1,8 @@
 //! The state of a synchronization object, in the process that made it, and handles of it.
 
-use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
-use std::sync::Arc;
 
 use fiber_core::{FailureKind, Result};
 use fiber_values::codec::{self, EncodedValue};
@@ -38,10 +36,6 @@ struct StatePort<S> {
 }
 
 impl<S: ObjectState> Port for StatePort<S> {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn receive(&self, request: Request) {
         match EncodedValue::from(request.body).decode::<S::Operation>() {
             Ok(operation) => self.state.lock().apply(operation, request.requester),

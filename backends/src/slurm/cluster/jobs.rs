@@ -2,13 +2,13 @@
 
 use std::env;
 
-use fiber_core::{Meta, read_lossy};
+use fiber_core::read_lossy;
 
 use super::super::commands::{self, CommandError};
 use super::super::jobs::{self, Job, Step};
 use super::status;
 use crate::batch::SessionJob;
-use crate::cluster::session::{Location, ProcessState, SessionProcess};
+use crate::cluster::session::SessionProcess;
 use crate::{BackendError, JobPlace};
 
 /// The first word of the comment of each job that `fiber run` has submitted.
@@ -37,21 +37,15 @@ fn session(job: Job) -> Option<SessionJob> {
 
 /// Returns a host of a session, as `fiber ps` shows it.
 fn host(session: &str, step: Step) -> SessionProcess {
+    let place = JobPlace::Step { id: Some(step.id.clone()), node: None, client: None };
     SessionProcess {
-        name: step.name,
-        place: JobPlace::Step { id: Some(step.id.clone()), node: None, client: None },
         job: step.id,
-        program: None,
         parent: Some(session.to_string()),
         machine: step.node,
-        location: Location::Cluster,
         // It is a part of the session's.
         has_output: false,
-        state: ProcessState::Running,
-        restarts: 0,
-        meta: Meta::new(),
         started_at: step.started,
-        usage: None,
+        ..SessionProcess::new(step.name, place)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use fiber_test_support::docker::{docker, must_answer, try_docker};
-use fiber_test_support::processes;
+use fiber_test_support::docker::{docker, try_docker, version};
+use fiber_test_support::{is_there, processes};
 
 use super::Engine;
 
@@ -32,7 +32,7 @@ impl Engine for Docker {
     }
 
     fn set_up(&self) {
-        must_answer();
+        is_there(self.name(), version);
     }
 
     fn units_of(&self, head: &str) -> Vec<String> {

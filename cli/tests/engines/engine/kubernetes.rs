@@ -1,7 +1,7 @@
 //! Kubernetes, with a namespace for these tests that has the rights of fiber's manifest.
 
 use fiber_test_support::kubectl::{apply, get, nodes, registry, try_kubectl};
-use fiber_test_support::processes;
+use fiber_test_support::{is_there, processes};
 use serde_json::{Value, json};
 
 use super::Engine;
@@ -92,13 +92,7 @@ impl Engine for Kubernetes {
     }
 
     fn set_up(&self) {
-        if let Err(problem) = prepare(namespace()) {
-            eprintln!(
-                "error: TEST_BACKENDS names kubernetes, and no cluster is of use (`make \
-                 cluster-up` starts one): {problem}"
-            );
-            std::process::exit(1);
-        }
+        is_there(self.name(), || prepare(namespace()));
     }
 
     fn variables(&self) -> Vec<(&'static str, String)> {

@@ -202,10 +202,6 @@ impl Job for HostedJob {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::path::PathBuf;
-
-    use fiber_core::OutputMode;
-
     use super::*;
 
     /// Makes a process that no host has.
@@ -219,19 +215,7 @@ pub(super) mod tests {
         meta: Meta,
         rule: HostRule,
     ) -> Arc<HostedJob> {
-        let spec = JobSpec {
-            name: "worker".into(),
-            arguments: Vec::new(),
-            parent: None,
-            environment: Vec::new(),
-            secrets: Vec::new(),
-            restarts: 0,
-            meta,
-            output: OutputMode::Inherit.into(),
-            log_dir: PathBuf::new(),
-            machine: None,
-            processes: 1,
-        };
+        let spec = JobSpec { meta, ..JobSpec::new("worker") };
         let (id, parent) = (ProcessId::random(), ProcessId::random());
         let of = (HostGroup::new("pool", 2), rule);
         Arc::new(HostedJob::new(number, of, spec, false, (id, parent)))

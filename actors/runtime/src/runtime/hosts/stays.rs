@@ -352,10 +352,6 @@ pub(super) async fn open_door(
 }
 
 impl Port for BlobPort {
-    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-
     fn receive(&self, Request { mut body, requester, .. }: Request) {
         let keys = std::iter::from_fn(|| body.bytes.try_get_u64_le().ok());
         match self.kept.upgrade() {

@@ -8,7 +8,7 @@ use actix::{
 use fiber_core::{Error, ExitReason};
 use tokio::sync::oneshot;
 
-use super::scripted::{eager, events_handled, run, system};
+use super::scripted::{eager, events_handled, run, start, system};
 use super::watching::{Watcher, next};
 use crate::supervisor::{ChildRef, ChildSpec, Restart, Shutdown, Strategy, SupervisorRef, tree};
 
@@ -56,7 +56,7 @@ impl Handler<Do> for Counter {
 
 async fn counter(name: &str, restart: Restart) -> (SupervisorRef, ChildRef<Counter>) {
     let spec = ChildSpec::actor("counter", Counter::default).restart(restart);
-    let supervisor = eager(name).child(spec).start_on(&system()).await.unwrap();
+    let supervisor = start(eager(name).child(spec)).await;
     let counter = supervisor.child("counter").unwrap();
     (supervisor, counter)
 }
@@ -90,11 +90,7 @@ fn an_actor_in_a_nested_supervisor_is_reached_by_its_path_across_restarts_of_the
     run(async {
         let inner = eager("").intensity(0, Duration::from_secs(60));
         let inner = inner.child(ChildSpec::actor("counter", Counter::default));
-        let supervisor = eager("paths")
-            .child(ChildSpec::supervisor("inner", inner))
-            .start_on(&system())
-            .await
-            .unwrap();
+        let supervisor = start(eager("paths").child(ChildSpec::supervisor("inner", inner))).await;
         let counter = supervisor.child::<Counter>("inner/counter").unwrap();
         assert_eq!(counter.send(Do::Add).await.unwrap(), 1);
         counter.send(Do::Panic).await.unwrap_err();
@@ -230,11 +226,7 @@ fn calls_wait_while_the_actor_is_restarted() {
                 Counter(0)
             }
         };
-        let supervisor = eager("waits")
-            .child(ChildSpec::actor("counter", factory))
-            .start_on(&system())
-            .await
-            .unwrap();
+        let supervisor = start(eager("waits").child(ChildSpec::actor("counter", factory))).await;
         let counter = supervisor.child::<Counter>("counter").unwrap();
         counter.send(Do::Panic).await.unwrap_err();
         // Two starts fail before one succeeds; the call waits for that.
@@ -329,7 +321,7 @@ fn an_actor_that_refuses_to_stop_is_killed_after_its_deadline() {
     run(async {
         let spec =
             ChildSpec::actor("a", || Stubborn).shutdown(Shutdown::After(Duration::from_millis(20)));
-        let supervisor = eager("stubborn").child(spec).start_on(&system()).await.unwrap();
+        let supervisor = start(eager("stubborn").child(spec)).await;
         supervisor.stop().await.unwrap();
         assert!(tree().find("stubborn").is_none());
     });

@@ -1,13 +1,13 @@
 use fiber_core::{Error, ExitReason};
 
-use super::scripted::{OnStop, eager, events_handled, run, script, system};
+use super::scripted::{OnStop, eager, events_handled, run, script, start};
 use crate::supervisor::{Restart, Shutdown, Strategy, tree};
 
 #[test]
 fn an_added_child_is_restarted_until_it_is_stopped() {
     run(async {
         let (script, mut log) = script();
-        let supervisor = eager("added").start_on(&system()).await.unwrap();
+        let supervisor = start(eager("added")).await;
         supervisor.add_child(script.child("a")).await.unwrap();
         script.exit("a", ExitReason::Code(1));
         log.expect(&["start a", "start a"]).await;
@@ -30,7 +30,7 @@ fn a_name_is_taken_until_its_child_is_removed() {
     run(async {
         let (script, _log) = script();
         let (other, _other_log) = self::script();
-        let supervisor = eager("taken").start_on(&system()).await.unwrap();
+        let supervisor = start(eager("taken")).await;
         supervisor.add_child(script.child("a").restart(Restart::Temporary)).await.unwrap();
         assert!(matches!(supervisor.add_child(other.child("a")).await, Err(Error::Invalid { .. })));
         script.exit_and_wait("a", ExitReason::Code(1)).await;
@@ -43,7 +43,7 @@ fn a_name_is_taken_until_its_child_is_removed() {
 fn a_child_that_can_not_be_started_is_not_added() {
     run(async {
         let (script, mut log) = script();
-        let supervisor = eager("refused").start_on(&system()).await.unwrap();
+        let supervisor = start(eager("refused")).await;
         let spec = script.child("a");
         script.fail_starts("a", 1);
         let error = supervisor.add_child(spec).await.unwrap_err();
@@ -58,7 +58,7 @@ fn a_child_that_can_not_be_started_is_not_added() {
 fn added_children_start_and_stop_concurrently() {
     run(async {
         let (script, mut log) = script();
-        let supervisor = eager("concurrent").start_on(&system()).await.unwrap();
+        let supervisor = start(eager("concurrent")).await;
         // Neither start is done before the other has begun.
         let (slow, other) = (script.slow("slow", "other"), script.slow("other", "slow"));
         let (first, second) = tokio::join!(supervisor.add_child(slow), supervisor.add_child(other));
@@ -89,7 +89,7 @@ fn added_children_start_and_stop_concurrently() {
 fn a_child_can_be_stopped_while_it_starts() {
     run(async {
         let (script, mut log) = script();
-        let supervisor = eager("early").start_on(&system()).await.unwrap();
+        let supervisor = start(eager("early")).await;
         let end = async {
             log.expect(&["begin slow"]).await;
             supervisor.stop_child("slow").await.unwrap();
@@ -106,7 +106,7 @@ fn added_children_stop_concurrently_only_if_they_do_not_depend_on_each_other() {
         for (strategy, together) in [(Strategy::OneForOne, true), (Strategy::RestForOne, false)] {
             let (script, mut log) = script();
             let builder = eager("ends").strategy(strategy).child(script.child("static"));
-            let supervisor = builder.start_on(&system()).await.unwrap();
+            let supervisor = start(builder).await;
             for name in ["a", "b"] {
                 supervisor
                     .add_child(script.child_that(name, OnStop::Ignore).shutdown(Shutdown::Wait))

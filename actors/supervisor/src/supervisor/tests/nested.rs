@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use fiber_core::ExitReason;
 
-use super::scripted::{eager, events_handled, run, script, system};
+use super::scripted::{eager, events_handled, run, script, start, system};
 use crate::supervisor::{ChildSpec, Restart, Strategy, tree};
 
 const CRASH: ExitReason = ExitReason::Code(1);
@@ -18,7 +18,7 @@ fn a_supervisor_that_gives_up_is_restarted_with_all_its_children() {
         let builder = eager("outer")
             .child(script.child("before"))
             .child(ChildSpec::supervisor("inner", inner));
-        let supervisor = builder.child(script.child("after")).start_on(&system()).await.unwrap();
+        let supervisor = start(builder.child(script.child("after"))).await;
         log.expect(&["start before", "start a", "start b", "start after"]).await;
         script.exit("b", CRASH);
         log.expect(&["stop a", "start a", "start b"]).await;
@@ -44,11 +44,7 @@ fn failures_escalate_to_the_top() {
         let low = eager("").intensity(0, none).child(script.child("a"));
         let middle = eager("").intensity(0, none).child(ChildSpec::supervisor("low", low));
         let builder = eager("top").intensity(0, none).child(script.child("z"));
-        let supervisor = builder
-            .child(ChildSpec::supervisor("middle", middle))
-            .start_on(&system())
-            .await
-            .unwrap();
+        let supervisor = start(builder.child(ChildSpec::supervisor("middle", middle))).await;
         script.exit("a", CRASH);
         let ExitReason::IntensityReached { child, last, .. } = supervisor.join().await.unwrap()
         else {
@@ -86,11 +82,7 @@ fn children_added_to_a_nested_supervisor_are_removed_at_its_end() {
     run(async {
         let (script, mut log) = script();
         let inner = eager("").intensity(0, Duration::from_secs(60)).child(script.child("a"));
-        let supervisor = eager("lost")
-            .child(ChildSpec::supervisor("inner", inner))
-            .start_on(&system())
-            .await
-            .unwrap();
+        let supervisor = start(eager("lost").child(ChildSpec::supervisor("inner", inner))).await;
         let inner = supervisor.supervisor("inner").unwrap();
         inner.add_child(script.child("x")).await.unwrap();
         script.exit("a", CRASH);
@@ -108,7 +100,7 @@ fn a_killed_supervisor_kills_its_children() {
         let (script, mut log) = script();
         let inner = eager("").child(script.child("a")).child(script.child("b"));
         let spec = ChildSpec::supervisor("inner", inner).restart(Restart::Temporary);
-        let supervisor = eager("killer").child(spec).start_on(&system()).await.unwrap();
+        let supervisor = start(eager("killer").child(spec)).await;
         supervisor.kill_child("inner", ExitReason::TaskCancelled).await.unwrap();
         log.expect(&["start a", "start b", "kill b", "kill a"]).await;
         log.expect_no_more();
@@ -122,8 +114,7 @@ fn a_nested_supervisor_restarts_with_its_group() {
         let (script, mut log) = script();
         let inner = eager("").child(script.child("a")).child(script.child("b"));
         let builder = eager("group").strategy(Strategy::RestForOne).child(script.child("first"));
-        let supervisor =
-            builder.child(ChildSpec::supervisor("inner", inner)).start_on(&system()).await.unwrap();
+        let supervisor = start(builder.child(ChildSpec::supervisor("inner", inner))).await;
         script.exit("first", CRASH);
         log.expect(&["start first", "start a", "start b"]).await;
         log.expect(&["stop b", "stop a", "start first", "start a", "start b"]).await;

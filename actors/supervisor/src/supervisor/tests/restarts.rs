@@ -5,7 +5,7 @@ use futures_core::future::LocalBoxFuture;
 use proptest::prelude::*;
 use tokio::sync::mpsc;
 
-use super::scripted::{OnStop, eager, events_handled, run, script, system};
+use super::scripted::{OnStop, eager, events_handled, run, script, start};
 use crate::supervisor::intensity::{Failures, Intensity};
 use crate::supervisor::{
     Backoff, ChildContext, ChildSpec, Control, Counts, Restart, Running, Start, Strategy,
@@ -20,7 +20,7 @@ fn one_for_one_restarts_only_the_child_that_failed() {
         let (script, mut log) = script();
         let builder =
             eager("ofo").child(script.child("a")).child(script.child("b")).child(script.child("c"));
-        let supervisor = builder.start_on(&system()).await.unwrap();
+        let supervisor = start(builder).await;
         script.exit("b", CRASH);
         log.expect(&["start a", "start b", "start c", "start b"]).await;
         events_handled(&supervisor).await;
@@ -37,7 +37,7 @@ fn one_for_all_stops_the_others_in_reverse_order_and_starts_all_in_order() {
         let builder = eager("ofa").strategy(Strategy::OneForAll);
         let builder =
             builder.child(script.child("a")).child(script.child("b")).child(script.child("c"));
-        let supervisor = builder.start_on(&system()).await.unwrap();
+        let supervisor = start(builder).await;
         script.exit("b", CRASH);
         log.expect(&["start a", "start b", "start c"]).await;
         log.expect(&["stop c", "stop a", "start a", "start b", "start c"]).await;
@@ -55,7 +55,7 @@ fn rest_for_one_restarts_the_child_and_those_after_it() {
         let builder = eager("rfo").strategy(Strategy::RestForOne);
         let builder =
             builder.child(script.child("a")).child(script.child("b")).child(script.child("c"));
-        let supervisor = builder.child(script.child("d")).start_on(&system()).await.unwrap();
+        let supervisor = start(builder.child(script.child("d"))).await;
         script.exit("b", CRASH);
         log.expect(&["start a", "start b", "start c", "start d"]).await;
         log.expect(&["stop d", "stop c", "start b", "start c", "start d"]).await;
@@ -74,11 +74,7 @@ fn children_that_fail_together_are_one_failure_of_their_group() {
             eager("together").strategy(Strategy::OneForAll).intensity(1, Duration::from_secs(60));
         let builder =
             builder.child(script.child("a")).child(script.child_that("b", OnStop::Ignore));
-        let supervisor = builder
-            .child(script.child_that("c", OnStop::Ignore))
-            .start_on(&system())
-            .await
-            .unwrap();
+        let supervisor = start(builder.child(script.child_that("c", OnStop::Ignore))).await;
         script.exit("a", CRASH);
         log.expect(&["start a", "start b", "start c", "stop c"]).await;
         // One that is not stopping yet, and one that is.
@@ -112,7 +108,7 @@ fn restart_kinds_decide_what_happens_after_a_normal_end_and_after_a_failure() {
             let (script, mut log) = script();
             let builder =
                 eager("kinds").child(script.child("a").restart(restart)).child(script.child("z"));
-            let supervisor = builder.start_on(&system()).await.unwrap();
+            let supervisor = start(builder).await;
             script.exit_and_wait("a", reason.clone()).await;
             script.exit("z", CRASH);
             // The supervisor has handled both ends when the second child is back.
@@ -133,7 +129,7 @@ fn a_temporary_child_is_not_started_again_with_its_group() {
         let builder = eager("temporary").strategy(Strategy::OneForAll).child(script.child("a"));
         let builder =
             builder.child(script.child("b").restart(Restart::Temporary)).child(script.child("c"));
-        let supervisor = builder.start_on(&system()).await.unwrap();
+        let supervisor = start(builder).await;
         script.exit("a", CRASH);
         log.expect(&["start a", "start b", "start c", "stop c", "stop b", "start a", "start c"])
             .await;
@@ -149,12 +145,7 @@ fn one_failure_more_than_the_intensity_ends_the_supervisor_with_the_reason() {
     run(async {
         let (script, mut log) = script();
         let builder = eager("intense").intensity(2, Duration::from_secs(60));
-        let supervisor = builder
-            .child(script.child("a"))
-            .child(script.child("b"))
-            .start_on(&system())
-            .await
-            .unwrap();
+        let supervisor = start(builder.child(script.child("a")).child(script.child("b"))).await;
         log.expect(&["start a", "start b"]).await;
         for _ in 0..2 {
             script.exit("b", CRASH);
@@ -186,7 +177,7 @@ fn failures_of_a_started_child_do_not_count_if_only_starts_do() {
         let (script, mut log) = script();
         let builder = eager("counts").intensity(1, Duration::from_secs(60));
         let builder = builder.child(script.child("a").counts(Counts::BeforeReady));
-        let supervisor = builder.start_on(&system()).await.unwrap();
+        let supervisor = start(builder).await;
         log.expect(&["start a"]).await;
         for _ in 0..20 {
             script.exit("a", CRASH);
@@ -208,8 +199,7 @@ fn a_function_in_the_specification_decides_which_failures_count() {
         let (script, mut log) = script();
         let builder = eager("which").intensity(0, Duration::from_secs(60));
         let counts = Counts::When(|reason, ran| ran.is_some() && *reason == ExitReason::Code(2));
-        let supervisor =
-            builder.child(script.child("a").counts(counts)).start_on(&system()).await.unwrap();
+        let supervisor = start(builder.child(script.child("a").counts(counts))).await;
         script.exit("a", CRASH);
         log.expect(&["start a", "start a"]).await;
         script.exit("a", ExitReason::Code(2));
@@ -223,7 +213,7 @@ fn a_restart_that_fails_is_retried_after_a_pause() {
         let (script, mut log) = script();
         let backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(20));
         let supervisor = Supervisor::builder("again").backoff(backoff);
-        let supervisor = supervisor.child(script.child("a")).start_on(&system()).await.unwrap();
+        let supervisor = start(supervisor.child(script.child("a"))).await;
         script.fail_starts("a", 2);
         script.exit("a", CRASH);
         log.expect(&["start a", "fail a", "fail a", "start a"]).await;
@@ -239,12 +229,7 @@ fn a_group_waits_out_its_pause_together() {
         let backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(20));
         let supervisor =
             Supervisor::builder("pause").backoff(backoff).strategy(Strategy::OneForAll);
-        let supervisor = supervisor
-            .child(script.child("a"))
-            .child(script.child("b"))
-            .start_on(&system())
-            .await
-            .unwrap();
+        let supervisor = start(supervisor.child(script.child("a")).child(script.child("b"))).await;
         log.expect(&["start a", "start b"]).await;
         script.fail_starts("b", 1);
         script.exit("b", CRASH);
@@ -258,11 +243,7 @@ fn a_group_waits_out_its_pause_together() {
 fn a_killed_child_is_restarted_and_the_reason_is_that_of_the_kill() {
     run(async {
         let (script, mut log) = script();
-        let supervisor = eager("killed")
-            .child(script.child_that("a", OnStop::Ignore))
-            .start_on(&system())
-            .await
-            .unwrap();
+        let supervisor = start(eager("killed").child(script.child_that("a", OnStop::Ignore))).await;
         let reason = ExitReason::TaskTimedOut(Duration::from_secs(1));
         supervisor.kill_child("a", reason.clone()).await.unwrap();
         log.expect(&["start a", "kill a", "start a"]).await;
@@ -318,13 +299,9 @@ fn a_child_that_was_of_use_restarts_at_once_however_short_its_life_was() {
         let hour = Duration::from_secs(3600);
         let (starts, mut started) = mpsc::unbounded_channel();
         let child = ChildSpec::new("short", ShortButUseful(starts));
-        let supervisor = Supervisor::builder("useful")
-            .backoff(Backoff::new(hour, hour).jitter(0.0))
-            .intensity(u32::MAX, Duration::from_secs(1))
-            .child(child)
-            .start_on(&system())
-            .await
-            .unwrap();
+        let builder = Supervisor::builder("useful").child(child);
+        let builder = builder.backoff(Backoff::new(hour, hour).jitter(0.0));
+        let supervisor = start(builder.intensity(u32::MAX, Duration::from_secs(1))).await;
         for incarnation in 1..=5 {
             assert_eq!(started.recv().await, Some(incarnation));
         }

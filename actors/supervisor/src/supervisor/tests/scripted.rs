@@ -46,6 +46,11 @@ pub(super) fn eager(name: &str) -> SupervisorBuilder {
     Supervisor::builder(name).backoff(Backoff::none())
 }
 
+/// Starts a supervisor on a thread of its own.
+pub(super) async fn start(builder: SupervisorBuilder) -> SupervisorRef {
+    builder.start_on(&system()).await.unwrap()
+}
+
 /// The children of one test.
 #[derive(Clone)]
 pub(super) struct Script {

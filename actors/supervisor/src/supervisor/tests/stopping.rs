@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use fiber_core::{Error, ExitReason};
 
-use super::scripted::{OnStop, eager, run, script, system};
+use super::scripted::{OnStop, eager, run, script, start, system};
 use crate::supervisor::{Shutdown, tree};
 
 #[test]
@@ -14,7 +14,7 @@ fn a_child_that_ignores_its_shutdown_is_killed_after_its_deadline() {
         let builder = builder
             .child(script.child_that("b", OnStop::Ignore).shutdown(short))
             .child(script.child("c"));
-        let supervisor = builder.start_on(&system()).await.unwrap();
+        let supervisor = start(builder).await;
         supervisor.stop().await.unwrap();
         log.expect(&["start a", "start b", "start c", "stop c", "stop b", "kill b", "stop a"])
             .await;
@@ -30,7 +30,7 @@ fn a_child_with_shutdown_kill_is_killed_and_one_with_shutdown_wait_is_waited_for
         let waited = script.child_that("a", OnStop::Ignore).shutdown(Shutdown::Wait);
         let builder =
             eager("shutdowns").child(waited).child(script.child("b").shutdown(Shutdown::Kill));
-        let supervisor = builder.start_on(&system()).await.unwrap();
+        let supervisor = start(builder).await;
         let exit = script.exit_sender("a");
         let shutdown = tokio::spawn({
             let supervisor = supervisor.clone();
@@ -48,7 +48,7 @@ fn a_supervisor_goes_on_without_a_child_that_survives_its_kill() {
     run(async {
         let (script, mut log) = script();
         let immortal = script.child_that("a", OnStop::IgnoreKill).shutdown(Shutdown::Kill);
-        let supervisor = eager("immortal").child(immortal).start_on(&system()).await.unwrap();
+        let supervisor = start(eager("immortal").child(immortal)).await;
         supervisor.stop().await.unwrap();
         log.expect(&["start a", "kill a"]).await;
         log.expect_no_more();
@@ -96,8 +96,7 @@ fn names_are_checked_before_anything_is_started() {
 fn dropping_the_last_reference_stops_nothing() {
     run(async {
         let (script, mut log) = script();
-        let supervisor =
-            eager("dropped").child(script.child("a")).start_on(&system()).await.unwrap();
+        let supervisor = start(eager("dropped").child(script.child("a"))).await;
         drop(supervisor);
         script.exit("a", ExitReason::Code(1));
         log.expect(&["start a", "start a"]).await;
@@ -108,7 +107,7 @@ fn dropping_the_last_reference_stops_nothing() {
 #[test]
 fn stopping_an_ended_supervisor_is_no_error() {
     run(async {
-        let supervisor = eager("twice").start_on(&system()).await.unwrap();
+        let supervisor = start(eager("twice")).await;
         supervisor.stop().await.unwrap();
         supervisor.stop().await.unwrap();
         assert!(matches!(supervisor.stop_child("a").await, Err(Error::ActorStopped { .. })));

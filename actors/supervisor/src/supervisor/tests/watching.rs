@@ -4,7 +4,7 @@ use actix::{Actor, ArbiterHandle, AsyncContext, Context, Handler, Recipient};
 use fiber_core::ExitReason;
 use tokio::sync::mpsc;
 
-use super::scripted::{eager, events_handled, run, script, system};
+use super::scripted::{eager, events_handled, run, script, start, system};
 use crate::supervisor::{Backoff, ChildSpec, ChildState, Down, Restart, Supervisor, tree};
 
 const CRASH: ExitReason = ExitReason::Code(1);
@@ -49,8 +49,7 @@ pub(super) async fn next(messages: &mut mpsc::UnboundedReceiver<Down>) -> (Strin
 fn a_watcher_of_a_child_gets_one_message_for_each_incarnation() {
     run(async {
         let (script, mut log) = script();
-        let supervisor =
-            eager("watched").child(script.child("a")).start_on(&system()).await.unwrap();
+        let supervisor = start(eager("watched").child(script.child("a"))).await;
         let (mut messages, recipient) = Watcher::start_on(&system());
         supervisor.watch_child("a", recipient).await.unwrap();
         log.expect(&["start a"]).await;
@@ -71,7 +70,7 @@ fn a_watcher_of_a_supervisor_gets_the_reason_once_and_at_once_after_the_end() {
     run(async {
         let (script, _log) = script();
         let builder = eager("seen").intensity(0, Duration::from_secs(60)).child(script.child("a"));
-        let supervisor = builder.start_on(&system()).await.unwrap();
+        let supervisor = start(builder).await;
         let watchers = system();
         let (mut messages, recipient) = Watcher::start_on(&watchers);
         supervisor.watch(recipient).await.unwrap();
@@ -92,11 +91,7 @@ fn a_watcher_of_a_nested_supervisor_gets_a_message_for_each_incarnation() {
     run(async {
         let (script, mut log) = script();
         let inner = eager("").intensity(0, Duration::from_secs(60)).child(script.child("a"));
-        let supervisor = eager("over")
-            .child(ChildSpec::supervisor("inner", inner))
-            .start_on(&system())
-            .await
-            .unwrap();
+        let supervisor = start(eager("over").child(ChildSpec::supervisor("inner", inner))).await;
         let (mut messages, recipient) = Watcher::start_on(&system());
         let inner = supervisor.supervisor("inner").unwrap();
         inner.watch(recipient).await.unwrap();
@@ -118,7 +113,7 @@ fn a_watcher_of_a_child_that_does_not_run_gets_a_message_when_it_is_removed() {
         let (script, mut log) = script();
         let hour = Duration::from_secs(3_600);
         let supervisor = Supervisor::builder("idle").backoff(Backoff::new(hour, hour));
-        let supervisor = supervisor.child(script.child("a")).start_on(&system()).await.unwrap();
+        let supervisor = start(supervisor.child(script.child("a"))).await;
         script.exit("a", CRASH);
         log.expect(&["start a", "start a"]).await;
         script.exit_and_wait("a", CRASH).await;
@@ -143,7 +138,7 @@ fn the_tree_shows_states_places_and_restarts() {
         let builder =
             builder.child(script.child("worker-2")).child(ChildSpec::supervisor("inner", inner));
         let done = script.child("done").restart(Restart::Transient);
-        let supervisor = builder.child(done).start_on(&system()).await.unwrap();
+        let supervisor = start(builder.child(done)).await;
         log.expect(&["start worker-1", "start worker-2", "start x", "start done"]).await;
         script.exit("worker-2", CRASH);
         log.expect(&["start worker-2"]).await;
@@ -170,7 +165,7 @@ fn nothing_of_an_ended_supervisor_stays_in_the_tree() {
         let (script, _log) = script();
         let inner = eager("").child(script.child("only-here-1")).child(script.child("only-here-2"));
         let supervisor = eager("leaves").child(ChildSpec::supervisor("only-here-3", inner));
-        let supervisor = supervisor.start_on(&system()).await.unwrap();
+        let supervisor = start(supervisor).await;
         assert_eq!(crate::supervisor::tree::names("only-here").len(), 3);
         supervisor.stop().await.unwrap();
         assert_eq!(crate::supervisor::tree::names("only-here").len(), 0);

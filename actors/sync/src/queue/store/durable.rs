@@ -64,7 +64,7 @@ impl DurableElements {
         self.state.record(changes, move |result| {
             // If the queue has ended, so has everything that waits for the answer.
             let port = runtime.registry().ports().get(port);
-            if let Some(Ok(store)) = port.map(|port| port.as_any().downcast::<Store>()) {
+            if let Some(store) = port.and_then(|port| port.downcast_arc::<Store>()) {
                 then(&mut store.lock(), result);
             }
         });

@@ -1,8 +1,8 @@
 //! Large values, and many of them.
 
-use fiber_journal::OutcomeKind;
-
-use crate::helpers::{label, open, recorded};
+use super::open;
+use crate::tests::closure::{label, recorded};
+use crate::{OutcomeKind, TaskKey};
 
 #[test]
 fn a_value_of_200_mb_is_recorded_and_read() {
@@ -32,7 +32,7 @@ fn a_million_outcomes_are_found_again() {
     let store = open(folder.path());
     let call = store.call(&label("#0"));
     let key = move |n: u32| {
-        let mut key = fiber_journal::TaskKey([0; 16]);
+        let mut key = TaskKey([0; 16]);
         // Keys are hashes: a bijection that spreads the numbers is as good.
         let spread = u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         key.0[..8].copy_from_slice(&spread.to_be_bytes());

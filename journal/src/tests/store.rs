@@ -1,43 +1,19 @@
 //! Recording, and finding it again after the journal was opened again.
 
 mod disk;
-mod helpers;
 mod large;
 mod processes;
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 
-use fiber_journal::{Journal, OutcomeKind, Store};
+use super::closure::{label, record, recorded};
+use crate::{Journal, Journals, Store};
 
-use self::helpers::{label, open, record, recorded};
-
-#[test]
-fn outcomes_are_found_again_once_each_in_their_order() {
-    let folder = tempfile::tempdir().expect("there is room");
-    let store = open(folder.path());
-    let call = store.call(&label("#0"));
-    let key = |argument: &[u8]| store.keys(call).key(argument, std::iter::empty());
-    let (one, two) = (key(b"1"), key(b"2"));
-    recorded(&store, move |recorder| {
-        recorder.outcome(call, one, 0, OutcomeKind::Returned, b"first", &[]);
-        recorder.outcome(call, two, 1, OutcomeKind::Failed, b"oh", &[]);
-        recorder.outcome(call, one, 2, OutcomeKind::Returned, b"second", &[b"blob", b""]);
-    });
-    assert_eq!(store.take(one, true).expect("it is fine"), None, "this run has had them");
-    drop(store);
-
-    let store = open(folder.path());
-    assert_eq!(store.call(&label("#0")), call);
-    let take = |key, failures| store.take(key, failures).expect("it can be read");
-    assert_eq!(take(two, false), None);
-    let first = take(one, false).expect("it is recorded");
-    assert_eq!((first.kind, &first.bytes[..]), (OutcomeKind::Returned, &b"first"[..]));
-    let second = take(one, false).expect("it is recorded");
-    assert_eq!((&second.bytes[..], second.blobs.len()), (&b"second"[..], 2));
-    assert_eq!((&second.blobs[0][..], &second.blobs[1][..]), (&b"blob"[..], &b""[..]));
-    assert_eq!(take(one, true), None);
-    let failed = take(two, true).expect("failures are wanted");
-    assert_eq!((failed.kind, &failed.bytes[..]), (OutcomeKind::Failed, &b"oh"[..]));
+/// Opens a journal in the session of all tests.
+fn open(path: &Path) -> Arc<Store> {
+    static JOURNALS: LazyLock<Journals> = LazyLock::new(Journals::default);
+    JOURNALS.open(path, &Journal::at(path)).expect("it can be opened")
 }
 
 #[test]

@@ -6,17 +6,18 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use fiber_journal::{Journal, OutcomeKind, Store};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::helpers::{label, open, record, recorded};
+use super::open;
+use crate::tests::closure::{label, record, recorded};
+use crate::{Journal, OutcomeKind, Recorder, Store};
 
 const FOLDER: &str = "FIBER_TEST_FOLDER";
 
 /// Starts a process that has the journal open, and returns it when it has recorded something.
 fn other(folder: &Path) -> (Child, String) {
     let mut child = Command::new(env::current_exe().expect("it runs"))
-        .args(["--exact", "processes::child_records", "--ignored", "--nocapture"])
+        .args(["--exact", "tests::store::processes::child_records", "--ignored", "--nocapture"])
         .env(FOLDER, folder)
         .stdout(Stdio::piped())
         .spawn()
@@ -35,7 +36,7 @@ fn child_records() {
     let call = store.call(&label("#0"));
     for n in 0..u32::MAX {
         let key = store.keys(call).key(&n.to_le_bytes(), std::iter::empty());
-        let outcome = move |recorder: &mut fiber_journal::Recorder<'_>| {
+        let outcome = move |recorder: &mut Recorder<'_>| {
             let bytes = n.to_le_bytes();
             recorder.outcome(call, key, n.into(), OutcomeKind::Returned, &bytes, &[&[7; 50_000]]);
         };

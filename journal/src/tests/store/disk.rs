@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use fiber_core::{Error, Result};
-use fiber_journal::{Journal, OutcomeKind, Store};
 
-use crate::helpers::{label, open, result};
+use super::open;
+use crate::tests::closure::{label, result};
+use crate::{Journal, OutcomeKind, Store};
 
 /// The folder that the test of a child process works on.
 const FOLDER: &str = "FIBER_TEST_FOLDER";
@@ -58,7 +59,11 @@ fn refused<T>(opened: Result<T>, words: &[&str]) {
 
 #[test]
 fn a_full_disk_is_an_error_and_nothing_recorded_is_lost() {
-    in_namespace("-Urm", "mount -t tmpfs -o size=20m none .", "disk::child_fills_the_disk");
+    in_namespace(
+        "-Urm",
+        "mount -t tmpfs -o size=20m none .",
+        "tests::store::disk::child_fills_the_disk",
+    );
 }
 
 #[test]
@@ -122,7 +127,7 @@ fn a_read_only_file_system_is_an_error() {
     in_namespace(
         "-Urm",
         "mount -t tmpfs none . && cd \"$PWD\" && mkdir old && mount -o remount,ro none .",
-        "disk::child_is_read_only",
+        "tests::store::disk::child_is_read_only",
     );
 }
 
@@ -139,7 +144,7 @@ fn child_is_read_only() {
 #[test]
 fn a_folder_without_permission_is_an_error() {
     // Without a mapping, root has no privileges there.
-    in_namespace("-U", "chmod 500 .", "disk::child_has_no_permission");
+    in_namespace("-U", "chmod 500 .", "tests::store::disk::child_has_no_permission");
 }
 
 #[test]
