@@ -20,6 +20,14 @@ fn the_fork_of_a_worker_leaves_the_children_of_the_worker_alone() {
 }
 
 #[trial]
+fn the_fork_of_a_worker_sends_nothing_to_other_processes() {
+    for link in ["unix", "nng"] {
+        let program = Setup::new("forks with handles of others").env("FIBER_LINK", link);
+        program.run().code(0).says(&["the fork ended with Some(0)", "received Ok((7, 5))"]);
+    }
+}
+
+#[trial]
 fn a_program_may_fork_before_it_uses_fiber() {
     let ended = Setup::new("forks before it starts").run().code(0);
     assert_eq!(ended.out.matches("sum 5").count(), 2, "{}", ended.out);

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 
-use fiber_core::{Error, Result};
+use fiber_core::{Error, Result, forks};
 use fiber_runtime::objects::{Handle, PortRef, made_at};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
@@ -302,6 +302,8 @@ impl<M: Serialize + DeserializeOwned + Send + 'static> Topic<M> {
     }
 
     fn client(&self) -> Result<Arc<Client>> {
+        // In a fork, the lock may be held for good.
+        forks::check()?;
         let mut client = self.inner.client.lock();
         if let Some(client) = &*client
             && client.failure().is_none()

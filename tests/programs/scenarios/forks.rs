@@ -3,10 +3,14 @@
 #![allow(unsafe_code)]
 
 use std::io::Write;
+use std::pin::pin;
+use std::task::{Context as Polled, Poll, Waker};
 
 use actix::prelude::*;
+use fiber::topic::{Slow, Topic};
 use fiber::{Array, AsyncManager, Error, Pool, Process, Queue, Ring, RingNode};
 use fiber_test_support::scenario;
+use futures_util::StreamExt;
 use rustix::process::{WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +52,14 @@ fn sum(array: Array<u8>) -> u64 {
     array.iter().map(|x| u64::from(*x)).sum()
 }
 
+/// Polls a future once, as an executor of a fork does.
+fn awaited<T>(future: impl Future<Output = fiber::Result<T>>) -> fiber::Result<T> {
+    match pin!(future).poll(&mut Polled::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => panic!("it would wait for ever"),
+    }
+}
+
 fn is_forked<T>(what: &str, outcome: fiber::Result<T>) {
     let is_forked = matches!(outcome, Err(Error::Forked));
     println!("{what}: {}", outcome.err().map_or("no error".into(), |error| error.to_string()));
@@ -64,6 +76,10 @@ fn forks() {
     let adder = AsyncManager::start(Adder, 10).wait().unwrap();
     let ring = Ring::run(2, |mut node: RingNode| node.barrier().unwrap(), ());
     let call = pool.apply(std::process::id, ());
+    let awaited_call = pool.apply(std::process::id, ());
+    let output = pool.apply(std::process::id, ()).output();
+    let (empty, topic) = (Queue::<u64>::new().unwrap(), Topic::<u64>::new().unwrap());
+    let mut messages = topic.subscribe(Slow::Wait).wait().unwrap();
     let array = pool.apply(|| Array::from(vec![1_u8; 1 << 20]), ()).wait().unwrap();
     let own = Array::from(vec![2_u8; 1 << 20]);
     assert_eq!(pool.apply(sum, own.clone()).wait().unwrap(), 2 << 20);
@@ -83,7 +99,15 @@ fn forks() {
         let more = Array::from(vec![3_u8; 1 << 20]);
         assert_eq!((sum(array.clone()), sum(more)), (1 << 20, 3 << 20));
         is_forked("earlier call", call.wait());
-        drop((pool, queue, filled, adder, ring, array, own));
+        is_forked("awaited call", awaited(awaited_call));
+        is_forked("awaited output", awaited(output.get()));
+        is_forked("awaited get", awaited(empty.get()));
+        is_forked("awaited answer", awaited(adder.send(Add(0))));
+        is_forked("awaited stop", awaited(adder.stop()));
+        is_forked("publish", awaited(topic.publish(1)));
+        is_forked("message", awaited(async { messages.next().await.expect("no end") }));
+        is_forked("awaited ring", awaited(ring));
+        drop((pool, queue, filled, adder, array, own, output, empty, topic, messages));
         std::process::exit(0);
     }
     assert_eq!(call.wait().unwrap(), worker);
@@ -112,6 +136,27 @@ fn forks_in_a_task() {
     };
     assert_eq!(pool.apply(nested, ()).wait().unwrap(), worker);
     println!("the worker lives");
+}
+
+/// A fork of a worker drops its copies of what the worker has of other processes.
+#[scenario("forks with handles of others")]
+fn forks_with_handles_of_others() {
+    fiber::init();
+    let numbers = Queue::<u32>::new().unwrap();
+    let task = |numbers: Queue<u32>| {
+        let topic = Topic::<u32>::named("news").unwrap();
+        let mut messages = topic.subscribe(Slow::Wait).wait().unwrap().wait();
+        numbers.put(5).wait().unwrap();
+        if is_fork() {
+            drop(topic.publish(6));
+            drop((messages, topic, numbers));
+            std::process::exit(0);
+        }
+        topic.publish(7).wait().unwrap();
+        (messages.next().unwrap().unwrap(), numbers.get().wait().unwrap())
+    };
+    let received = Pool::new(1).unwrap().max_deaths(1).apply(task, numbers).wait();
+    println!("received {received:?}");
 }
 
 #[scenario("forks before it starts")]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Buf;
-use fiber_core::{Error, ExitReason, ProcessId, Result};
+use fiber_core::{Error, ExitReason, ProcessId, Result, forks};
 use fiber_runtime::mesh::{Payload, PeerId, Port, PortId, Request};
 use fiber_runtime::objects::{Handle, PortConnection, PortRef, Response};
 use fiber_runtime::runtime::Runtime;
@@ -231,6 +231,10 @@ impl Client {
 
     /// Ends a subscription, unless it has ended.
     fn unsubscribe(&self, id: u64) {
+        // In a fork, the lock may be held for good.
+        if forks::is_forked() {
+            return;
+        }
         let is_subscribed = self.state.lock().buffers.remove(&id).is_some();
         if is_subscribed {
             let mut frame = self.begin();
@@ -318,6 +322,9 @@ impl Port for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        if forks::is_forked() {
+            return;
+        }
         if self.state.get_mut().failed.is_none() {
             let mut frame = self.begin();
             frame.push(CLOSE);
@@ -346,6 +353,7 @@ pub(super) struct Messages {
 impl Messages {
     /// Returns the next message; an error is the last.
     pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Result<Received>> {
+        forks::check()?;
         Poll::Ready(match ready!(self.buffer.poll_next(context)) {
             Next::Message { message, is_due } => {
                 if is_due {

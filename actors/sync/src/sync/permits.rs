@@ -139,8 +139,7 @@ impl ObjectState for Permits {
             Operation::Add(count) => {
                 // As many as can be counted. Those that are held come back to the free ones.
                 let count = count.min(u32::MAX - self.total);
-                self.total += count;
-                self.free += count;
+                (self.total, self.free) = (self.total + count, self.free + count);
                 self.grant();
             }
         }
