@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::pin::pin;
@@ -80,8 +79,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         }
         Started::Here(program) => return become_program(program, &args).await.map_err(refused),
         Started::Described(text) => {
-            // A reader that stops early is no failure.
-            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            say!("{}", text.trim_end());
             return Ok(ExitCode::SUCCESS);
         }
     }
