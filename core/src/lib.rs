@@ -55,7 +55,7 @@ pub use error::{
     RingEndReason, RingProblem,
 };
 pub use executable::{executable, executable_name};
-pub use exit::{Exit, ExitReason};
+pub use exit::{Exit, ExitReason, SignalName};
 pub use id::{ProcessId, SessionKey, random, random_fraction};
 pub use inventory;
 pub use json::{ReadError, read_json};

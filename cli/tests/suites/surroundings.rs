@@ -88,6 +88,14 @@ fn all_works_within_limits() {
 }
 
 #[test]
+fn a_command_that_a_limit_ends_names_the_limit() {
+    let spin = ["map", "--", "sh", "-c", "while :; do :; done", ":::", "a"];
+    let ended = fiber(&["prlimit", "--cpu=2:60"], &spin).run().code(1);
+    assert!(ended.errors.contains("killed by signal 24 (SIGXCPU"), "{}", ended.errors);
+    assert!(ended.errors.contains("ulimit -t"), "{}", ended.errors);
+}
+
+#[test]
 fn all_works_in_any_folder_with_any_variables() {
     all_works(PLACES);
 }
