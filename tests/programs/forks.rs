@@ -20,6 +20,11 @@ fn the_fork_of_a_worker_leaves_the_children_of_the_worker_alone() {
 }
 
 #[trial]
+fn a_fork_ends_by_the_signals_that_end_its_original() {
+    Setup::new("ends its fork").run().code(0).says(&["a signal that ended the fork: Some(15)"]);
+}
+
+#[trial]
 fn the_fork_of_a_worker_sends_nothing_to_other_processes() {
     for link in ["unix", "nng"] {
         let program = Setup::new("forks with handles of others").env("FIBER_LINK", link);

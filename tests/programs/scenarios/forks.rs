@@ -11,7 +11,7 @@ use fiber::topic::{Slow, Topic};
 use fiber::{Array, AsyncManager, Error, Pool, Process, Queue, Ring, RingNode};
 use fiber_test_support::scenario;
 use futures_util::StreamExt;
-use rustix::process::{WaitOptions, waitpid};
+use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
 use serde::{Deserialize, Serialize};
 
 struct Adder(u64);
@@ -136,6 +136,22 @@ fn forks_in_a_task() {
     };
     assert_eq!(pool.apply(nested, ()).wait().unwrap(), worker);
     println!("the worker lives");
+}
+
+#[scenario("ends its fork")]
+fn ends_its_fork() {
+    fiber::init();
+    Pool::new(1).unwrap().apply(|| (), ()).wait().unwrap();
+    std::io::stdout().flush().unwrap();
+    // SAFETY: the fork only waits for its end.
+    let fork = unsafe { libc::fork() };
+    if fork == 0 {
+        fiber_test_support::wait::hang();
+    }
+    let fork = rustix::process::Pid::from_raw(fork).expect("the system can fork");
+    kill_process(fork, Signal::TERM).unwrap();
+    let (_, status) = waitpid(Some(fork), WaitOptions::empty()).unwrap().unwrap();
+    println!("a signal that ended the fork: {:?}", status.terminating_signal());
 }
 
 /// A fork of a worker drops its copies of what the worker has of other processes.
