@@ -1,6 +1,7 @@
 //! `fiber run`.
 
 use std::convert::Infallible;
+use std::env::VarError;
 use std::future::pending;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -205,11 +206,15 @@ fn environment(args: &args::Run) -> anyhow::Result<Vec<(String, String)>> {
         Some(("", _)) => bail!("`--env {text}` has no name: write NAME=VALUE"),
         Some((name, value)) => Ok((name.to_string(), value.to_string())),
         None => {
-            let value = std::env::var(text).map_err(|_| {
-                anyhow!(
+            let value = std::env::var(text).map_err(|error| match error {
+                VarError::NotPresent => anyhow!(
                     "`--env {text}` needs {text} in this environment, which does not have it: \
                      write {text}=VALUE"
-                )
+                ),
+                VarError::NotUnicode(_) => anyhow!(
+                    "`--env {text}` takes {text} from this environment, where its value is no \
+                     UTF-8: write {text}=VALUE, or correct it"
+                ),
             })?;
             Ok((text.clone(), value))
         }
