@@ -20,6 +20,12 @@ fn the_fork_of_a_worker_leaves_the_children_of_the_worker_alone() {
 }
 
 #[trial]
+fn the_fork_of_a_rank_leaves_the_streams_of_the_rank_alone() {
+    let ended = Setup::new("forks in a rank").run().code(0);
+    ended.says(&["the fork ended with Some(0)", "sums Ok([3, 3])"]);
+}
+
+#[trial]
 fn a_fork_ends_by_the_signals_that_end_its_original() {
     Setup::new("ends its fork").run().code(0).says(&["a signal that ended the fork: Some(15)"]);
 }

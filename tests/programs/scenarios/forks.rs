@@ -8,7 +8,7 @@ use std::task::{Context as Polled, Poll, Waker};
 
 use actix::prelude::*;
 use fiber::topic::{Slow, Topic};
-use fiber::{Array, AsyncManager, Error, Pool, Process, Queue, Ring, RingNode};
+use fiber::{Array, AsyncManager, Error, Pool, Process, Queue, Reduction, Ring, RingNode};
 use fiber_test_support::scenario;
 use futures_util::StreamExt;
 use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
@@ -136,6 +136,25 @@ fn forks_in_a_task() {
     };
     assert_eq!(pool.apply(nested, ()).wait().unwrap(), worker);
     println!("the worker lives");
+}
+
+/// A rank forks, and its fork uses and drops what is the rank's.
+#[scenario("forks in a rank")]
+fn forks_in_a_rank() {
+    fiber::init();
+    let meet = |mut node: RingNode| -> fiber::Result<i64> {
+        node.barrier()?;
+        if node.rank() == 0 && is_fork() {
+            is_forked("send", node.send(1, "from the fork"));
+            is_forked("meet", node.barrier());
+            drop(node);
+            std::process::exit(0);
+        }
+        let mut sum = [node.rank() as i64 + 1];
+        node.all_reduce(&mut sum, Reduction::Sum)?;
+        Ok(sum[0])
+    };
+    println!("sums {:?}", Ring::builder().size(2).try_run(meet, ()).wait());
 }
 
 #[scenario("ends its fork")]
