@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fiber_core::{Config, Error, Exit, ExitReason, LinkKind, Result, executable};
+use fiber_core::{Config, Error, Exit, ExitReason, LinkKind, Result, executable, shortage};
 use futures_util::future::{LocalBoxFuture, OptionFuture, join};
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
@@ -309,20 +309,35 @@ fn explain_start(command: &Command, error: &std::io::Error) -> String {
 }
 
 fn explain(error: &std::io::Error) -> String {
-    let remedy = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::AGAIN) => {
-            ": too many processes for this user; see `ulimit -u`, or use fewer workers"
-        }
-        Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
-            ": too many open files; see `ulimit -n`, or use fewer workers"
-        }
-        Some(rustix::io::Errno::NOENT) => ": is /proc mounted?",
+    let remedy = match rustix::io::Errno::from_io_error(error) {
+        Some(rustix::io::Errno::NOENT) => "is /proc mounted?",
         Some(rustix::io::Errno::TOOBIG) => {
-            ": a worker has this program's arguments and variables and some hundred bytes more; \
+            "a worker has this program's arguments and variables and some hundred bytes more; \
              see `getconf ARG_MAX`, or pass less in them"
         }
-        Some(rustix::io::Errno::NOMEM) => ": not enough memory; use fewer workers",
-        _ => "",
+        _ => return shortage::explain(error),
     };
-    format!("{error}{remedy}")
+    format!("{error}: {remedy}")
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_job_that_can_not_be_started_names_the_limit_that_is_reached() {
+        for (errno, remedy) in [
+            (Errno::AGAIN, "`ulimit -u`, that of the control group"),
+            (Errno::MFILE, "`ulimit -n`"),
+            (Errno::NFILE, "`sysctl fs.file-max`"),
+            (Errno::NOMEM, "`ulimit -v`"),
+            (Errno::TOOBIG, "`getconf ARG_MAX`"),
+            (Errno::NOENT, "is /proc mounted?"),
+        ] {
+            let problem = explain(&errno.into());
+            assert!(problem.contains(remedy), "{problem}");
+        }
+    }
 }

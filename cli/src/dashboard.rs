@@ -11,7 +11,6 @@ mod connections;
 mod view;
 
 use std::convert::Infallible;
-use std::io::Write;
 use std::net::Ipv4Addr;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -51,8 +50,7 @@ pub(crate) async fn dashboard(
         format!("port {port} of 127.0.0.1 can't be used: leave out `--port`, or choose another one")
     })?;
     let access = Access::new(listener.local_addr()?.port());
-    // A reader that stops early is no failure.
-    let _ = writeln!(std::io::stdout(), "{}", access.link());
+    say!("{}", access.link());
     tell!("Open this link in a browser on this host. Ctrl-C ends the dashboard.");
     let dashboard = Rc::new(Dashboard::new(access, sessions, only));
     let connections = Rc::new(Connections::default());

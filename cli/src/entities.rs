@@ -3,13 +3,11 @@
 mod live;
 mod recorded;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use fiber_core::Patient;
 use fiber_core::inspect::{EntityKey, EntityKeys, EntityRecord, RecordedValue};
 use serde_json::{Value, json};
 
@@ -60,13 +58,7 @@ pub(crate) async fn entities(command: EntitiesCommand) -> anyhow::Result<ExitCod
         }
         EntitiesCommand::Events { source, name, key } => {
             let (record, _) = record(&source, &name, &key).await?;
-            let mut out = Patient(std::io::stdout().lock());
-            for event in &record.events {
-                // A reader that stops early, like `head`, is no failure.
-                if writeln!(out, "{}", event_json(event)).is_err() {
-                    break;
-                }
-            }
+            record.events.iter().for_each(|event| say!("{}", event_json(event)));
         }
     }
     Ok(ExitCode::SUCCESS)

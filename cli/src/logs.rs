@@ -72,13 +72,7 @@ async fn last_lines(
     let process = stats.report.process(target.process);
     let lines = &process.with_context(|| format!("{} has ended meanwhile", target.name))?.tail;
     let first = lines.len().saturating_sub(tail.map_or(usize::MAX, |tail| tail as usize));
-    let mut stdout = io::stdout().lock();
-    for line in &lines[first..] {
-        // A reader that stops early, like `head`, is no failure.
-        if writeln!(stdout, "{line}").is_err() {
-            break;
-        }
-    }
+    lines[first..].iter().for_each(|line| say!("{line}"));
     Ok(ExitCode::SUCCESS)
 }
 

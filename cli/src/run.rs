@@ -1,8 +1,8 @@
 //! `fiber run`.
 
 use std::convert::Infallible;
+use std::env::VarError;
 use std::future::pending;
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::pin::pin;
@@ -80,8 +80,7 @@ pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
         }
         Started::Here(program) => return become_program(program, &args).await.map_err(refused),
         Started::Described(text) => {
-            // A reader that stops early is no failure.
-            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            say!("{}", text.trim_end());
             return Ok(ExitCode::SUCCESS);
         }
     }
@@ -207,11 +206,15 @@ fn environment(args: &args::Run) -> anyhow::Result<Vec<(String, String)>> {
         Some(("", _)) => bail!("`--env {text}` has no name: write NAME=VALUE"),
         Some((name, value)) => Ok((name.to_string(), value.to_string())),
         None => {
-            let value = std::env::var(text).map_err(|_| {
-                anyhow!(
+            let value = std::env::var(text).map_err(|error| match error {
+                VarError::NotPresent => anyhow!(
                     "`--env {text}` needs {text} in this environment, which does not have it: \
                      write {text}=VALUE"
-                )
+                ),
+                VarError::NotUnicode(_) => anyhow!(
+                    "`--env {text}` takes {text} from this environment, where its value is no \
+                     UTF-8: write {text}=VALUE, or correct it"
+                ),
             })?;
             Ok((text.clone(), value))
         }

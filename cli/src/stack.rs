@@ -30,9 +30,7 @@ pub(crate) async fn stack(
         }
         Located::Unreachable(process) => process.stack(all)?,
     };
-    let text = printable(&text);
-    // A reader that stops early, like `head`, is no failure.
-    let _ = writeln!(Patient(std::io::stdout()), "{}", text.trim_end());
+    say!("{}", printable(&text).trim_end());
     Ok(ExitCode::SUCCESS)
 }
 

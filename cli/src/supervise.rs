@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use fiber_core::{Signals, variables};
+use fiber_core::{ExitReason, Signals, variables};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use rustix::termios::tcgetpgrp;
 
@@ -67,7 +67,7 @@ fn loss(status: ExitStatus) -> Option<String> {
     match (status.code(), status.signal()) {
         (Some(TO_BE_CONTINUED), _) => Some("is to be continued".into()),
         (None, Some(signal)) if Some(Signal::INT) == Signal::from_named_raw(signal) => None,
-        (None, Some(signal)) => Some(format!("was killed by signal {signal}")),
+        (None, Some(signal)) => Some(ExitReason::Signal(signal).to_string()),
         _ => None,
     }
 }

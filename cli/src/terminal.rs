@@ -66,11 +66,16 @@ pub(crate) fn column(name: &str) -> String {
 pub(crate) fn write_output(line: Arguments<'_>) {
     match writeln!(Patient(io::stdout()), "{line}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            tell!("error: standard output can't be written: {error}");
+            tell!("error: {}", of_output(error));
             std::process::exit(1);
         }
         _ => {}
     }
+}
+
+/// Names standard output in an error of writing to it.
+pub(crate) fn of_output(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("standard output can't be written: {error}"))
 }
 
 /// See [`tell`].

@@ -186,7 +186,8 @@ impl Error for ExitReason {
 }
 
 /// The name of a signal in brackets, for those that end processes.
-struct SignalName(i32);
+#[derive(Clone, Copy, Debug)]
+pub struct SignalName(pub i32);
 
 impl fmt::Display for SignalName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -57,7 +57,7 @@ pub use error::{
     RingEndReason, RingProblem,
 };
 pub use executable::{executable, executable_name};
-pub use exit::{Exit, ExitReason};
+pub use exit::{Exit, ExitReason, SignalName};
 pub use id::{ProcessId, SessionKey, random, random_fraction};
 pub use inventory;
 pub use json::{ReadError, read_json};
@@ -79,7 +79,7 @@ pub use terminal::leave_terminal;
 pub use threads::{on_a_thread, start_thread, start_user_thread};
 pub use value_memory::{ValueMemory, value_memory};
 pub use wait::{
-    block_on, deadline_after, forbid_waiting, is_blocked, wait_for_kill, waiting_allowed,
+    CENTURY, block_on, deadline_after, forbid_waiting, is_blocked, wait_for_kill, waiting_allowed,
 };
 
 /// Returns whether this thread belongs to a simulated world.

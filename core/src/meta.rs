@@ -99,6 +99,19 @@ impl Meta {
     }
 }
 
+impl Meta {
+    /// Returns why no backend can grant this request, if none can.
+    #[doc(hidden)]
+    pub fn problem(&self) -> Option<String> {
+        if let Some(cores) = self.cpu.filter(|cores| !cores.is_finite() || *cores <= 0.0) {
+            let problem = "ask for a number above 0, such as 0.5, or for none";
+            return Some(format!("it asks for {cores} CPU cores: {problem}"));
+        }
+        let problem = "it asks for 0 B of memory: ask for some, or leave it out";
+        (self.memory == Some(ByteSize(0))).then(|| problem.into())
+    }
+}
+
 /// Returns a number of graphics processors as words: `1 GPU`, `2 GPUs`.
 pub fn gpus_in_words(count: u32) -> String {
     if count == 1 { "1 GPU".into() } else { format!("{count} GPUs") }
@@ -124,3 +137,20 @@ impl MetaOf {
 }
 
 inventory::collect!(MetaOf);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_nothing_grants_are_named() {
+        for cores in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let problem = Meta::new().cpu(cores).problem().unwrap();
+            assert!(problem.contains(&format!("it asks for {cores} CPU cores")), "{problem}");
+        }
+        assert!(Meta::new().memory(0).problem().unwrap().contains("0 B of memory"));
+        for meta in [Meta::new(), Meta::new().cpu(f64::MIN_POSITIVE).memory(1).gpu(0)] {
+            assert_eq!(meta.problem(), None);
+        }
+    }
+}

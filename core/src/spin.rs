@@ -32,7 +32,7 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub fn set_spin(limit: Duration) {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let limit = if cores > 1 { limit } else { Duration::ZERO };
-    LIMIT.store(limit.as_nanos() as u64, Ordering::Relaxed);
+    LIMIT.store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// The spinning of one thread that waits for another thread or process.
@@ -107,6 +107,11 @@ mod tests {
         let mut spin = Spin::default();
         set_spin(Duration::ZERO);
         assert_eq!(turns(&mut spin), 0, "spinning is turned off");
+
+        // More nanoseconds than a number has.
+        set_spin(Duration::from_secs(18_446_744_074));
+        let limit = LIMIT.load(Ordering::Relaxed);
+        assert!(limit == u64::MAX || limit == 0, "{limit}");
 
         LIMIT.store(Duration::from_millis(1).as_nanos() as u64, Ordering::Relaxed);
         assert_eq!(turns(&mut spin), 0, "the wait is over, and was not restarted");

@@ -14,7 +14,7 @@ use libc::{sigaction, siginfo_t};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::io::unix::AsyncFd;
 
-use crate::Ignored;
+use crate::{Ignored, forks};
 
 const NUMBERS: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -132,6 +132,14 @@ extern "C" fn on_signal(number: c_int, info: *mut siginfo_t, context: *mut c_voi
                 handler(number);
             }
         }
+    } else if forks::is_any_fork() {
+        // Nobody in it waits for the signal, which ends it when this handler has returned.
+        // SAFETY: a signal handler may call both functions.
+        unsafe {
+            libc::signal(number, libc::SIG_DFL);
+            libc::raise(number);
+        }
+        return;
     }
     if let Some(state) = STATE.get() {
         state.arrived.fetch_or(1 << number, Ordering::AcqRel);

@@ -39,9 +39,11 @@ pub fn is_blocked() -> bool {
     BLOCKED.get()
 }
 
-/// Returns the time after `limit`. A limit of centuries, such as `Duration::MAX`, is a century.
+/// The longest time that is added to another. No clock reaches `Duration::MAX`.
+pub const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Returns the time after `limit`, or after a [`CENTURY`].
 pub fn deadline_after(limit: Duration) -> Instant {
-    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     Instant::now() + limit.min(CENTURY)
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use fiber_core::Error;
+use fiber_core::{Error, shortage};
 use rustix::io::Errno;
 
 /// The cause of an [`Error::Journal`].
@@ -16,7 +16,8 @@ impl Problem {
     /// Something that the system refused: `what` is `write`, `open` and so on.
     pub(crate) fn system(what: &str, path: &Path, error: impl Into<io::Error>) -> Problem {
         let error = error.into();
-        Problem(format!("can't {what} `{}`: {error}{}", path.display(), advice(&error)))
+        let (shown, advice) = (shortage::explain(&error), advice(&error));
+        Problem(format!("can't {what} `{}`: {shown}{advice}", path.display()))
     }
 
     /// Something that is wrong with the journal itself.
@@ -45,6 +46,10 @@ fn advice(error: &io::Error) -> &'static str {
             ". Free space, or move the journal, and start the program again: it goes on from what \
              is recorded"
         }
+        Some(Errno::FBIG) => {
+            ". It is at the limit of file sizes: raise it (`ulimit -f`), and start the program \
+             again: it goes on from what is recorded"
+        }
         Some(Errno::ROFS | Errno::ACCESS | Errno::PERM) => {
             ". A program that records needs permission to write here: change it, or choose another \
              folder (`Journal::at`, or `journals` in the configuration)"
@@ -61,5 +66,24 @@ fn advice(error: &io::Error) -> &'static str {
              folder"
         }
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_is_reached_is_named() {
+        for (errno, remedy) in [
+            (Errno::FBIG, "`ulimit -f`"),
+            (Errno::MFILE, "`ulimit -n`"),
+            (Errno::AGAIN, "`ulimit -u`"),
+            (Errno::NOSPC, "Free space"),
+        ] {
+            let problem = Problem::system("write", Path::new("/j"), errno).to_string();
+            assert!(problem.starts_with("can't write `/j`: "), "{problem}");
+            assert!(problem.contains(remedy), "{problem}");
+        }
     }
 }

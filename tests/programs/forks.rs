@@ -20,6 +20,25 @@ fn the_fork_of_a_worker_leaves_the_children_of_the_worker_alone() {
 }
 
 #[trial]
+fn the_fork_of_a_rank_leaves_the_streams_of_the_rank_alone() {
+    let ended = Setup::new("forks in a rank").run().code(0);
+    ended.says(&["the fork ended with Some(0)", "sums Ok([3, 3])"]);
+}
+
+#[trial]
+fn a_fork_ends_by_the_signals_that_end_its_original() {
+    Setup::new("ends its fork").run().code(0).says(&["a signal that ended the fork: Some(15)"]);
+}
+
+#[trial]
+fn the_fork_of_a_worker_sends_nothing_to_other_processes() {
+    for link in ["unix", "nng"] {
+        let program = Setup::new("forks with handles of others").env("FIBER_LINK", link);
+        program.run().code(0).says(&["the fork ended with Some(0)", "received Ok((7, 5))"]);
+    }
+}
+
+#[trial]
 fn a_program_may_fork_before_it_uses_fiber() {
     let ended = Setup::new("forks before it starts").run().code(0);
     assert_eq!(ended.out.matches("sum 5").count(), 2, "{}", ended.out);

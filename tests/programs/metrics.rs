@@ -109,6 +109,14 @@ fn other_paths_and_methods_get_a_hint() {
 }
 
 #[trial]
+fn the_log_says_which_port_the_system_has_chosen() {
+    let errors = Setup::new("report").env("FIBER_METRICS", "127.0.0.1:0").run().code(0).errors;
+    let address = errors.split_once("metrics are at http://127.0.0.1:").expect("it is logged").1;
+    let port = address.split_once('/').expect("a path").0.parse::<u16>();
+    assert!(port.is_ok_and(|port| port > 0), "{errors}");
+}
+
+#[trial]
 fn an_address_in_use_is_an_error() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     let address = taken.local_addr().expect("it has an address").to_string();

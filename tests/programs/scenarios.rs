@@ -480,6 +480,12 @@ fn chatter() {
 fn report() {
     fiber::init();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    report_without_a_log();
+}
+
+#[scenario("report without a log")]
+fn report_without_a_log() {
+    fiber::init();
     let report = || (0..5000).for_each(|line| println!("line {line:<75}"));
     Process::spawn(report, ()).wait().unwrap();
 }

@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use fiber::{
-    Error, Process,
+    Error, Meta, Process,
     config::OutputMode,
     error::{ExitReason, FailureKind},
     process::active_children,
@@ -176,6 +176,17 @@ fn a_start_that_fails_at_once_is_the_error_and_the_exit_of_the_handle() {
     assert_eq!(process.exit(), Some(exit));
     assert!(matches!(process.started().wait(), Err(Error::Invalid { .. })));
     assert!(matches!(process.wait(), Err(Error::Invalid { .. })));
+}
+
+#[test]
+fn a_request_that_nothing_grants_is_named() {
+    for (meta, what) in
+        [(Meta::new().cpu(f64::NAN), "NaN CPU cores"), (Meta::new().memory(0), "0 B of memory")]
+    {
+        let process = Process::builder().meta(meta).spawn(add, (1, 2));
+        let error = process.wait().unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
 }
 
 #[test]

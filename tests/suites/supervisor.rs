@@ -1,19 +1,22 @@
 //! The promises of supervisors, with real processes and actix actors.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use actix::{Actor, Context, Message};
 use fiber::supervisor::{
-    Backoff, ChildSpec, ChildState, Restart, Shutdown, SupervisorBuilder, SupervisorRef,
+    Backoff, ChildContext, ChildSpec, ChildState, Control, Restart, Running, Shutdown, Start,
+    SupervisorBuilder, SupervisorRef,
 };
 use fiber::{Error, Process, Supervisor, error::ExitReason, process::active_children};
 use fiber_test_support::tricky::{Tricky, tricky};
 use fiber_test_support::wait::{LONG, wait_for};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 fn hang() {
     fiber_test_support::hang()
@@ -338,4 +341,47 @@ fn names_that_can_not_be_part_of_a_path_are_errors() {
         assert!(matches!(error, Error::Invalid { .. }), "{error:?}");
         assert!(error.to_string().contains("use at least one character, and no `/`"), "{error}");
     }
+}
+
+/// A child that panics whenever it is asked to end, and ends when it is killed.
+struct Stubborn;
+
+struct Panics(Option<oneshot::Sender<ExitReason>>);
+
+impl Start for Stubborn {
+    fn start(
+        &mut self,
+        _: ChildContext,
+    ) -> Pin<Box<dyn Future<Output = Result<Running, ExitReason>>>> {
+        let (end, ended) = oneshot::channel();
+        let exited = async move { ended.await.unwrap_or(ExitReason::Shutdown) };
+        Box::pin(async { Ok(Running::new(Panics(Some(end)), exited)) })
+    }
+}
+
+impl Control for Panics {
+    fn shutdown(&mut self) {
+        panic!("not yet")
+    }
+
+    fn kill(&mut self, reason: ExitReason) {
+        drop(self.0.take().map(|end| end.send(reason)));
+        panic!("not now")
+    }
+}
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("never")
+    }
+}
+
+#[test]
+fn a_child_whose_control_panics_ends_alone() {
+    let stubborn = ChildSpec::new("stubborn", Stubborn).shutdown(Shutdown::After(Duration::ZERO));
+    let app = eager("panicking").child(process("server")).child(stubborn).start().wait().unwrap();
+    let server = running_pid("panicking/server");
+    app.stop_child("stubborn").wait().unwrap();
+    assert_eq!(pid("panicking/server"), Some(server));
+    end(&app);
 }

@@ -142,6 +142,15 @@ fn permits_are_limited_and_released_when_their_holder_dies() {
 }
 
 #[test]
+fn a_semaphore_has_no_more_permits_than_can_be_counted() {
+    let semaphore = Semaphore::new(u32::MAX).unwrap();
+    let held = semaphore.acquire_many(2).wait().unwrap();
+    semaphore.add_permits(1);
+    drop(held);
+    assert_eq!(semaphore.available().wait().unwrap(), u32::MAX);
+}
+
+#[test]
 fn an_event_wakes_all_until_it_is_cleared() {
     let (event, met) = (Event::new().unwrap(), Barrier::new(4).unwrap());
     let wait = |event: Event, met: Barrier| {

@@ -60,6 +60,7 @@ impl ActiveCall {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<ResultBatch>>> {
+        forks::check()?;
         let batch = self.exchange.poll_batch(context);
         if self.pool.is_outer() {
             Waiting::note(&mut self.waiting, &batch);

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::fmt::Write;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use parking_lot::Mutex;
@@ -105,9 +106,6 @@ impl Group {
 /// # Ok::<(), fiber::Error>(())
 /// ```
 pub fn suspend_progress<R>(print: impl FnOnce() -> R) -> R {
-    thread_local! {
-        static SUSPENDED: Cell<bool> = const { Cell::new(false) };
-    }
     if SUSPENDED.get() {
         return print();
     }
@@ -115,9 +113,15 @@ pub fn suspend_progress<R>(print: impl FnOnce() -> R) -> R {
     let Some(screen) = screen else { return print() };
     let _first = io::stdout().lock();
     SUSPENDED.set(true);
-    let result = screen.suspend(print);
+    // A panic, as of `println!` without a reader, would poison the lock of the bars.
+    let printed = screen.suspend(|| catch_unwind(AssertUnwindSafe(print)));
     SUSPENDED.set(false);
-    result
+    printed.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+thread_local! {
+    /// Whether this thread prints while the bars are hidden.
+    static SUSPENDED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Formats a number of tasks a second with its significant digits.
@@ -131,7 +135,18 @@ fn rate(per_second: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::rate;
+    use super::*;
+
+    #[test]
+    fn bars_go_on_after_a_panic_of_what_is_printed_beside_them() {
+        let _squares = Progress::new("squares".into(), Some(2));
+        let broken = || -> u8 { panic!("no reader") };
+        assert!(catch_unwind(|| suspend_progress(broken)).is_err());
+        assert!(!SUSPENDED.get());
+        let cubes = Progress::new("cubes".into(), Some(1));
+        cubes.advance(1, None);
+        assert_eq!(suspend_progress(|| 7), 7);
+    }
 
     #[test]
     fn rates_show_their_significant_digits() {

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use fiber_core::{Error, Result};
+use fiber_core::{Error, Result, forks};
 use fiber_runtime::directory::{Key, Kind, Member, Members, Refusal};
 use fiber_runtime::mesh::Load;
 use fiber_runtime::reply::{self, Replies, Reply};
@@ -141,6 +141,10 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
+        // In a fork, the lock of the directory may be held for good.
+        if forks::is_forked() {
+            return;
+        }
         self.runtime.directory().release(&self.key);
     }
 }

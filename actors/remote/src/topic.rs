@@ -302,6 +302,7 @@ impl<M: Serialize + DeserializeOwned + Send + 'static> Topic<M> {
     }
 
     fn client(&self) -> Result<Arc<Client>> {
+        // In a fork, the lock may be held for good.
         forks::check()?;
         let mut client = self.inner.client.lock();
         if let Some(client) = &*client

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fiber_core::{Error, RankActivity, Result, wait_for_kill};
+use fiber_core::{Error, RankActivity, Result, forks, wait_for_kill};
 use fiber_transport::Link;
 use fiber_values::codec;
 use fiber_values::codec::EncodedValue;
@@ -274,9 +274,9 @@ impl RingNode {
     /// of the ring's size. [`set_timeout`](RingNode::set_timeout) has an example.
     ///
     /// # Errors
-    /// None at present.
+    /// [`Error::Forked`] in a fork of this process.
     pub fn barrier(&mut self) -> Result<()> {
-        let call = CollectiveCall::barrier(self.next_collective());
+        let call = CollectiveCall::barrier(self.next_collective()?);
         self.run_collective(call, |streams| streams.barrier(call));
         Ok(())
     }
@@ -305,7 +305,7 @@ impl RingNode {
     /// ```
     pub fn broadcast<T: Number>(&mut self, root: usize, data: &mut [T]) -> Result<()> {
         self.check_rank(root)?;
-        let call = self.next_call::<T>(Operation::Broadcast, data.len()).with_root(root);
+        let call = self.next_call::<T>(Operation::Broadcast, data.len())?.with_root(root);
         self.run_collective(call, |streams| streams.broadcast(call, root, data));
         Ok(())
     }
@@ -340,7 +340,7 @@ impl RingNode {
         reduction: Reduction,
     ) -> Result<()> {
         self.check_rank(root)?;
-        let call = self.next_call::<T>(Operation::Reduce, data.len());
+        let call = self.next_call::<T>(Operation::Reduce, data.len())?;
         let call = call.with_reduction(reduction).with_root(root);
         self.run_reduction(ReduceTo::Root(root), call, data, reduction);
         Ok(())
@@ -370,9 +370,9 @@ impl RingNode {
     /// ```
     ///
     /// # Errors
-    /// None at present.
+    /// [`Error::Forked`] in a fork of this process.
     pub fn all_reduce<T: Number>(&mut self, data: &mut [T], reduction: Reduction) -> Result<()> {
-        let call = self.next_call::<T>(Operation::AllReduce, data.len()).with_reduction(reduction);
+        let call = self.next_call::<T>(Operation::AllReduce, data.len())?.with_reduction(reduction);
         self.run_reduction(ReduceTo::All, call, data, reduction);
         Ok(())
     }
@@ -381,7 +381,7 @@ impl RingNode {
     /// result, less its own part.
     ///
     /// # Errors
-    /// None at present.
+    /// [`Error::Forked`] in a fork of this process.
     ///
     /// # Examples
     /// ```
@@ -397,7 +397,7 @@ impl RingNode {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn all_gather<T: Number>(&mut self, data: &[T]) -> Result<Vec<T>> {
-        let call = self.next_call::<T>(Operation::AllGather, data.len());
+        let call = self.next_call::<T>(Operation::AllGather, data.len())?;
         let mut all = vec![T::zeroed(); data.len() * self.size()];
         let own = self.rank() * data.len();
         all[own..own + data.len()].copy_from_slice(data);
@@ -409,7 +409,7 @@ impl RingNode {
     /// [segment](RingNode::segment) of the result. It works on a copy of `data`.
     ///
     /// # Errors
-    /// None at present.
+    /// [`Error::Forked`] in a fork of this process.
     ///
     /// # Examples
     /// ```
@@ -430,7 +430,7 @@ impl RingNode {
         reduction: Reduction,
     ) -> Result<Vec<T>> {
         let call =
-            self.next_call::<T>(Operation::ReduceScatter, data.len()).with_reduction(reduction);
+            self.next_call::<T>(Operation::ReduceScatter, data.len())?.with_reduction(reduction);
         let mut all = data.to_vec();
         self.run_reduction(ReduceTo::Scattered, call, &mut all, reduction);
         Ok(all[self.segment(data.len())].to_vec())
@@ -457,7 +457,7 @@ impl RingNode {
     /// ```
     pub fn gather<T: Number>(&mut self, root: usize, data: &[T]) -> Result<Vec<T>> {
         self.check_rank(root)?;
-        let call = self.next_call::<T>(Operation::Gather, data.len()).with_root(root);
+        let call = self.next_call::<T>(Operation::Gather, data.len())?.with_root(root);
         Ok(self.run_collective(call, |streams| streams.gather(call, root, data)))
     }
 
@@ -485,7 +485,7 @@ impl RingNode {
     /// ```
     pub fn scatter<T: Number>(&mut self, root: usize, data: &[T]) -> Result<Vec<T>> {
         self.check_rank(root)?;
-        let call = self.next_call::<T>(Operation::Scatter, 0).with_root(root);
+        let call = self.next_call::<T>(Operation::Scatter, 0)?.with_root(root);
         Ok(self.run_collective(call, |streams| streams.scatter(call, root, data)))
     }
 
@@ -538,6 +538,7 @@ impl RingNode {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn checkpoint<T: Serialize + ?Sized>(&mut self, state: &T) -> Result<()> {
+        forks::check()?;
         let state = EncodedValue::new(state)?;
         self.check_size("a checkpoint", state.size())?;
         if self.checkpoints.journal.is_some() {
@@ -635,6 +636,7 @@ impl RingNode {
     }
 
     fn check_rank(&self, rank: usize) -> Result<()> {
+        forks::check()?;
         if rank < self.size() {
             return Ok(());
         }
@@ -658,13 +660,18 @@ impl RingNode {
         })
     }
 
-    fn next_collective(&mut self) -> u64 {
+    fn next_collective(&mut self) -> Result<u64> {
+        forks::check()?;
         self.collectives += 1;
-        self.collectives
+        Ok(self.collectives)
     }
 
-    fn next_call<T: Number>(&mut self, operation: Operation, length: usize) -> CollectiveCall {
-        CollectiveCall::new::<T>(operation, self.next_collective(), length)
+    fn next_call<T: Number>(
+        &mut self,
+        operation: Operation,
+        length: usize,
+    ) -> Result<CollectiveCall> {
+        Ok(CollectiveCall::new::<T>(operation, self.next_collective()?, length))
     }
 
     fn run_collective<T>(
@@ -726,6 +733,10 @@ impl RingNode {
 
 impl Drop for RingNode {
     fn drop(&mut self) {
+        // The streams of a fork are the original's.
+        if forks::is_forked() {
+            return;
+        }
         *self.shared.activity.lock() = RankActivity::Returned;
         self.streams.close();
     }

@@ -124,7 +124,7 @@ impl<T> RingRun<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn kill(&self) {
-        if let Some(coordinator) = &self.coordinator {
+        if let Some(coordinator) = self.reachable() {
             coordinator.fail(RingProblem::Killed);
         }
     }
@@ -148,10 +148,14 @@ impl<T> RingRun<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn kill_rank(&self, rank: usize) {
-        // In a fork, the lock of the coordinator may be held for good.
-        if let Some(coordinator) = self.coordinator.as_ref().filter(|_| !forks::is_forked()) {
+        if let Some(coordinator) = self.reachable() {
             coordinator.kill_rank(rank);
         }
+    }
+
+    /// Returns the coordinator, unless this is a fork, where its lock may be held for good.
+    fn reachable(&self) -> Option<&Arc<Coordinator>> {
+        self.coordinator.as_ref().filter(|_| !forks::is_forked())
     }
 }
 
@@ -172,6 +176,7 @@ impl<T: DeserializeOwned> Future for RingRun<T> {
     type Output = Result<Vec<T>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Vec<T>>> {
+        forks::check()?;
         let lost = |_| Err(Error::system("running the ring failed", "fiber's thread ended"));
         let outcome = ready!(Pin::new(&mut self.outcome).poll(context)).unwrap_or_else(lost);
         self.over = true;

@@ -66,9 +66,11 @@ pub(super) struct RankStreams {
     polling: Polling,
 }
 
-/// Returns whether this process may make no shared memory, for example in a sandbox.
+/// Returns whether this process may make no shared memory, for example in a sandbox, or within a
+/// limit of file sizes.
 fn is_denied(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
+    use ErrorKind::{FileTooLarge, PermissionDenied, Unsupported};
+    matches!(error.kind(), PermissionDenied | Unsupported | FileTooLarge)
 }
 
 impl RankStreams {
@@ -124,7 +126,6 @@ impl RankStreams {
                 _ => None,
             };
             let writer = match shared {
-                // A sandbox may deny the system call.
                 Some(Err(error)) if !is_denied(&error) => Err(shortage::explain(&error)),
                 Some(Ok(writer)) => Ok(writer),
                 Some(Err(_)) | None => {

@@ -11,7 +11,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fiber_core::{Error, Result, block_on, is_blocked};
+use fiber_core::{Error, Result, block_on, forks, is_blocked};
 use futures_util::future::{Either, select};
 use tokio::task::unconstrained;
 
@@ -265,6 +265,8 @@ impl<T> Future for Reply<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        // Nobody would answer.
+        forks::check()?;
         let answer = poll_fn(|context| match &mut self.0 {
             Source::Future { answer, .. } => answer.as_mut().poll(context),
             Source::Call(call) => call.poll(context),

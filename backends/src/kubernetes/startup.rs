@@ -3,7 +3,7 @@
 use std::mem::discriminant;
 use std::time::Duration;
 
-use fiber_core::{Config, Meta};
+use fiber_core::{CENTURY, Config, Meta};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::watch_object;
@@ -33,9 +33,9 @@ pub(super) struct StartTimeouts {
 impl StartTimeouts {
     pub(super) fn of(config: &Config) -> StartTimeouts {
         StartTimeouts {
-            schedule: config.schedule_timeout,
-            pull: config.pull_timeout,
-            start: config.start_timeout,
+            schedule: config.schedule_timeout.min(CENTURY),
+            pull: config.pull_timeout.min(CENTURY),
+            start: config.start_timeout.min(CENTURY),
         }
     }
 }
@@ -181,4 +181,20 @@ fn explain(pod: &Pod, message: &str, pull: Option<&str>) -> String {
     let image = container.and_then(|container| container.image.as_deref()).unwrap_or_default();
     let secrets = start_error::pull_secrets(pod);
     start_error::of_image(image, &secrets, message, pull).unwrap_or_else(|| message.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_without_a_limit_has_a_time() {
+        let mut config = Config::default();
+        config.schedule_timeout = Duration::MAX;
+        config.pull_timeout = Duration::MAX;
+        config.start_timeout = Duration::MAX;
+        let StartTimeouts { schedule, pull, start } = StartTimeouts::of(&config);
+        let since = Instant::now();
+        assert!([schedule, pull, start].iter().all(|limit| since.checked_add(*limit).is_some()));
+    }
 }

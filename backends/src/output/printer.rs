@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
 use fiber_core::{Patient, shortage, start_thread};
@@ -172,12 +172,21 @@ fn write(mut stream: impl Write, bytes: &[u8]) {
     WRITING.store(false, Ordering::Relaxed);
     match written {
         // Losing the reader of this process's output does not stop the work.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            tracing::error!(
-                "output of a child process is lost: this process's output can't be written: {error}"
-            );
-        }
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => say_lost(&error),
         _ => {}
+    }
+}
+
+/// Says that output is lost: in the log, and once on standard error if the program shows no log.
+fn say_lost(error: &io::Error) {
+    static SAID: Once = Once::new();
+    let problem = format!(
+        "output of a child process is lost: this process's output can't be written: {error}"
+    );
+    tracing::error!("{problem}");
+    if !tracing::dispatcher::has_been_set() {
+        // It may be standard error that can't be written.
+        SAID.call_once(|| drop(writeln!(Patient(io::stderr()), "fiber: error: {problem}")));
     }
 }
 

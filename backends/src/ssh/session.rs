@@ -41,16 +41,20 @@ impl Ssh {
         machine: SshMachine,
         program: &Program,
     ) -> Ssh {
-        let limit = |duration: Duration| duration.as_secs_f64().ceil().max(1.0) as u64;
         // A machine that is off, and a wire that is cut.
         let connect = config.heartbeat_timeout.max(CONNECT).min(config.start_timeout / 2);
         let options = vec![
-            format!("ConnectTimeout={}", limit(connect)),
-            format!("ServerAliveInterval={}", limit(config.heartbeat_timeout / 3)),
+            format!("ConnectTimeout={}", seconds(connect)),
+            format!("ServerAliveInterval={}", seconds(config.heartbeat_timeout / 3)),
             "ServerAliveCountMax=3".into(),
         ];
         Ssh { machine, program: program.clone(), config_file: section.config.clone(), options }
     }
+}
+
+/// Returns a time in seconds, from 1 to the most that `ssh` takes.
+fn seconds(time: Duration) -> u32 {
+    time.as_secs_f64().ceil().clamp(1.0, i32::MAX.into()) as u32
 }
 
 /// Returns the line that starts a job.
@@ -183,6 +187,17 @@ mod tests {
     use crate::shell::testing::{run, spec};
 
     const TEXT: &str = "#!/bin/sh\nread -r key; echo \"$key $1 $RUST_LOG\"; exit 255\n";
+
+    #[test]
+    fn a_time_is_one_that_ssh_takes() {
+        for (time, expected) in [
+            (Duration::ZERO, 1),
+            (Duration::from_millis(1500), 2),
+            (Duration::MAX, i32::MAX.cast_unsigned()),
+        ] {
+            assert_eq!(seconds(time), expected);
+        }
+    }
 
     /// Puts a program into a cache in this directory, and returns its path and the line that starts
     /// it.

@@ -79,8 +79,10 @@ fn of_calls(stats: &SessionStats) -> String {
     if rate > 0.0 && !calls.is_empty() {
         parts.push(format!("{}/s", format::rate(rate)));
         let left = total.map(|total| (total.saturating_sub(done) as f64 / rate).round());
-        if let Some(left) = left.filter(|seconds| *seconds >= 1.0) {
-            parts.push(format!("{} left", span(Duration::from_secs_f64(left))));
+        // Some calls have more tasks than there is time.
+        let left = left.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            parts.push(format!("{} left", span(left)));
         }
     }
     parts.join(", ")
@@ -106,6 +108,11 @@ mod tests {
         let mut stats = stats("simulate", 2);
         let line = "simulate::step: 7.0M of 10.0M (70%), 2 failed, 12.3k/s, 4m03s left";
         assert_eq!(of_calls(&stats), line);
+        let mut endless = stats.clone();
+        endless.report.pools[0].calls[0].total = Some(u64::MAX);
+        endless.report.pools[0].rate = 0.1;
+        let line = of_calls(&endless);
+        assert!(line.contains("2 failed") && !line.contains("left"), "{line}");
         let mut other = stats.report.pools[0].calls[0].clone();
         other.total = None;
         stats.report.pools[0].calls.push(other);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 pub(super) use self::directory::Directory;
 use super::items::{Fields, Item};
 use super::task::{End, Outcome};
-use crate::terminal::escaped;
+use crate::terminal::{escaped, of_output};
 
 /// The number of failures that are printed. All are counted.
 const SHOWN_FAILURES: u64 = 20;
@@ -74,8 +74,7 @@ pub(super) fn print(stdout: &[u8], stderr: &[u8]) -> io::Result<()> {
     }
     suspend_progress(|| {
         let mut out = Patient(io::stdout().lock());
-        out.write_all(stdout)?;
-        out.flush()?;
+        out.write_all(stdout).and_then(|()| out.flush()).map_err(of_output)?;
         // A closed standard error is no reason to stop.
         let _ = Patient(io::stderr()).write_all(stderr);
         Ok(())

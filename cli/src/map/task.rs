@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use fiber::error::{Failure, FailureKind};
+use fiber_core::SignalName;
 use serde::{Deserialize, Serialize};
 
 /// How workers run commands. It is not part of a task, so that it can change between two runs with
@@ -73,7 +74,9 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             End::Exited(code) => write!(f, "exit code {code}"),
-            End::Signaled(signal) => write!(f, "killed by signal {signal}"),
+            End::Signaled(signal) => {
+                write!(f, "killed by signal {signal}{}", SignalName(*signal))
+            }
             End::TimedOut(limit) => {
                 write!(f, "killed after its timeout of {}", humantime::format_duration(*limit))
             }

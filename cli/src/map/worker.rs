@@ -12,6 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fiber::error::Failure;
+use fiber_core::shortage;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
@@ -72,8 +73,20 @@ impl Worker {
     fn attempt(&mut self, command: &[Vec<u8>]) -> End {
         match self.spawn_and_wait(command) {
             Ok(end) => end,
-            Err(error) => End::NotStarted(format!("it can't be started: {error}")),
+            Err(error) => {
+                // It may run already, where this process could not watch it.
+                not_started(&self.kill_all().err().unwrap_or(error))
+            }
         }
+    }
+
+    /// Kills all processes of a command, and reads what they have printed.
+    fn kill_all(&mut self) -> io::Result<()> {
+        while descendants::reap()? {
+            descendants::signal_all(Signal::KILL)?;
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        self.output.read_available()
     }
 
     fn spawn_and_wait(&mut self, words: &[Vec<u8>]) -> io::Result<End> {
@@ -199,6 +212,10 @@ fn end_of(status: ExitStatus) -> End {
     }
 }
 
+fn not_started(error: &io::Error) -> End {
+    End::NotStarted(format!("it can't be started: {}", shortage::explain(error)))
+}
+
 /// Returns the end of a command that could not be started, if the reason has words of its own.
 fn explain(error: io::Error, path: &std::path::Path) -> io::Result<End> {
     let end = |exit_code, problem| Ok(End::NotExecutable { exit_code, problem });
@@ -224,5 +241,20 @@ fn explain(error: io::Error, path: &std::path::Path) -> io::Result<End> {
             end(program::NOT_EXECUTABLE, format!("`{path}` can't be executed: {error}"))
         }
         _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_can_not_be_started_names_the_limit_that_is_reached() {
+        for (errno, remedy) in
+            [(Errno::AGAIN, "ulimit -u"), (Errno::MFILE, "ulimit -n"), (Errno::NOMEM, "ulimit -v")]
+        {
+            let end = not_started(&errno.into()).to_string();
+            assert!(end.contains("can't be started") && end.contains(remedy), "{end}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of the command without an engine: its documentation, its errors, and the backend `local`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -153,6 +155,16 @@ fn the_local_backend_executes_the_program() {
         .expect("it can be started");
     let pid = child.id();
     assert_eq!(text(&child.wait_with_output().expect("it ends").stdout).trim(), pid.to_string());
+}
+
+#[test]
+fn a_variable_that_is_no_text_is_not_forwarded() {
+    let mut command = fiber(&["run", "--env", "PLACE", "true"]);
+    let output = command.env("PLACE", OsStr::from_bytes(b"caf\xe9")).output();
+    let output = output.expect("it can be started");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{errors}");
+    assert!(errors.contains("its value is no UTF-8: write PLACE=VALUE"), "{errors}");
 }
 
 /// Heads are processes of this host also where their workers are on machines over ssh.

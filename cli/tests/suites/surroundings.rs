@@ -62,8 +62,37 @@ fn a_map_waits_for_items_of_a_stream_that_does_not_block() {
 }
 
 #[test]
+fn output_that_can_not_be_written_is_an_error() {
+    let full = ["sh", "-c", "exec \"$0\" \"$@\" >/dev/full"];
+    let fails = |arguments: &[&str], code: i32| {
+        println!("{arguments:?}");
+        let ended = fiber(&full, arguments).run().code(code);
+        let problem = "standard output can't be written: No space left on device";
+        assert!(ended.errors.contains(problem), "{}", ended.errors);
+    };
+    let session = endless(&[]).start();
+    session.wait_until("it is listed", || lists(&[], session.pid()));
+    let pid = session.pid().to_string();
+    for command in [&["ps"][..], &["top", "--once"], &["top", "--json"], &["stack"]] {
+        fails(&[command, &[&*pid]].concat(), 1);
+    }
+    fails(&["map", "echo", ":::", "a"], 125);
+    fails(&["map", "--dry-run", "echo", ":::", "a"], 125);
+    session.signal(Signal::TERM);
+    session.end().signal(Signal::TERM);
+}
+
+#[test]
 fn all_works_within_limits() {
     all_works(LIMITS);
+}
+
+#[test]
+fn a_command_that_a_limit_ends_names_the_limit() {
+    let spin = ["map", "--", "sh", "-c", "while :; do :; done", ":::", "a"];
+    let ended = fiber(&["prlimit", "--cpu=2:60"], &spin).run().code(1);
+    assert!(ended.errors.contains("killed by signal 24 (SIGXCPU"), "{}", ended.errors);
+    assert!(ended.errors.contains("ulimit -t"), "{}", ended.errors);
 }
 
 #[test]

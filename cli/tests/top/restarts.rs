@@ -40,7 +40,9 @@ fn run(restarts: &str, scenario: &str) -> Setup {
 fn a_program_that_was_lost_is_started_again() {
     let ending = run("5", "lost twice").run().code(3);
     let ending = ending.says(&["the first start", "the second start", "the third start"]);
-    for words in ["was killed by signal 9: starting it again (1 of 5)", "is to be continued"] {
+    for words in
+        ["was killed by signal 9 (SIGKILL): starting it again (1 of 5)", "is to be continued"]
+    {
         assert!(ending.errors.contains(words), "`{words}` is missing in: {}", ending.errors);
     }
     let ending = run("1", "lost twice").run().code(75);

@@ -142,7 +142,8 @@ impl Config {
         if self.link == LinkKind::Nng && cfg!(not(feature = "nng")) {
             return Err(Error::missing_feature("the link `nng`", "nng"));
         }
-        if self.heartbeat.is_zero() || self.heartbeat_timeout < 2 * self.heartbeat {
+        let least = self.heartbeat.saturating_mul(2);
+        if self.heartbeat.is_zero() || self.heartbeat_timeout < least {
             let problem = format!(
                 "it must be at least twice `heartbeat` ({:?}), which must be more than 0s",
                 self.heartbeat

@@ -93,6 +93,22 @@ fn an_error_holds_source_key_and_value() {
 }
 
 #[test]
+fn a_heartbeat_has_any_time_but_none() {
+    let check = |heartbeat, heartbeat_timeout| {
+        Config { heartbeat, heartbeat_timeout, ..Config::default() }.check()
+    };
+    check(Duration::MAX, Duration::MAX).unwrap();
+    for (heartbeat, timeout) in [
+        (Duration::ZERO, Duration::MAX),
+        (Duration::MAX, Duration::from_secs(10)),
+        (Duration::from_secs(6), Duration::from_secs(10)),
+    ] {
+        let error = check(heartbeat, timeout).unwrap_err().to_string();
+        assert!(error.contains("`heartbeat_timeout`") && error.contains("twice"), "{error}");
+    }
+}
+
+#[test]
 fn paths_are_utf_8() {
     let latin_1 = || PathBuf::from(OsStr::from_bytes(b"caf\xe9"));
     let log_dir = Config { log_dir: latin_1(), ..Config::default() };

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use fiber_core::{Result, block_on};
+use fiber_core::{Result, block_on, forks};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -153,6 +153,7 @@ impl<T: DeserializeOwned> Future for Fetch<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        forks::check()?;
         let value = self.cell.poll(context);
         Waiting::note(&mut self.waiting, &value);
         let decode =

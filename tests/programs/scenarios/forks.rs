@@ -3,13 +3,15 @@
 #![allow(unsafe_code)]
 
 use std::io::Write;
+use std::pin::pin;
+use std::task::{Context as Polled, Poll, Waker};
 
 use actix::prelude::*;
 use fiber::topic::{Slow, Topic};
-use fiber::{Array, AsyncManager, Error, Pool, Process, Queue, Ring, RingNode};
+use fiber::{Array, AsyncManager, Error, Pool, Process, Queue, Reduction, Ring, RingNode};
 use fiber_test_support::scenario;
-use futures_util::{FutureExt, StreamExt};
-use rustix::process::{WaitOptions, waitpid};
+use futures_util::StreamExt;
+use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
 
 struct Adder(u64);
 
@@ -47,6 +49,14 @@ fn sum(array: Array<u8>) -> u64 {
     array.iter().map(|x| u64::from(*x)).sum()
 }
 
+/// Polls a future once, as an executor of a fork does.
+fn awaited<T>(future: impl Future<Output = fiber::Result<T>>) -> fiber::Result<T> {
+    match pin!(future).poll(&mut Polled::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => panic!("it would wait for ever"),
+    }
+}
+
 fn is_forked<T>(what: &str, outcome: fiber::Result<T>) {
     let is_forked = matches!(outcome, Err(Error::Forked));
     println!("{what}: {}", outcome.err().map_or("no error".into(), |error| error.to_string()));
@@ -63,9 +73,12 @@ fn forks() {
     let adder = AsyncManager::start(Adder, 10).wait().unwrap();
     let topic = Topic::<u64>::new().unwrap();
     let subscribe = || topic.subscribe(Slow::Wait).wait().unwrap();
-    let (mut awaited, blocking, kept) = (subscribe(), subscribe(), subscribe());
+    let (mut messages, blocking, kept) = (subscribe(), subscribe(), subscribe());
     let ring = Ring::run(2, |mut node: RingNode| node.barrier().unwrap(), ());
     let call = pool.apply(std::process::id, ());
+    let awaited_call = pool.apply(std::process::id, ());
+    let output = pool.apply(std::process::id, ()).output();
+    let empty = Queue::<u64>::new().unwrap();
     let array = pool.apply(|| Array::from(vec![1_u8; 1 << 20]), ()).wait().unwrap();
     let own = Array::from(vec![2_u8; 1 << 20]);
     assert_eq!(pool.apply(sum, own.clone()).wait().unwrap(), 2 << 20);
@@ -80,18 +93,23 @@ fn forks() {
         is_forked("actor", adder.send(Add(1)).wait());
         is_forked("new ring", Ring::run(1, |_: RingNode| (), ()).wait());
         is_forked("stop", pool.stop().wait());
-        is_forked("publish", topic.publish(7).now_or_never().expect("it fails at once"));
+        is_forked("publish", awaited(topic.publish(7)));
         is_forked("subscribe", topic.subscribe(Slow::Wait).wait());
-        // A future of it would wait for good.
-        is_forked("subscription", awaited.next().now_or_never().flatten().expect("it ends"));
-        assert!(awaited.next().now_or_never().expect("it has ended").is_none());
+        is_forked("message", awaited(async { messages.next().await.expect("no end") }));
+        awaited(async { Ok(assert!(messages.next().await.is_none())) }).unwrap();
         assert_eq!(blocking.wait().filter(|message| message.is_err()).count(), 1);
         pool.kill();
         ring.kill_rank(1);
         let more = Array::from(vec![3_u8; 1 << 20]);
         assert_eq!((sum(array.clone()), sum(more)), (1 << 20, 3 << 20));
         is_forked("earlier call", call.wait());
-        drop((pool, queue, filled, adder, ring, array, own, topic, awaited, kept));
+        is_forked("awaited call", awaited(awaited_call));
+        is_forked("awaited output", awaited(output.get()));
+        is_forked("awaited get", awaited(empty.get()));
+        is_forked("awaited answer", awaited(adder.send(Add(0))));
+        is_forked("awaited stop", awaited(adder.stop()));
+        is_forked("awaited ring", awaited(ring));
+        drop((pool, queue, filled, adder, array, own, output, empty, topic, messages, kept));
         std::process::exit(0);
     }
     assert_eq!(call.wait().unwrap(), worker);
@@ -122,6 +140,62 @@ fn forks_in_a_task() {
     };
     assert_eq!(pool.apply(nested, ()).wait().unwrap(), worker);
     println!("the worker lives");
+}
+
+/// A rank forks, and its fork uses and drops what is the rank's.
+#[scenario("forks in a rank")]
+fn forks_in_a_rank() {
+    fiber::init();
+    let meet = |mut node: RingNode| -> fiber::Result<i64> {
+        node.barrier()?;
+        if node.rank() == 0 && is_fork() {
+            is_forked("send", node.send(1, "from the fork"));
+            is_forked("meet", node.barrier());
+            drop(node);
+            std::process::exit(0);
+        }
+        let mut sum = [node.rank() as i64 + 1];
+        node.all_reduce(&mut sum, Reduction::Sum)?;
+        Ok(sum[0])
+    };
+    println!("sums {:?}", Ring::builder().size(2).try_run(meet, ()).wait());
+}
+
+#[scenario("ends its fork")]
+fn ends_its_fork() {
+    fiber::init();
+    Pool::new(1).unwrap().apply(|| (), ()).wait().unwrap();
+    std::io::stdout().flush().unwrap();
+    // SAFETY: the fork only waits for its end.
+    let fork = unsafe { libc::fork() };
+    if fork == 0 {
+        fiber_test_support::wait::hang();
+    }
+    let fork = rustix::process::Pid::from_raw(fork).expect("the system can fork");
+    kill_process(fork, Signal::TERM).unwrap();
+    let (_, status) = waitpid(Some(fork), WaitOptions::empty()).unwrap().unwrap();
+    println!("a signal that ended the fork: {:?}", status.terminating_signal());
+}
+
+/// A fork of a worker drops its copies of what the worker has of other processes.
+#[scenario("forks with handles of others")]
+fn forks_with_handles_of_others() {
+    fiber::init();
+    let numbers = Queue::<u32>::new().unwrap();
+    let task = |numbers: Queue<u32>| {
+        let topic = Topic::<u32>::named("news").unwrap();
+        let mut messages = topic.subscribe(Slow::Wait).wait().unwrap().wait();
+        numbers.put(5).wait().unwrap();
+        if is_fork() {
+            drop(topic.publish(6));
+            drop((messages, topic, numbers));
+            std::process::exit(0);
+        }
+        topic.publish(7).wait().unwrap();
+        (messages.next().unwrap().unwrap(), numbers.get().wait().unwrap())
+    };
+    let received = Pool::new(1).unwrap().max_deaths(1).apply(task, numbers).wait();
+    println!("received {received:?}");
 }
 
 #[scenario("forks before it starts")]

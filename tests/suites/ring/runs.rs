@@ -1,6 +1,9 @@
 //! Runs: one function on each node, and results by rank.
 
+use std::time::Duration;
+
 use fiber::{Error, Reduction, Ring, RingNode, error::FailureKind};
+use fiber_test_support::wait::wait_until;
 use serde::{Deserialize, Serialize};
 
 #[test]
@@ -48,6 +51,26 @@ fn a_function_can_be_async_take_several_arguments_and_follow_an_initializer() {
         .size(2)
         .initializer(|seed: u64| SEED.store(seed, std::sync::atomic::Ordering::SeqCst), 100);
     assert_eq!(ring.try_run(add, (20, 3)).wait().unwrap(), [246, 246]);
+}
+
+#[test]
+fn a_rank_without_a_time_limit_sleeps_while_it_waits() {
+    fn main_thread_sleeps(pid: u32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('S')
+    }
+    let meet = |mut node: RingNode| -> fiber::Result<String> {
+        if node.rank() == 1 {
+            node.send(0, &std::process::id())?;
+            return node.recv(0);
+        }
+        let waiting: u32 = node.recv(1)?;
+        wait_until("the other rank sleeps", || main_thread_sleeps(waiting));
+        node.send(1, "go on")?;
+        Ok("it slept".to_string())
+    };
+    let ring = Ring::builder().size(2).timeout(Duration::MAX).try_run(meet, ());
+    assert_eq!(ring.wait().unwrap(), ["it slept", "go on"]);
 }
 
 #[test]

@@ -34,6 +34,13 @@ fn a_task_answers_with_many_values() {
 }
 
 #[test]
+fn a_stream_without_a_buffer_gives_its_items_one_by_one() {
+    for bytes in [0, 1] {
+        assert_eq!(all(pool(1).buffer(bytes).stream(count, 100)), Vec::from_iter(0..100));
+    }
+}
+
+#[test]
 fn a_failure_comes_behind_the_items() {
     let fails = |how: String, out: Sender<u64>| {
         (0..1000).try_for_each(|n| out.send(n).wait()).map_err(|error| error.to_string())?;

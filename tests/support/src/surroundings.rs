@@ -33,6 +33,8 @@ pub const LIMITS: &[&[&str]] = &[
     &["prlimit", "--stack=unlimited"],
     &["prlimit", "--stack=1048576"],
     &["prlimit", "--nofile=256"],
+    // Less than the memory that two ranks of a ring share.
+    &["prlimit", "--fsize=524288"],
     &["prlimit", "--rtprio=0", "--nice=0"],
     &["nice", "-n", "19"],
     NO_MEMORY_FILES,

@@ -63,6 +63,8 @@ impl Outbox {
 
     /// Sends a message, or queues it behind the ones that are being sent.
     pub(super) fn send(&self, message: Message) -> Result<(), Closed> {
+        // The connection is also the original's, and so is the number of the next frame.
+        fiber_core::forks::check().map_err(|_| Closed)?;
         {
             let mut state = self.queue.state.lock();
             if state.closed {

@@ -101,16 +101,18 @@ impl Snapshots {
         Snapshots(SnapshotInterval { before_answers: true, ..SnapshotInterval::default() })
     }
 
-    /// Takes a snapshot at this interval, also when nothing has changed. [`Snapshots`] has an
-    /// example.
+    /// Takes a snapshot at this interval, of 1 ms or more, also when nothing has changed.
+    /// [`Snapshots`] has an example.
     pub fn every(time: Duration) -> Snapshots {
-        Snapshots(SnapshotInterval { time: Some(time), ..SnapshotInterval::default() })
+        Snapshots(SnapshotInterval::default()).or_every(time)
     }
 
-    /// Takes a snapshot at this interval, too. [`Snapshots`] has an example.
+    /// Takes a snapshot at this interval, of 1 ms or more, too. [`Snapshots`] has an example.
     #[must_use]
     pub fn or_every(self, time: Duration) -> Snapshots {
-        Snapshots(SnapshotInterval { time: Some(time), ..self.0 })
+        // Without a pause, an actor would do nothing else.
+        let time = Some(time.max(Duration::from_millis(1)));
+        Snapshots(SnapshotInterval { time, ..self.0 })
     }
 }
 
@@ -163,5 +165,19 @@ impl<A: Snapshot> SnapshotPolicy<A> for Snapshots {
     fn restore(actor: &mut A, state: &EncodedValue) -> Result<()> {
         actor.restore(state.decode()?);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_of_snapshots_leaves_time_for_messages() {
+        let least = Some(Duration::from_millis(1));
+        assert_eq!(Snapshots::every(Duration::ZERO).0.time, least);
+        let often = Snapshots::every_messages(0).or_every(Duration::from_nanos(1)).0;
+        assert_eq!((often.messages, often.time), (Some(1), least));
+        assert_eq!(Snapshots::every(Duration::MAX).0.time, Some(Duration::MAX));
     }
 }

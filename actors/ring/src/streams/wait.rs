@@ -156,10 +156,10 @@ impl RankStreams {
         {
             files.push(PollFd::from_borrowed_fd(writer.as_fd(), PollFlags::IN));
         }
-        let limit =
-            Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        // A time beyond the clock of the system is none.
+        let limit = Timespec::try_from(limit).ok();
         // After an interruption by a signal the caller polls again.
-        let _ = poll(&mut files, Some(&limit));
+        let _ = poll(&mut files, limit.as_ref());
         let ready: Vec<bool> = files.iter().map(|file| !file.revents().is_empty()).collect();
         drop(files);
         let mut ready = ready.into_iter();

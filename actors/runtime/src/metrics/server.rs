@@ -84,6 +84,8 @@ pub(crate) fn bind(address: SocketAddr) -> Result<Server> {
     };
     let listener = TcpListener::bind(address).map_err(unusable)?;
     listener.set_nonblocking(true).map_err(unusable)?;
+    // The system chooses a port in place of 0.
+    let address = listener.local_addr().map_err(unusable)?;
     let refused = |error: std::io::Error| {
         Error::system("the thread of metrics could not be started", shortage::explain(&error))
     };

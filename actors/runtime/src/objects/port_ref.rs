@@ -216,7 +216,9 @@ fn send(
     waiter: Option<Waiter>,
 ) {
     let pending = waiter.map(Pending::new);
-    if let Err(refused) = channel.send(payload.into(), pending)
+    // The link of a fork is the original's. The futures of answers know of forks.
+    if !forks::is_forked()
+        && let Err(refused) = channel.send(payload.into(), pending)
         && let Some(pending) = refused.pending
     {
         // The sender may hold a lock that the waiter's callback needs, so this is not done at once.

@@ -170,6 +170,9 @@ async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, 
         return Err(exit);
     }
     let config = runtime.config();
+    if let Some(problem) = launch.meta.problem() {
+        return Err(not_started(problem));
+    }
     let levels_below = levels_below(config).map_err(not_started)?;
     let seat = match launch.role {
         // It is there for others, which take some.

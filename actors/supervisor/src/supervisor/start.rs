@@ -16,7 +16,8 @@ use super::tree::{ChildKind, EntryId};
 /// Starts a child, once for each incarnation.
 ///
 /// [`ChildSpec::new`](super::ChildSpec::new) takes it. It runs on the supervisor's thread, so it
-/// must not block. A panic in it or in its futures is a failure of the child.
+/// must not block. A panic in it or in its futures is a failure of the child; one in its
+/// [`Control`] is logged.
 ///
 /// # Examples
 /// ```

@@ -12,7 +12,7 @@ use std::thread;
 use bytes::Buf;
 use dashmap::{DashMap, Entry};
 use fiber_core::at_exit::at_exit;
-use fiber_core::{CloseReason, Error, ExitReason, ProcessId, Result};
+use fiber_core::{CloseReason, Error, ExitReason, ProcessId, Result, forks};
 use fiber_transport::Received;
 use fiber_values::transfer::Uncommitted;
 use parking_lot::{Mutex, MutexGuard};
@@ -233,6 +233,10 @@ impl Port for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
+        // In a fork, the locks of the clients may be held for good.
+        if forks::is_forked() {
+            return;
+        }
         let state = self.state.get_mut();
         if state.failed.is_none() {
             // This is sent even if there is nothing to return: more elements may be on their way.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fiber_core::{Result, block_on};
+use fiber_core::{Result, block_on, forks};
 use fiber_values::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -82,6 +82,7 @@ impl<T: DeserializeOwned> Get<T> {
     }
 
     pub(crate) fn poll_element(&mut self, context: &mut Context<'_>) -> Poll<Result<EncodedValue>> {
+        forks::check()?;
         if self.promise.is_none() {
             self.queue.check_taking("Queue::get")?;
             let next = match self.queue.location()? {

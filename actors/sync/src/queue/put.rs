@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fiber_core::{Error, Result, block_on};
+use fiber_core::{Error, Result, block_on, forks};
 use fiber_values::codec;
 use futures_util::future::{Either, select};
 use serde::Serialize;
@@ -166,6 +166,7 @@ impl Future for Put {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        forks::check()?;
         let this = &mut *self;
         let outcome = match &mut this.state {
             PutState::Yielding => {

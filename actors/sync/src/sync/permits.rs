@@ -137,8 +137,9 @@ impl ObjectState for Permits {
             Operation::Release(ticket) => drop(self.release((requester.peer, ticket))),
             Operation::Available => requester.answer(&self.free),
             Operation::Add(count) => {
-                self.total = self.total.saturating_add(count);
-                self.free = self.free.saturating_add(count);
+                // As many as can be counted. Those that are held come back to the free ones.
+                let count = count.min(u32::MAX - self.total);
+                (self.total, self.free) = (self.total + count, self.free + count);
                 self.grant();
             }
         }

@@ -74,7 +74,7 @@ impl Semaphore {
         try_acquire(&self.handle, "acquiring", Access::Permits(1))
     }
 
-    /// Adds permits. It sends one message and does not wait.
+    /// Adds permits, up to `u32::MAX` in all. It sends one message and does not wait.
     ///
     /// # Examples
     /// ```

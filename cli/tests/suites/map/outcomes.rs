@@ -20,6 +20,18 @@ fn output_has_the_order_of_the_items_or_of_the_ends() {
 }
 
 #[test]
+fn output_without_a_reader_ends_a_map_as_a_signal_would() {
+    let folder = Folder::new();
+    for options in [&["--dry-run"][..], &[]] {
+        let (reader, writer) = std::io::pipe().expect("there are descriptors");
+        drop(reader);
+        let mut command = folder.command(&[options, &["echo", ":::", "a"]].concat());
+        let ended = command.stdout(writer).stderr(Stdio::piped()).output();
+        Ended(ended.expect("it can be started")).failed(141, &[]);
+    }
+}
+
+#[test]
 fn unordered_output_comes_when_its_command_ends() {
     let folder = Folder::new();
     folder.pipe("pipe");

@@ -140,7 +140,12 @@ impl HeldChild {
         match std::mem::replace(&mut self.incarnation, Incarnation::None) {
             Incarnation::None => None,
             Incarnation::Starting { down_guard, .. } => Some(down_guard),
-            Incarnation::Started { down_guard, .. } => down_guard,
+            Incarnation::Started { down_guard, control, .. } => {
+                if let Err(reason) = catch_panic(|| drop(control)) {
+                    tracing::error!("`{}` {reason} at its end", self.spec.identity.path());
+                }
+                down_guard
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use fiber_core::{ExitReason, rounded};
 use fiber_runtime::events::emit;
 use fiber_runtime::runtime::Runtime;
 
+use super::super::actor_loop::catch_panic;
 use super::super::inside::announce_restart;
 use super::super::machine::{Effect, Event, Key};
 use super::super::start::Within;
@@ -127,9 +128,13 @@ impl Supervisor {
         let Some(child) = self.children.get_mut(&key) else { return };
         child.entry.update(|data| data.enter(ChildState::Stopping));
         let Some(control) = child.control() else { return };
-        match kill {
+        // A panic is no reason to end the other children: this one is killed at its deadline.
+        let asked = catch_panic(|| match kill {
             Some(reason) => control.kill(reason),
             None => control.shutdown(),
+        });
+        if let Err(reason) = asked {
+            tracing::error!("`{}` {reason} when it was asked to end", self.path_of(key));
         }
     }
 

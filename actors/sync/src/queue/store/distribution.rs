@@ -31,7 +31,8 @@ impl QueueState {
             Capacity::Elements(limit) => {
                 self.ready.len() + self.clients.prefetched() + self.recording() < limit
             }
-            Capacity::Bytes(limit) => self.ready.bytes() < limit,
+            // Without a byte of room, one element at a time.
+            Capacity::Bytes(limit) => self.ready.is_empty() || self.ready.bytes() < limit,
         }
     }
 
