@@ -149,7 +149,7 @@ impl BatchSystem for GridEngineCluster {
         grace: u32,
     ) -> Result<(), BackendError> {
         records.write_grace(&job.name, &job.id, grace)?;
-        if job.state == ProcessState::Paused {
+        if let ProcessState::Paused(_) = job.state {
             // Its script handles no signal while it is suspended.
             commands::run("qmod", &["-usj", &job.id]).await?;
         }

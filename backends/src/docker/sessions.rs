@@ -65,13 +65,13 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
         processes.push(SessionProcess {
             name: own,
             place: JobPlace::Container { name: name.clone() },
+            state: state(&name, details.state.unwrap_or_default()),
             job: name,
             program,
             parent,
             machine: machine.clone(),
             location: Location::Cluster,
             has_output: true,
-            state: state(details.state.unwrap_or_default()),
             restarts: match label(RESTARTS) {
                 Some(count) => count.parse().unwrap_or(0),
                 // The engine itself restarts heads.
@@ -96,7 +96,8 @@ pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, E
             Err(error) if is_missing(&error) => continue,
             Err(error) => return Err(error),
         };
-        if is_head && matches!(state(details.state.unwrap_or_default()), ProcessState::Ended(_)) {
+        let state = state(&name, details.state.unwrap_or_default());
+        if is_head && matches!(state, ProcessState::Ended(_)) {
             engine.remove(id).await?;
             removed.push(name);
         }
@@ -160,7 +161,8 @@ async fn external_head(
             Ok(ContainerInspectResponse { name, config, state: found, .. }) => {
                 let name = name.unwrap_or_else(|| id.clone()).trim_start_matches('/').to_string();
                 let role = config.and_then(|config| config.image).unwrap_or_default();
-                Ok(process(name, role, Location::Cluster, state(found.unwrap_or_default())))
+                let state = state(&name, found.unwrap_or_default());
+                Ok(process(name, role, Location::Cluster, state))
             }
             Err(error) if is_missing(&error) => {
                 let name = id.get(..12).unwrap_or(id).to_string();
@@ -175,14 +177,17 @@ async fn external_head(
     }
 }
 
-fn state(state: ContainerState) -> ProcessState {
+/// Returns the state of the container `name`.
+fn state(name: &str, state: ContainerState) -> ProcessState {
     match state.status {
         Some(ContainerStateStatusEnum::RUNNING) => ProcessState::Running,
         Some(ContainerStateStatusEnum::RESTARTING) => {
             let code = exit_status(&state).code;
             ProcessState::Starting(Some(format!("again, after exit code {code}")))
         }
-        Some(ContainerStateStatusEnum::PAUSED) => ProcessState::Paused,
+        Some(ContainerStateStatusEnum::PAUSED) => {
+            ProcessState::Paused(format!("docker unpause {name}"))
+        }
         Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => {
             ProcessState::Ended(exit_status(&state))
         }
