@@ -12,7 +12,7 @@ use bollard::query_parameters::ListContainersOptions;
 use fiber_core::Meta;
 
 use super::engine::{Engine, is_missing};
-use super::labels::{NAME, OWNER, RESTARTS, SESSION};
+use super::labels::{self, NAME, OWNER, RESTARTS, SESSION};
 use super::sweep;
 use crate::JobPlace;
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
@@ -118,7 +118,7 @@ pub(super) fn exit_status(state: &ContainerState) -> ExitStatus {
 async fn listed(engine: &Engine) -> Result<Vec<ContainerSummary>, Error> {
     let options = ListContainersOptions {
         all: true,
-        filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
+        filters: Some(labels::filters(SESSION.into())),
         ..Default::default()
     };
     engine.api.list_containers(Some(options)).await

@@ -47,9 +47,11 @@ fn a_session_in_an_error_state_says_why_and_how_to_go_on() {
 fn a_suspended_session_is_paused_and_can_be_killed() {
     let started = StartedSession::new(&[], "ready");
     fiber(&["logs", "--follow", &started.name]).start().line("ready: 2");
-    grid("qmod", &["-sj", &(SYSTEM.job)(&started.name).expect("it has a job")]);
-    started.wait_until("it is suspended", |session| session["state"] == "paused");
-    started.can_not_be_asked("is paused");
+    let job = (SYSTEM.job)(&started.name).expect("it has a job");
+    grid("qmod", &["-sj", &job]);
+    let listed = started.wait_until("it is suspended", |session| session["state"] == "paused");
+    assert_eq!(listed["detail"], format!("qmod -usj {job}"));
+    started.can_not_be_asked(&format!("is paused: `qmod -usj {job}` lets it go on"));
     fiber(&["kill", &started.name]).run().code(0);
     assert_eq!((SYSTEM.job)(&started.name), None);
 }
