@@ -1,10 +1,13 @@
 //! Commands on sessions of Grid Engine alone.
 
+use std::path::Path;
+
+use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
 
 use crate::batch::fiber;
-use crate::batch::session::StartedSession;
-use crate::cluster::{SYSTEM, grid};
+use crate::batch::session::{StartedSession, state};
+use crate::cluster::{SYSTEM, enter, grid};
 
 #[trial]
 fn a_session_that_waits_for_slots_says_so() {
@@ -65,4 +68,21 @@ fn looks_one_after_another_share_the_one_slot_that_is_left_for_tasks() {
         fiber(&["top", "--once", &started.name]).run().code(0);
         fiber(&["stack", &started.name]).run().code(0);
     }
+}
+
+#[trial]
+fn output_can_be_read_while_the_qmaster_does_not_answer() {
+    let started = StartedSession::new(&[], "ready");
+    fiber(&["logs", "--follow", &started.name]).start().line("ready: 2");
+    // No daemon listens at this port.
+    let command = ["head", "env", "SGE_QMASTER_PORT=1", env!("CARGO_BIN_EXE_fiber")];
+    let ending = Setup::with_executable("", Path::new(&enter()))
+        .env("FIBER_BACKEND", SYSTEM.backend)
+        .env("XDG_STATE_HOME", state())
+        .args(&[&command[..], &["logs", &started.name]].concat())
+        .run()
+        .code(0)
+        .says(&["ready: 2"]);
+    assert!(ending.errors.contains("the output of"), "{}", ending.errors);
+    fiber(&["kill", &started.name]).run().code(0);
 }
