@@ -93,7 +93,10 @@ pub async fn connect(address: &HostPort, pass: &Pass) -> io::Result<Connection> 
     tokio::time::timeout(HANDSHAKE_TIMEOUT, connected).await.unwrap_or_else(|_| {
         Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("{url} did not answer within {HANDSHAKE_TIMEOUT:?}"),
+            format!(
+                "{url} did not answer within {HANDSHAKE_TIMEOUT:?}: its process may be stopped, or \
+                 the network between may fail or deny it (a firewall, a NetworkPolicy)"
+            ),
         ))
     })
 }
