@@ -9,6 +9,7 @@ use fiber_test_support::kubectl::{apply, get, kubectl, try_kubectl, try_send};
 use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -284,6 +285,11 @@ fn a_session_that_a_user_may_not_watch_goes_on(engine: &'static dyn Engine) {
     wait_until("it runs", || {
         namespace.pods().iter().any(|pod| pod["status"]["phase"] == "Running")
     });
+    // Its output can be followed, and a signal ends the command whose watch is refused.
+    let attached = as_user(fiber(engine, &["attach", "--from-start", &name])).start();
+    attached.line("waits");
+    attached.signal(Signal::TERM);
+    attached.end().code(128 + Signal::TERM.as_raw());
     as_user(fiber(engine, &["kill", &name])).run().code(0);
     wait_until("its pod is gone", || namespace.pods().is_empty());
     // As the command of a Job that it may not watch.
@@ -317,8 +323,13 @@ fn a_run_that_nobody_follows_does_not_wait_for_room(engine: &'static dyn Engine)
     fiber(engine, &["kill", "--now", &name]).run().code(0);
 
     let followed = run(engine, &["-a", "--cpu", "1000", "--name", &name], "pi");
-    let followed = followed.env("FIBER_SCHEDULE_TIMEOUT", "3s");
-    fails(followed, 125, &[&waits, "not scheduled within 3s"]);
+    let followed = followed.env("FIBER_SCHEDULE_TIMEOUT", "3s").start();
+    let said = followed.error("");
+    assert!(said.contains(&waits), "{said}");
+    // A command that has lost its terminal goes on until the start.
+    followed.signal(Signal::HUP);
+    let errors = followed.end().code(125).errors;
+    assert!(errors.contains("not scheduled within 3s"), "{errors}");
 }
 
 /// Evicts a pod like `kubectl drain`.

@@ -83,9 +83,10 @@ fn pools() {
     }
 }
 
-/// Does nothing.
+/// Does nothing but say so.
 #[scenario("waits")]
 fn waits() {
+    println!("waits");
     fiber_test_support::hang()
 }
 
