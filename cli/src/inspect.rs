@@ -118,6 +118,11 @@ impl fmt::Debug for Inspector {
     }
 }
 
+/// Returns the command that lets a stopped process of this host go on.
+pub(crate) fn continuing(pid: u32) -> String {
+    format!("kill -CONT {pid}")
+}
+
 async fn exchange(
     stream: &mut BufStream<Box<dyn ByteStream>>,
     request: &Request,
@@ -147,8 +152,11 @@ pub(crate) enum InspectError {
 }
 
 impl InspectError {
-    fn stopped(head: &str) -> InspectError {
-        InspectError::Stopped(format!("{head} does not answer: it is stopped (SIGSTOP, Ctrl-Z)"))
+    fn stopped(head: &str, pid: u32) -> InspectError {
+        InspectError::Stopped(format!(
+            "{head} does not answer: it is stopped (SIGSTOP, Ctrl-Z), and `{}` lets it go on",
+            continuing(pid)
+        ))
     }
 
     fn silent(head: &str, limit: Duration) -> InspectError {

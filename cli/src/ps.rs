@@ -106,7 +106,7 @@ fn words(state: &ProcessState) -> String {
         ProcessState::Starting(None) => "starting".into(),
         ProcessState::Starting(Some(why)) => format!("starting: {why}"),
         ProcessState::Running => "running".into(),
-        ProcessState::Paused => "paused".into(),
+        ProcessState::Paused(command) => format!("paused: {command}"),
         ProcessState::Ended(ended) => match &ended.reason {
             Some(why) => format!("ended ({}, {why})", ended.code),
             None => format!("ended ({})", ended.code),
@@ -126,7 +126,7 @@ fn process(process: &SessionProcess) -> Value {
     let (state, detail, code) = match &process.state {
         ProcessState::Starting(why) => ("starting", why.clone(), None),
         ProcessState::Running => ("running", None, None),
-        ProcessState::Paused => ("paused", None, None),
+        ProcessState::Paused(command) => ("paused", Some(command.clone()), None),
         ProcessState::Ended(ended) => ("ended", ended.reason.clone(), Some(ended.code)),
         ProcessState::Gone => ("gone", None, None),
         ProcessState::Silent(why) => ("silent", Some(why.clone()), None),

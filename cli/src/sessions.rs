@@ -186,8 +186,11 @@ fn entries(sessions: &[Session]) -> Vec<Entry<Meant>> {
         }
         let name = &session.head.name;
         let mut names = vec![name.clone()];
-        if let ProcessState::Silent(_) = session.head.state {
-            names.extend(name.strip_prefix("pid ").map(String::from));
+        // A program of this host that does not answer.
+        if let (ProcessState::Silent(_) | ProcessState::Paused(_), Some(pid)) =
+            (&session.head.state, name.strip_prefix("pid "))
+        {
+            names.push(pid.into());
             names.extend(session.head.program.clone());
         }
         entries.push(Entry::session(&names, name.clone(), Meant::Session(place)));

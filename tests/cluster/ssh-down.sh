@@ -15,6 +15,7 @@ for _ in $(seq 50); do
     sleep 0.1
 done
 umount "$ssh/caches/full" 2>/dev/null || true
+umount "$ssh/caches/readonly" 2>/dev/null || true
 rm -rf "$ssh/caches" "$ssh"/run/*
 remove_network fib-ssh
 echo "the machines are stopped"

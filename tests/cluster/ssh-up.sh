@@ -90,6 +90,10 @@ serve c c 22
 mkdir -p caches/full
 mount -t tmpfs -o size=64k fib-ssh-full caches/full
 serve full a 23
+# One with a home that can't be written.
+mkdir -p caches/readonly
+mount -t tmpfs -o ro,size=64k fib-ssh-readonly caches/readonly
+serve readonly a 28
 serve alien a 24 "PATH=$ssh/tools/alien:/usr/bin:/bin"
 serve old a 25 "PATH=$ssh/tools/old:/usr/bin:/bin"
 # One that runs out of processes: sshd, a shell and a host with its threads are more.
@@ -102,7 +106,7 @@ host_key=$(cut -d' ' -f1,2 keys/host.pub)
     for number in 11 12 13; do
         echo "$net.$number $host_key"
     done
-    for port in 23 24 25 27; do
+    for port in 23 24 25 27 28; do
         echo "[$net.11]:$port $host_key"
     done
     echo "changed $(cut -d' ' -f1,2 keys/other.pub)"
@@ -119,6 +123,7 @@ host_key=$(cut -d' ' -f1,2 keys/host.pub)
     entry alien "$net.11" 'Port 24'
     entry old "$net.11" 'Port 25'
     entry crowded "$net.11" 'Port 27'
+    entry readonly "$net.11" 'Port 28'
     # The bad inputs of a user: a key that the machine does not know, one that changed, one that
     # nobody has confirmed, a machine that does not serve ssh, one that is off, and no machine.
     entry stranger "$net.11" "IdentityFile $ssh/keys/stranger"

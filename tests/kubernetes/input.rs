@@ -142,14 +142,16 @@ fn an_image_that_takes_too_long() {
     // A registry that accepts connections and never answers.
     let registry = TcpListener::bind((own_address(), 0)).expect("a port is free");
     let name = format!("{}/fiber-test/slow:1", registry.local_addr().expect("it has one"));
-    let setup = program("one task").env("FIBER_IMAGE", &name).env("FIBER_PULL_TIMEOUT", "4s");
-    fails(
-        setup,
-        &[
-            "its container was not created within 4s (`pull_timeout` sets the limit): ",
-            &format!("Pulling image \"{name}\""),
-        ],
-    );
+    let pulls = format!("Pulling image \"{name}\"");
+    // A busy node may begin to pull after a short limit.
+    let mut limits = ["4s", "60s"].into_iter();
+    let is_told = limits.any(|limit| {
+        let setup = program("one task").env("FIBER_IMAGE", &name).env("FIBER_PULL_TIMEOUT", limit);
+        let ending = leaves_nothing(setup.start()).code(0);
+        let late = format!("not created within {limit} (`pull_timeout` sets the limit): ");
+        ending.says(&["error: ", &late]).out.contains(&pulls)
+    });
+    assert!(is_told, "`{pulls}` is missing");
 }
 
 #[trial]

@@ -1,7 +1,9 @@
 //! Programs that work on machines.
 
-use fiber_test_support::wait::wait_until;
-use fiber_test_support::{TOGETHER, WARNINGS, trial};
+use fiber::Pool;
+use fiber::stats::ProcessState;
+use fiber_test_support::wait::{wait_for, wait_until};
+use fiber_test_support::{TOGETHER, WARNINGS, scenario, trial};
 
 use crate::machines::{Cut, NoSshd, processes_on, program};
 
@@ -78,4 +80,34 @@ fn a_machine_that_is_down_is_named_on_standard_error() {
         "{}",
         ended.errors
     );
+}
+
+#[trial]
+fn a_home_that_is_read_only_is_warned_of_once_and_listed() {
+    let ended = program("one home is read-only", "readonly:2,a:2").run().code(0);
+    let problem = "can't keep a copy of the program (";
+    let ended = ended.says(&["value: 7", "host-readonly: it can't be used: ", problem]);
+    assert!(ended.out.contains("Read-only file system"), "{}", ended.out);
+    assert!(ended.out.contains("set `ssh.cache`"), "{}", ended.out);
+    let warning = "fiber: warning: `readonly` can't be used for now: ";
+    let warnings = ended.errors.lines().filter(|line| line.starts_with(warning)).count();
+    assert_eq!(warnings, 1, "{}", ended.errors);
+}
+
+/// Prints the state of the machine `readonly`, as `fiber ps` and `fiber top` have it.
+#[scenario("one home is read-only")]
+fn one_home_is_read_only() {
+    fiber::init();
+    // The other machine has room for half of them.
+    let pool = Pool::builder().processes(4).build().unwrap();
+    println!("value: {}", pool.apply(|| 7, ()).wait().unwrap());
+    let state = wait_for("the machine fails", || {
+        let processes = fiber::stats().expect("fiber is initialized").report.processes;
+        let host = processes.into_iter().find(|process| process.name == "host-readonly");
+        match host.map(|host| host.state) {
+            Some(ProcessState::Waiting(why)) => Ok(why),
+            other => Err(other),
+        }
+    });
+    println!("host-readonly: {state}");
 }

@@ -465,6 +465,7 @@ fn a_stopped_process_is_seen_from_outside() {
     let stack = answer["ok"].as_str().unwrap_or_else(|| panic!("{answer}"));
     let problem = "no stack: `stopped/worker-1` (pid ";
     assert!(stack.contains("is stopped") && stack.contains(problem), "{stack}");
-    assert!(stack.contains("does not answer: it is stopped"), "{stack}");
+    let remedy = format!("it is stopped (SIGSTOP, Ctrl-Z), and `kill -CONT {pid}` lets it go on");
+    assert!(stack.contains(&remedy), "{stack}");
     pool.apply(std::process::id, ()).wait().unwrap();
 }

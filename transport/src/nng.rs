@@ -91,10 +91,11 @@ pub async fn connect(address: &HostPort, pass: &Pass) -> io::Result<Connection> 
         connection(stream, keys).await
     };
     tokio::time::timeout(HANDSHAKE_TIMEOUT, connected).await.unwrap_or_else(|_| {
-        Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("{url} did not answer within {HANDSHAKE_TIMEOUT:?}"),
-        ))
+        let problem = format!(
+            "{url} did not answer within {HANDSHAKE_TIMEOUT:?}: its process may be stopped, or the \
+             network between may fail or deny it (a firewall, a NetworkPolicy)"
+        );
+        Err(io::Error::new(io::ErrorKind::TimedOut, problem))
     })
 }
 

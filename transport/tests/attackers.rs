@@ -373,6 +373,20 @@ fn an_attempt_to_connect_can_be_cancelled() {
 }
 
 #[test]
+fn a_listener_that_never_answers_is_named_with_what_may_deny_it() {
+    run(async {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("nng:tcp://{}", silent.local_addr().unwrap());
+        let error = connect(&address, &SessionKey::random()).await.unwrap_err().to_string();
+        let own = address.trim_start_matches("nng:");
+        assert!(
+            error.starts_with(own) && error.contains("(a firewall, a NetworkPolicy)"),
+            "{error}"
+        );
+    });
+}
+
+#[test]
 fn a_silent_or_slow_peer_is_refused_after_a_time_limit() {
     run(async {
         let (_, mut listener) = listener();

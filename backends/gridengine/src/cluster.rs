@@ -7,7 +7,8 @@ mod inspect;
 mod job_options;
 mod submission;
 
-use std::path::PathBuf;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use fiber_backends::BackendError;
@@ -46,22 +47,35 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
     )
 };
 
+/// The folder of Debian's packages for what `SGE_ROOT` names elsewhere.
+const ROOT: &str = "/var/lib/gridengine";
+
 /// Connects to this host's cluster.
 async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
-    let open = async {
-        // Each cluster has a master of its own; its cell often has the name `default`.
-        let master = commands::run("qconf", &["-sss"]).await?;
-        let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let name: String = master.trim().chars().filter(|c| plain(*c)).collect();
-        match name.is_empty() {
-            true => Err("`qconf -sss` does not say which host is the cluster's master".into()),
-            false => Records::open(WORDS.backend, &name),
-        }
-    };
+    let open = async { Records::open(WORDS.backend, &cluster_name().await?) };
     let opened: Result<Records, BackendError> = open.await;
     let records = opened.map_err(|problem| Error::system("Grid Engine can't be used", problem))?;
     let system = GridEngineCluster { pilots: config.section::<GridEngineSection>().dir };
     Ok(Box::new(BatchCluster::new(system, records)))
+}
+
+/// Returns the name of the cluster: that of its master, since the cell often has the name `default`.
+/// It is in a file, which can be read while sge_qmaster does not answer, or `qconf` says it.
+async fn cluster_name() -> Result<String, BackendError> {
+    let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
+    let root = variable("SGE_ROOT").unwrap_or_else(|| ROOT.into());
+    let cell = variable("SGE_CELL").unwrap_or_else(|| "default".into());
+    let file = Path::new(&root).join(cell).join("common/act_qmaster");
+    let master = match std::fs::read_to_string(file) {
+        Ok(master) if !master.trim().is_empty() => master,
+        _ => commands::run("qconf", &["-sss"]).await?,
+    };
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name: String = master.trim().chars().filter(|c| plain(*c)).collect();
+    match name.is_empty() {
+        true => Err("`qconf -sss` does not say which host is the cluster's master".into()),
+        false => Ok(name),
+    }
 }
 
 /// The Grid Engine cluster.
@@ -149,7 +163,7 @@ impl BatchSystem for GridEngineCluster {
         grace: u32,
     ) -> Result<(), BackendError> {
         records.write_grace(&job.name, &job.id, grace)?;
-        if job.state == ProcessState::Paused {
+        if let ProcessState::Paused(_) = job.state {
             // Its script handles no signal while it is suspended.
             commands::run("qmod", &["-usj", &job.id]).await?;
         }

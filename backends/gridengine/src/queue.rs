@@ -56,7 +56,7 @@ impl QueuedJob {
             return ProcessState::Starting(Some(format!("held: `qrls {}` lets it start", self.id)));
         }
         if has(&['s', 'S', 'T']) {
-            return ProcessState::Paused;
+            return ProcessState::Paused(format!("qmod -usj {}", self.id));
         }
         if has(&['r', 't']) {
             return ProcessState::Running;
@@ -244,7 +244,8 @@ mod tests {
             assert_eq!(state(letters, None), ProcessState::Running, "{letters}");
         }
         for letters in ["s", "S", "T", "Ts"] {
-            assert_eq!(state(letters, None), ProcessState::Paused, "{letters}");
+            let paused = ProcessState::Paused("qmod -usj 7".into());
+            assert_eq!(state(letters, None), paused, "{letters}");
         }
         assert_eq!(state("qw", None), ProcessState::Starting(None));
         let held = ProcessState::Starting(Some("held: `qrls 7` lets it start".into()));

@@ -140,6 +140,19 @@ impl Records {
         })
     }
 
+    /// Fails if a session that has ended has left its output under this name: commands could not
+    /// tell both from each other, and would remove both.
+    pub fn must_be_free(&self, name: &str) -> Result<(), BackendError> {
+        match self.all()?.iter().find(|record| record.name == name) {
+            None => Ok(()),
+            Some(record) => Err(refused!(
+                "the output of an earlier session `{name}` is in {}: choose another name, or \
+                 remove it (`fiber kill {name}`)",
+                self.path(name, &record.id).display()
+            )),
+        }
+    }
+
     /// Creates the record of a job. The job may have created it, and written to it, already.
     pub(crate) fn create(&self, name: &str, id: &str) -> Result<(), BackendError> {
         let path = self.path(name, id);
@@ -325,6 +338,9 @@ mod tests {
         assert_eq!(fs::read_to_string(records.path("job-1", "17")).unwrap(), "said");
         let all = records.all().unwrap();
         assert_eq!((all.len(), all[0].name.as_str(), all[0].id.as_str()), (1, "job-1", "17"));
+        let taken = records.must_be_free("job-1").unwrap_err().to_string();
+        assert!(taken.contains("job-1.17.out") && taken.contains("`fiber kill job-1`"), "{taken}");
+        assert_eq!(records.must_be_free("job"), Ok(()));
         assert_eq!(records.ended(&all[0]), None);
         fs::write(records.file("job-1", "17", EXIT), "3\n").unwrap();
         fs::create_dir(records.hosts("job-1", "17")).unwrap();

@@ -332,8 +332,8 @@ pub enum ProcessState {
     Starting(Option<String>),
     /// It runs.
     Running,
-    /// It is paused.
-    Paused,
+    /// It is paused. Carries the command that lets it go on: `qmod -usj 33`.
+    Paused(String),
     /// It has ended.
     Ended(ExitStatus),
     /// It is gone without a known exit status.

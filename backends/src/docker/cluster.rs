@@ -18,7 +18,7 @@ use super::container::remedy;
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing, refusal};
 use super::image::{self, ContainerImage};
-use super::labels::SESSION;
+use super::labels::{self, SESSION};
 use super::request;
 use super::{cli, inspect, logs, sessions, sweep, volume};
 use crate::BackendError;
@@ -195,7 +195,7 @@ impl Cluster for DockerCluster {
         Box::pin(async move {
             let options = ListContainersOptions {
                 all: true,
-                filters: Some([("label".to_string(), vec![format!("{SESSION}={session}")])].into()),
+                filters: Some(labels::filters(format!("{SESSION}={session}"))),
                 ..Default::default()
             };
             let failed = || format!("the containers of session {session} can't be removed");
@@ -282,6 +282,10 @@ impl Cluster for DockerCluster {
 
     fn stop<'a>(&'a self, name: &'a str, grace: u32) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
+            if grace > 0 {
+                // Paused processes get no signal. One that runs is an error without consequences.
+                let _ = self.engine.api.unpause_container(name).await;
+            }
             let options =
                 StopContainerOptions { t: i32::try_from(grace).ok(), ..Default::default() };
             match self.engine.api.stop_container(name, Some(options)).await {

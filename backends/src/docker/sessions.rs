@@ -12,7 +12,7 @@ use bollard::query_parameters::ListContainersOptions;
 use fiber_core::Meta;
 
 use super::engine::{Engine, is_missing};
-use super::labels::{NAME, OWNER, RESTARTS, SESSION};
+use super::labels::{self, NAME, OWNER, RESTARTS, SESSION};
 use super::sweep;
 use crate::JobPlace;
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
@@ -67,7 +67,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
             program,
             parent,
             machine: machine.clone(),
-            state: state(details.state.unwrap_or_default()),
+            state: state(&name, details.state.unwrap_or_default()),
             restarts: match label(RESTARTS) {
                 Some(count) => count.parse().unwrap_or(0),
                 // The engine itself restarts heads.
@@ -92,7 +92,8 @@ pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, E
             Err(error) if is_missing(&error) => continue,
             Err(error) => return Err(error),
         };
-        if is_head && matches!(state(details.state.unwrap_or_default()), ProcessState::Ended(_)) {
+        let state = state(&name, details.state.unwrap_or_default());
+        if is_head && matches!(state, ProcessState::Ended(_)) {
             engine.remove(id).await?;
             removed.push(name);
         }
@@ -113,7 +114,7 @@ pub(super) fn exit_status(state: &ContainerState) -> ExitStatus {
 async fn listed(engine: &Engine) -> Result<Vec<ContainerSummary>, Error> {
     let options = ListContainersOptions {
         all: true,
-        filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
+        filters: Some(labels::filters(SESSION.into())),
         ..Default::default()
     };
     engine.api.list_containers(Some(options)).await
@@ -152,7 +153,8 @@ async fn external_head(
             Ok(ContainerInspectResponse { name, config, state: found, .. }) => {
                 let name = name.unwrap_or_else(|| id.clone()).trim_start_matches('/').to_string();
                 let role = config.and_then(|config| config.image).unwrap_or_default();
-                Ok(process(name, role, Location::Cluster, state(found.unwrap_or_default())))
+                let state = state(&name, found.unwrap_or_default());
+                Ok(process(name, role, Location::Cluster, state))
             }
             Err(error) if is_missing(&error) => {
                 let name = id.get(..12).unwrap_or(id).to_string();
@@ -167,14 +169,17 @@ async fn external_head(
     }
 }
 
-fn state(state: ContainerState) -> ProcessState {
+/// Returns the state of the container `name`.
+fn state(name: &str, state: ContainerState) -> ProcessState {
     match state.status {
         Some(ContainerStateStatusEnum::RUNNING) => ProcessState::Running,
         Some(ContainerStateStatusEnum::RESTARTING) => {
             let code = exit_status(&state).code;
             ProcessState::Starting(Some(format!("again, after exit code {code}")))
         }
-        Some(ContainerStateStatusEnum::PAUSED) => ProcessState::Paused,
+        Some(ContainerStateStatusEnum::PAUSED) => {
+            ProcessState::Paused(format!("docker unpause {name}"))
+        }
         Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => {
             ProcessState::Ended(exit_status(&state))
         }

@@ -1,12 +1,10 @@
 //! Removes the containers of dead processes.
 
-use std::collections::HashMap;
-
 use bollard::query_parameters::ListContainersOptions;
 
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
-use super::labels::{OWNER, SESSION};
+use super::labels::{self, OWNER, SESSION};
 use crate::BackendError;
 use crate::owner::JobOwner;
 
@@ -38,7 +36,7 @@ pub(super) async fn sweep(
 ) -> Result<Vec<String>, BackendError> {
     let options = ListContainersOptions {
         all: true,
-        filters: Some(HashMap::from([("label".to_string(), vec![SESSION.to_string()])])),
+        filters: Some(labels::filters(SESSION.into())),
         ..Default::default()
     };
     let this = this_owner(current)?;

@@ -103,8 +103,17 @@ impl KubernetesCluster {
         let own = [("FIBER_BACKEND".to_string(), "kubernetes".to_string())];
         let template = PodTemplate::new(&config, image).map_err(|problem| problem.to_string())?;
         let template = match template.names_account() {
-            false if self.has_account().await => template.with_account(ACCOUNT),
-            _ => template,
+            true => template,
+            false => match account_problem(&self.server).await {
+                None => template.with_account(ACCOUNT),
+                Some(problem) => {
+                    tracing::warn!(
+                        "{} runs as the namespace's default service account: {problem}",
+                        run.name
+                    );
+                    template
+                }
+            },
         };
         let pod = template.with_token().pod(PodRequest {
             name: run.name.clone(),
@@ -276,20 +285,6 @@ impl KubernetesCluster {
         Ok((image, arguments))
     }
 
-    /// Returns whether the service account of fiber's manifest exists.
-    async fn has_account(&self) -> bool {
-        match self.server.api::<ServiceAccount>().get(ACCOUNT).await {
-            Ok(_) => true,
-            Err(error) => {
-                tracing::debug!(
-                    "the service account {ACCOUNT} is not used: {}",
-                    self.server.explain(&error)
-                );
-                false
-            }
-        }
-    }
-
     fn failed(&self, what: String) -> impl FnOnce(kube::Error) -> Error + '_ {
         move |error| Error::system(what, self.server.explain(&error))
     }
@@ -452,4 +447,52 @@ fn exists(name: &str) -> String {
         "a pod `{name}` exists already: choose another name, or remove that one (`fiber kill \
          {name}`)"
     )
+}
+
+/// Returns why the service account of fiber's manifest can't be used, and the remedy.
+async fn account_problem(server: &ApiServer) -> Option<String> {
+    let problem = match server.api::<ServiceAccount>().get(ACCOUNT).await.err()? {
+        error if is_missing(&error) => {
+            return Some(format!(
+                "there is no `{ACCOUNT}`, so it may have no right to start workers: `kubectl apply \
+                 -f deploy/kubernetes/rbac.yaml`, or set `kubernetes.service_account`"
+            ));
+        }
+        kube::Error::Api(status) => status.message,
+        error => server.explain(&error).to_string(),
+    };
+    Some(format!(
+        "whether there is a `{ACCOUNT}` is not known ({problem}): if there is, set \
+         `kubernetes.service_account = \"{ACCOUNT}\"`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes::api_server::test_server;
+
+    /// Returns the problem with the account where the API server refuses to show it.
+    async fn problem(code: u16, reason: &str, message: &str) -> Option<String> {
+        let status = json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure",
+            "code": code, "reason": reason, "message": message })
+        .to_string();
+        account_problem(&test_server::start(move |_| (code, status.clone())).await).await
+    }
+
+    #[tokio::test]
+    async fn a_service_account_that_is_not_used_is_a_problem_with_a_remedy() {
+        let missing = problem(404, "NotFound", "serviceaccounts \"fiber\" not found").await;
+        assert!(missing.unwrap().contains("kubectl apply -f deploy/kubernetes/rbac.yaml"));
+        let forbidden = problem(403, "Forbidden", "User \"anna\" cannot get resource").await;
+        let forbidden = forbidden.unwrap();
+        // The manifest is not the remedy of a user who may not look.
+        assert!(forbidden.contains("User \"anna\" cannot get") && !forbidden.contains("kubectl"));
+        assert!(forbidden.contains("kubernetes.service_account = \"fiber\""), "{forbidden}");
+        let account = r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"fiber"}}"#;
+        let server = test_server::start(|_| (200, account.to_string())).await;
+        assert_eq!(account_problem(&server).await, None);
+    }
 }

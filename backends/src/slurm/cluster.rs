@@ -23,7 +23,9 @@ use super::{WORDS, commands};
 use crate::batch::{
     BatchCluster, BatchSystem, PAUSE, Record, Records, SessionJob, Words, options, sweep_pilots,
 };
-use crate::cluster::session::{ByteStream, Cluster, ExitStatus, RunRequest, SessionProcess};
+use crate::cluster::session::{
+    ByteStream, Cluster, ExitStatus, ProcessState, RunRequest, SessionProcess,
+};
 use crate::cluster::{SessionBackend, Started};
 use crate::progress::Progress;
 use crate::{BackendError, SlurmSection};
@@ -109,9 +111,20 @@ impl BatchSystem for SlurmCluster {
         Ok(())
     }
 
-    async fn ask_to_end(&self, _: &Records, job: &SessionJob, _: u32) -> Result<(), BackendError> {
+    async fn ask_to_end(
+        &self,
+        records: &Records,
+        job: &SessionJob,
+        _: u32,
+    ) -> Result<(), BackendError> {
         // A job that ends now is not to be queued again.
         jobs::forbid_requeue(&job.id).await;
+        // Slurm sends a suspended job no signal but SIGKILL. Only operators may let it go on.
+        if let ProcessState::Paused(_) = job.state
+            && commands::run("scontrol", &["resume", &job.id]).await.is_err()
+        {
+            return self.kill(records, job).await;
+        }
         let ask = format!("--signal={}", batch::ASK_TO_END);
         Ok(commands::cancel(&[&ask, "--batch", &job.id]).await?)
     }

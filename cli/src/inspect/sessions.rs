@@ -206,7 +206,7 @@ impl Sessions {
         let why = match &head.state {
             ProcessState::Starting(None) => "starts".into(),
             ProcessState::Starting(Some(why)) => format!("waits: {why}"),
-            ProcessState::Paused => "is paused".into(),
+            ProcessState::Paused(command) => format!("is paused: `{command}` lets it go on"),
             ProcessState::Ended(ended) => {
                 let reason = ended.reason.as_ref().map_or(String::new(), |why| format!(", {why}"));
                 format!("has ended ({}{reason}): `fiber logs {name}` shows its output", ended.code)
@@ -246,8 +246,8 @@ impl Sessions {
         head: &Head,
         connection: Option<Inspector>,
     ) -> (Option<Inspector>, Result<SessionStats, InspectError>) {
-        if head.pid().is_some_and(is_stopped) {
-            return (None, Err(InspectError::stopped(&head.name())));
+        if let Some(pid) = head.pid().filter(|pid| is_stopped(*pid)) {
+            return (None, Err(InspectError::stopped(&head.name(), pid)));
         }
         let opened = match connection {
             Some(connection) => Ok(connection),

@@ -7,9 +7,9 @@ use fiber_core::ProcessId;
 use fiber_core::stats::{self, JobPlace, ProcessRole, ProcessStats, SessionStats};
 
 use super::Session;
-use crate::inspect::outside;
 use crate::inspect::sessions::{Head, Observed};
 use crate::inspect::target::{is_beside_head, machine};
+use crate::inspect::{InspectError, continuing, outside};
 
 /// Returns the sessions whose heads have answered, oldest first.
 pub(super) fn sessions(observed: &[Observed]) -> Vec<Session> {
@@ -26,10 +26,14 @@ pub(super) fn sessions(observed: &[Observed]) -> Vec<Session> {
 pub(super) fn silent(observed: &[Observed]) -> impl Iterator<Item = Session> {
     observed.iter().filter_map(|session| {
         let (head, pid) = (&session.head, session.head.pid()?);
+        let state = match session.stats.as_ref().err()? {
+            InspectError::Stopped(_) => ProcessState::Paused(continuing(pid)),
+            problem => ProcessState::Silent(problem.to_string()),
+        };
         let own = SessionProcess {
             program: outside::program(pid),
             has_output: false,
-            state: ProcessState::Silent(session.stats.as_ref().err()?.to_string()),
+            state,
             ..SessionProcess::new(head.name(), JobPlace::Process { pid })
         };
         Some(Session { head: own, workers: Vec::new(), observed: None })

@@ -63,4 +63,13 @@ fn a_name_that_is_taken_is_refused() {
     let started = StartedSession::new(&[SYSTEM.hold], "ready");
     let words = [&format!("a job `{}` exists already", started.name), "fiber kill"];
     fails(run(&["--name", &started.name], "ready"), 125, &words);
+
+    // Its output stands, and `fiber kill` would remove both.
+    let ended = StartedSession::new(&[], "exit 3");
+    fiber(&["wait", &ended.name]).run().code(3);
+    let output = ended.record().display().to_string();
+    let kill = format!("`fiber kill {}`", ended.name);
+    fails(run(&["--name", &ended.name], "exit 0"), 125, &[&output, &kill]);
+    fiber(&["kill", &ended.name]).run().code(0);
+    run(&["-a", "--name", &ended.name], "exit 0").run().code(0);
 }

@@ -5,6 +5,7 @@
 //! This binary is also the program for `fiber run`: with a scenario in its environment, it plays
 //! that.
 
+mod containers;
 mod engine;
 mod images;
 mod input;
@@ -65,7 +66,12 @@ fn run_all() -> ExitCode {
         }
         for test in &tests {
             let topic = topic(test.module);
-            if topic == "pods" && engine.name() != "kubernetes" {
+            let only = match topic {
+                "containers" => "docker",
+                "pods" => "kubernetes",
+                _ => engine.name(),
+            };
+            if engine.name() != only {
                 continue;
             }
             let run = || {

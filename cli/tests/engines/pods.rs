@@ -9,6 +9,7 @@ use fiber_test_support::kubectl::{apply, get, kubectl, try_kubectl, try_send};
 use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -186,6 +187,80 @@ fn pods_start_from_a_template(engine: &'static dyn Engine) {
 }
 
 #[trial]
+fn a_head_without_its_service_account_says_so(engine: &'static dyn Engine) {
+    let namespace = TestNamespace::new(&[]);
+    kubectl(&["delete", "serviceaccount", "fiber", "--namespace", &namespace.name]);
+    let name = own_name("test");
+    let inside = |setup: Setup| setup.env("FIBER_KUBERNETES_NAMESPACE", &namespace.name);
+    let errors = inside(run(engine, &["--name", &name], "waits")).run().code(0).errors;
+    let words = format!("{name} runs as the namespace's default service account");
+    assert!(errors.contains(&words) && errors.contains("rbac.yaml"), "{errors}");
+    inside(fiber(engine, &["kill", &name])).run().code(0);
+    let named = inside(run(engine, &["-a"], "exit 3"));
+    let errors = named.env("FIBER_KUBERNETES_SERVICE_ACCOUNT", "default").run().code(3).errors;
+    assert!(!errors.contains("service account"), "{errors}");
+}
+
+/// Creates the object that `fiber run --restarts` makes for a program, as a policy of the cluster
+/// would change it: the proxy of a service mesh is before the program.
+fn create_behind_a_proxy(
+    engine: &'static dyn Engine,
+    kind: &str,
+    scenario: &str,
+) -> StartedSession {
+    let model = StartedSession::new(engine, &["--restarts", "1"], scenario);
+    let mut job = get(&["job", &model.name, "--namespace", namespace()]);
+    fiber(engine, &["kill", "--now", &model.name]).run().code(0);
+    let mut spec = job["spec"]["template"]["spec"].take();
+    let proxy = json!({
+        "name": "a-proxy",
+        "image": images::own(engine),
+        "command": [images::path()],
+        "env": [
+            {"name": "SCENARIO", "value": "waits"},
+            {"name": "LD_LIBRARY_PATH", "value": "/fiber/lib"},
+        ],
+    });
+    spec["containers"].as_array_mut().expect("they are a list").insert(0, proxy);
+    let started = StartedSession::under(engine, &own_name("test"));
+    let (labels, annotations) = (&job["metadata"]["labels"], &job["metadata"]["annotations"]);
+    let own = json!({
+        "name": started.name, "namespace": namespace(), "labels": labels, "annotations": annotations,
+    });
+    apply(match kind {
+        "Pod" => json!({"apiVersion": "v1", "kind": kind, "metadata": own, "spec": spec}),
+        _ => json!({"apiVersion": "batch/v1", "kind": kind, "metadata": own, "spec": {
+            "backoffLimit": 1,
+            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec},
+        }}),
+    });
+    started
+}
+
+#[trial]
+fn a_program_behind_a_proxy_is_the_one_that_commands_mean(engine: &'static dyn Engine) {
+    let started = create_behind_a_proxy(engine, "Pod", "ready");
+    let name = started.name.as_str();
+    started.wait_until("it runs", |session| session["state"] == "running");
+    fiber(engine, &["logs", "--follow", name]).start().line("ready: 2");
+    fiber(engine, &["top", "--once", name]).run().code(0).says(&["2/2"]);
+    fiber(engine, &["stack", name]).run().code(0).says(&["fiber-runtime"]);
+    fiber(engine, &["kill", name]).run().code(0);
+    assert!(engine.units_of(name).is_empty());
+
+    // The proxy keeps the pod of a program that has ended.
+    let done = create_behind_a_proxy(engine, "Job", "pi");
+    fiber(engine, &["wait", &done.name]).run().code(0);
+    let listed = done.listed();
+    assert_eq!(
+        (&listed["state"], &listed["exit_code"]),
+        (&"ended".into(), &0.into()),
+        "{listed:#}"
+    );
+    fiber(engine, &["kill", &done.name]).run().code(0);
+}
+
+#[trial]
 fn a_session_that_a_user_may_not_watch_goes_on(engine: &'static dyn Engine) {
     let directory = TempDir::new().expect("there is room");
     let user = own_name("user");
@@ -210,6 +285,11 @@ fn a_session_that_a_user_may_not_watch_goes_on(engine: &'static dyn Engine) {
     wait_until("it runs", || {
         namespace.pods().iter().any(|pod| pod["status"]["phase"] == "Running")
     });
+    // Its output can be followed, and a signal ends the command whose watch is refused.
+    let attached = as_user(fiber(engine, &["attach", "--from-start", &name])).start();
+    attached.line("waits");
+    attached.signal(Signal::TERM);
+    attached.end().code(128 + Signal::TERM.as_raw());
     as_user(fiber(engine, &["kill", &name])).run().code(0);
     wait_until("its pod is gone", || namespace.pods().is_empty());
     // As the command of a Job that it may not watch.
@@ -243,8 +323,13 @@ fn a_run_that_nobody_follows_does_not_wait_for_room(engine: &'static dyn Engine)
     fiber(engine, &["kill", "--now", &name]).run().code(0);
 
     let followed = run(engine, &["-a", "--cpu", "1000", "--name", &name], "pi");
-    let followed = followed.env("FIBER_SCHEDULE_TIMEOUT", "3s");
-    fails(followed, 125, &[&waits, "not scheduled within 3s"]);
+    let followed = followed.env("FIBER_SCHEDULE_TIMEOUT", "3s").start();
+    let said = followed.error("");
+    assert!(said.contains(&waits), "{said}");
+    // A command that has lost its terminal goes on until the start.
+    followed.signal(Signal::HUP);
+    let errors = followed.end().code(125).errors;
+    assert!(errors.contains("not scheduled within 3s"), "{errors}");
 }
 
 /// Evicts a pod like `kubectl drain`.

@@ -74,9 +74,10 @@ fn pools() {
     }
 }
 
-/// Does nothing.
+/// Does nothing but say so.
 #[scenario("waits")]
 fn waits() {
+    println!("waits");
     fiber_test_support::hang()
 }
 

@@ -49,7 +49,7 @@ pub(crate) const SYSTEM: System = System {
         (&["--nodes", "2"], &["--nodes is for Slurm", "--backend slurm"]),
     ],
     own: (&["--pe", "x"], &["--pe is for Grid Engine", "--backend gridengine"]),
-    no_commands: &["there is no command `qconf`", "settings.sh"],
+    no_commands: &["there is no command `q", "settings.sh"],
     job,
     release: |job| drop(grid("qrls", &[job])),
     hurry: |_| {},
@@ -57,7 +57,8 @@ pub(crate) const SYSTEM: System = System {
     lose,
 };
 
-fn enter() -> String {
+/// Returns the script that runs a command on a host.
+pub(crate) fn enter() -> String {
     std::env::var("TEST_GRIDENGINE").expect("TEST_GRIDENGINE names the script that enters hosts")
 }
 

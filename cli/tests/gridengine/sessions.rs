@@ -1,10 +1,13 @@
 //! Commands on sessions of Grid Engine alone.
 
+use std::path::Path;
+
+use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
 
 use crate::batch::fiber;
-use crate::batch::session::StartedSession;
-use crate::cluster::{SYSTEM, grid};
+use crate::batch::session::{StartedSession, state};
+use crate::cluster::{SYSTEM, enter, grid};
 
 #[trial]
 fn a_session_that_waits_for_slots_says_so() {
@@ -47,9 +50,11 @@ fn a_session_in_an_error_state_says_why_and_how_to_go_on() {
 fn a_suspended_session_is_paused_and_can_be_killed() {
     let started = StartedSession::new(&[], "ready");
     fiber(&["logs", "--follow", &started.name]).start().line("ready: 2");
-    grid("qmod", &["-sj", &(SYSTEM.job)(&started.name).expect("it has a job")]);
-    started.wait_until("it is suspended", |session| session["state"] == "paused");
-    started.can_not_be_asked("is paused");
+    let job = (SYSTEM.job)(&started.name).expect("it has a job");
+    grid("qmod", &["-sj", &job]);
+    let listed = started.wait_until("it is suspended", |session| session["state"] == "paused");
+    assert_eq!(listed["detail"], format!("qmod -usj {job}"));
+    started.can_not_be_asked(&format!("is paused: `qmod -usj {job}` lets it go on"));
     fiber(&["kill", &started.name]).run().code(0);
     assert_eq!((SYSTEM.job)(&started.name), None);
 }
@@ -63,4 +68,21 @@ fn looks_one_after_another_share_the_one_slot_that_is_left_for_tasks() {
         fiber(&["top", "--once", &started.name]).run().code(0);
         fiber(&["stack", &started.name]).run().code(0);
     }
+}
+
+#[trial]
+fn output_can_be_read_while_the_qmaster_does_not_answer() {
+    let started = StartedSession::new(&[], "ready");
+    fiber(&["logs", "--follow", &started.name]).start().line("ready: 2");
+    // No daemon listens at this port.
+    let command = ["head", "env", "SGE_QMASTER_PORT=1", env!("CARGO_BIN_EXE_fiber")];
+    let ending = Setup::with_executable("", Path::new(&enter()))
+        .env("FIBER_BACKEND", SYSTEM.backend)
+        .env("XDG_STATE_HOME", state())
+        .args(&[&command[..], &["logs", &started.name]].concat())
+        .run()
+        .code(0)
+        .says(&["ready: 2"]);
+    assert!(ending.errors.contains("the output of"), "{}", ending.errors);
+    fiber(&["kill", &started.name]).run().code(0);
 }

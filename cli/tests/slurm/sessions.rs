@@ -119,6 +119,30 @@ fn signals_reach_the_head_as_slurm_sends_them() {
 }
 
 #[trial]
+fn a_suspended_session_says_how_to_go_on_and_ends_in_order() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let asked = folder.path().join("asked");
+    let started = StartedSession::under(own_name());
+    let program = format!(
+        "trap 'touch {}; exit 0' TERM; echo ready; while :; do sleep 0.1; done",
+        asked.display()
+    );
+    let options = ["--name", &started.name];
+    output(run_program(Path::new("/bin/sh"), &options, "").args(&["-c", &program]));
+    let following = fiber(&["logs", "--follow", &started.name]).start();
+    following.line("ready");
+    let job = (SYSTEM.job)(&started.name).expect("it has a job");
+    slurm("scontrol", &["suspend", &job]);
+    let listed = started.wait_until("it is suspended", |session| session["state"] == "paused");
+    assert_eq!(listed["detail"], format!("scontrol resume {job}"));
+    started.can_not_be_asked(&format!("is paused: `scontrol resume {job}` lets it go on"));
+    fiber(&["kill", &started.name]).run().code(0);
+    assert_eq!(((SYSTEM.job)(&started.name), started.files()), (None, Vec::new()));
+    assert!(asked.exists(), "it was killed without a word");
+    following.end();
+}
+
+#[trial]
 fn a_session_whose_record_is_gone_is_waited_for() {
     let started = StartedSession::new(&[], "ready");
     let ready = fiber(&["logs", "--follow", &started.name]).start();

@@ -215,6 +215,9 @@ fn options_for_containers_are_refused_on_local() {
     for command in [&["clean"][..], &["cp", "a:/b", "c"]] {
         fails(command, 1, &["`local`: it has no sessions", "--backend"]);
     }
+    // With ssh, a container would not be the remedy.
+    let here = "the program itself runs as a process of this host: leave it out";
+    fails(&["run", "--backend", "ssh", "--name", "x", "true"], 125, &[here]);
 }
 
 #[test]

@@ -110,11 +110,12 @@ fn a_stopped_head_is_named_and_does_not_hang_the_command() {
     let program = start();
     program.signal(Signal::STOP);
     let named = format!("pid {} does not answer", program.pid());
+    let remedy = format!("kill -CONT {}", program.pid());
     for listed in [&["ps"][..], &["ps", &pid(&program)]] {
         let (code, out, errors) = run(listed);
-        assert!(code == Some(0) && errors.contains(&named), "{errors}");
+        assert!(code == Some(0) && errors.contains(&named) && errors.contains(&remedy), "{errors}");
         let own = out.lines().find(|line| line.contains(&format!("pid {} ", program.pid())));
-        assert!(own.is_some_and(|line| line.contains("no answer")), "{out}");
+        assert!(own.is_some_and(|line| line.contains(&format!("paused: {remedy}"))), "{out}");
     }
     let worker = format!("{}/squares/worker-1", program.pid());
     for command in [&["top", "--once"][..], &["profile"], &["kill"], &["logs"]] {

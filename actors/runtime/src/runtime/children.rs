@@ -195,12 +195,12 @@ impl Children {
             .find(|record| *record.key() == process || record.is_above(process))
             .map(|record| {
                 let (name, place) = (record.name.clone(), record.job.place());
-                let is_stopped = record.pid_here(*record.key()).is_some_and(is_stopped);
+                let stopped = record.pid_here(*record.key()).filter(|pid| is_stopped(*pid));
                 let pid_here = record.pid_here(process);
-                (*record.key(), name, place, record.connected.clone(), pid_here, is_stopped)
+                (*record.key(), name, place, record.connected.clone(), pid_here, stopped)
             });
         drop(records);
-        let Some((child, name, place, connected, pid_here, is_stopped)) = found else {
+        let Some((child, name, place, connected, pid_here, stopped)) = found else {
             return Err("the process has ended meanwhile".into());
         };
         let Some((_, _, link)) = connected else {
@@ -211,18 +211,19 @@ impl Children {
         let (asker, answer) = oneshot::channel();
         self.asked.lock().insert(number, (child, asker));
         let message = ControlMessage::Inspect { number, request }.message();
-        let answer = match !is_stopped && link.send(message).is_ok() {
+        let answer = match stopped.is_none() && link.send(message).is_ok() {
             true => timeout(limit, answer).await.map(Result::ok),
             false => Ok(None),
         };
         self.asked.lock().remove(&number);
-        let problem = match answer {
-            Ok(Some(answer)) => return answer,
-            Ok(None) if is_stopped => {
-                format!("`{name}` ({place}) does not answer: it is stopped (SIGSTOP, Ctrl-Z)")
-            }
-            Ok(None) => return Err(format!("`{name}` ({place}) has ended meanwhile")),
-            Err(_) => format!(
+        let problem = match (answer, stopped) {
+            (Ok(Some(answer)), _) => return answer,
+            (Ok(None), Some(pid)) => format!(
+                "`{name}` ({place}) does not answer: it is stopped (SIGSTOP, Ctrl-Z), and `kill \
+                 -CONT {pid}` lets it go on"
+            ),
+            (Ok(None), None) => return Err(format!("`{name}` ({place}) has ended meanwhile")),
+            (Err(_), _) => format!(
                 "`{name}` ({place}) did not answer within {limit:?}: it may be stopped, or its \
                  machine overloaded"
             ),

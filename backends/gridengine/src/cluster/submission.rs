@@ -56,6 +56,7 @@ impl Submission {
                 run.name
             ));
         }
+        records.must_be_free(&run.name)?;
         let step = progress.begin("submitting the job");
         records.write_environment(&run.session, &self.environment)?;
         let submitted = async {

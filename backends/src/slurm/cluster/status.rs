@@ -14,7 +14,7 @@ pub(super) fn process_state(job: &Job) -> ProcessState {
             ProcessState::Starting(is_known.then(|| states::explained(&job.reason)))
         }
         State::Running => ProcessState::Running,
-        State::Suspended => ProcessState::Paused,
+        State::Suspended => ProcessState::Paused(format!("scontrol resume {}", job.id)),
         State::Ended(ending) => ProcessState::Ended(ended(ending, job.exit)),
     }
 }
@@ -99,6 +99,12 @@ mod tests {
         assert_eq!(ended("TIMEOUT", "0:15"), (143, Some("its time limit".into())));
         assert_eq!(ended("OUT_OF_MEMORY", "0:125").1, Some("out of memory".into()));
         assert_eq!(ended("NODE_FAIL", "0"), (1, Some("its node failed".into())));
+    }
+
+    #[test]
+    fn a_suspended_job_says_what_lets_it_go_on() {
+        let suspended = process_state(&Job::sample("17", "SUSPENDED"));
+        assert_eq!(suspended, ProcessState::Paused("scontrol resume 17".into()));
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(super) async fn submit(
             run.name
         ));
     }
+    records.must_be_free(&run.name)?;
     let step = progress.begin("submitting the job");
     if batch::copies_program(run) {
         records.copy_program(&run.session, &program_of(run)?)?;

@@ -70,12 +70,14 @@ fn end_by(signal: &str) {
 }
 
 #[test]
-fn ctrl_c_ends_all_commands() {
+fn ctrl_c_and_sigterm_end_all_commands() {
     end_by("-INT");
+    end_by("-TERM");
 }
 
 #[test]
-fn kill_9_ends_all_commands() {
+fn signals_that_a_map_can_not_handle_end_all_commands() {
+    end_by("-QUIT");
     end_by("-KILL");
 }
 
