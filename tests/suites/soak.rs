@@ -300,14 +300,12 @@ impl Actor for Door {
     type Context = Context<Self>;
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "()")]
+#[fiber::message]
 struct Knock;
 
-impl Handler<Knock> for Door {
-    type Result = ();
-
-    fn handle(&mut self, _: Knock, _: &mut Context<Self>) {}
+#[fiber::handlers]
+impl Door {
+    fn knock(&mut self, _: Knock) {}
 }
 
 #[test]
