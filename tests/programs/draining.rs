@@ -33,6 +33,12 @@ fn keys_leave_a_process_that_hangs_at_sigterm_after_its_grace_period() {
 }
 
 #[trial]
+fn a_successor_counts_also_if_the_only_process_of_entities_dies_before() {
+    let setup = Setup::new("entities that die before their successor");
+    setup.run().code(0).says(&["replaced: true", "processes: 1"]);
+}
+
+#[trial]
 fn a_service_answers_an_open_request_to_an_entity_at_sigterm() {
     let setup = Setup::new("service of entities");
     let folder = setup.directory().to_path_buf();

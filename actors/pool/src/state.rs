@@ -133,10 +133,11 @@ impl PoolState {
         }
     }
 
-    /// Refuses calls of a program whose end has begun: it has no workers any more, and the thread
-    /// of a late exit hook has lost the thread-local values that a call needs.
+    /// Refuses calls of a late exit hook: there are no workers any more, and its thread has lost
+    /// the thread-local values that a call needs. A call while a signal ends the program waits: an
+    /// error could let `main` return first, with another exit status.
     pub(super) fn check_running(&self) -> Result<()> {
-        if !self.runtime.is_exiting() {
+        if !self.runtime.has_shut_down() {
             return Ok(());
         }
         let reason = PoolEndReason::Failed("the program is about to end".into());

@@ -135,6 +135,8 @@ pub struct Runtime {
     is_draining: AtomicBool,
     /// Whether this process is about to exit: no child is started any more.
     is_exiting: AtomicBool,
+    /// Whether its exit hook has run.
+    has_shut_down: AtomicBool,
     is_time_limit_watched: AtomicBool,
 }
 
@@ -242,6 +244,7 @@ impl Runtime {
             has_durable_calls: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             is_exiting: AtomicBool::new(false),
+            has_shut_down: AtomicBool::new(false),
             is_time_limit_watched: AtomicBool::new(false),
         }));
         if head.is_none() {

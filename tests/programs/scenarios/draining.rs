@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use axum::{Router, routing::get};
-use fiber::supervisor::Backoff;
+use fiber::supervisor::{Backoff, Restart};
 use fiber::{Entities, Journal, Pool, Process};
 use fiber_test_support::program::pid;
 use fiber_test_support::scenario;
@@ -130,6 +130,31 @@ fn entities_that_hang() {
     assert_eq!(announced("hanging"), pid(second));
     kill_process(pid(second), Signal::TERM).unwrap();
     println!("moved: {}", place(neighbor) != second);
+    println!("processes: {}", clerks.processes().wait().unwrap());
+    clerks.stop().wait().unwrap();
+}
+
+/// The only process of entities gets SIGTERM, and dies for good before its successor has started.
+#[scenario("entities that die before their successor")]
+fn entities_that_die_early() {
+    if Path::new("hold").exists() {
+        announce("held");
+        wait_until("the death", || !Path::new("hold").exists());
+    }
+    fiber::init();
+    let clerks = Entities::builder("clerks").processes(1);
+    let clerks = clerks.manager(|each| each.restart(Restart::Temporary));
+    let clerks = clerks.start(|_: String, ()| Clerk, ()).wait().unwrap();
+    let place = || clerks.of(0).resend().send(Where).wait();
+    let first = place().unwrap();
+    std::fs::write("hold", "").unwrap();
+    kill_process(pid(first), Signal::TERM).unwrap();
+    let successor = announced("held");
+    kill_process(pid(first), Signal::KILL).unwrap();
+    // It fails once there are no processes.
+    place().unwrap_err();
+    std::fs::remove_file("hold").unwrap();
+    println!("replaced: {}", pid(wait_for("the successor", place)) == successor);
     println!("processes: {}", clerks.processes().wait().unwrap());
     clerks.stop().wait().unwrap();
 }

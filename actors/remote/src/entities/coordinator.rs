@@ -104,17 +104,24 @@ impl Coordination {
         self.saved.borrow_mut().clear();
         let prepared = all.iter().map(|(id, to)| {
             let answer = to.send(Change::Prepare(table.clone()));
-            // A process that is gone has no entities any more.
-            async move { (*id, answer.await.unwrap_or_default()) }
+            async move { (*id, answer.await) }
         });
         let busy = join_all(prepared).await;
         {
             let (mut all_busy, saved) = (self.busy.borrow_mut(), self.saved.borrow());
             for (id, keys) in busy {
+                let Ok(keys) = keys else {
+                    // It is gone, or about to be: others have its keys, so that its entities may
+                    // not write any more.
+                    self.numbers.borrow_mut().remove(&id);
+                    continue;
+                };
                 let unsaved = keys.into_iter().filter(|key| !saved.contains(&(id, key.clone())));
                 all_busy.extend(unsaved.map(|key| (key, id)));
             }
         }
+        // A process that has died meanwhile may have left changes.
+        let _ = self.records.settled().await;
         let committed = all.iter().map(|(id, to)| {
             let (table, expected) = (table.clone(), self.expected_by(&table, *id));
             to.send(Change::Commit { table, expected })
@@ -208,9 +215,11 @@ impl Coordination {
     }
 
     /// Notes that a process has ended for good. The keys that it has not saved are free.
-    fn gone(&self, id: KeeperId) {
+    async fn gone(&self, id: KeeperId) {
         self.numbers.borrow_mut().remove(&id);
         self.keepers.borrow_mut().remove(&id);
+        // It may have left changes, which the next process of its keys has to see.
+        let _ = self.records.settled().await;
         let busy = self.busy.borrow();
         let lost = busy.iter().filter(|(_, at)| **at == id).map(|(key, _)| key.clone()).collect();
         drop(busy);
@@ -282,10 +291,11 @@ impl Message for Gone {
 }
 
 impl Handler<Gone> for Coordinator {
-    type Result = ();
+    type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, Gone(id): Gone, _: &mut Context<Self>) {
-        self.0.gone(id);
+    fn handle(&mut self, Gone(id): Gone, _: &mut Context<Self>) -> Self::Result {
+        let state = Rc::clone(&self.0);
+        Box::pin(async move { state.gone(id).await })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The processes of entities, in the process that owns them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -58,12 +58,14 @@ pub(super) struct Members<A: Actor<Context = Context<A>>> {
     managers: BTreeMap<KeeperId, AsyncManager<Keeper<A>>>,
     /// How many there are to be. Fewer run while one is replaced.
     wanted: usize,
+    /// Those that others are to replace.
+    replaced: BTreeSet<KeeperId>,
     last: u32,
 }
 
 impl<A: Actor<Context = Context<A>>> Default for Members<A> {
     fn default() -> Members<A> {
-        Members { managers: BTreeMap::new(), wanted: 0, last: 0 }
+        Members { managers: BTreeMap::new(), wanted: 0, replaced: BTreeSet::new(), last: 0 }
     }
 }
 
@@ -124,14 +126,15 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
     }
 
     /// Replaces processes that have got SIGTERM. Their keys move to the others at once, or to the
-    /// new ones if there are no others. New ones may take longer to start than these live, and these
-    /// longer to end than the new ones to start: neither waits for the other.
+    /// new ones if there are no others. New ones may take longer to start than these live, and
+    /// these longer to end than the new ones to start: neither waits for the other.
     async fn replace(self: &Arc<Self>, ids: &[KeeperId]) {
         let mut members = self.members.lock().await;
         let missing = members.managers.len() - members.beside(ids);
         if missing == 0 {
             return;
         }
+        members.replaced.extend(ids);
         let starting = self.start_more(&mut members, missing);
         drop(members);
         let replaced = async {
@@ -139,6 +142,7 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
             self.move_off(ids, started).await;
         };
         join(self.move_off(ids, Vec::new()), replaced).await;
+        self.members.lock().await.replaced.retain(|id| !ids.contains(id));
     }
 
     /// Returns the processes that start, as soon as all have; none once the entities have ended.
@@ -279,7 +283,9 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
             let Some(owner) = Weak::upgrade(&owner) else { return };
             let mut members = owner.members.lock().await;
             if members.managers.remove(&id).is_some() {
-                members.wanted = members.wanted.saturating_sub(1);
+                if !members.replaced.contains(&id) {
+                    members.wanted = members.wanted.saturating_sub(1);
+                }
                 let reason = reason.unwrap_or(ExitReason::Shutdown);
                 tracing::error!("process `{}-{}` has ended for good: {reason}", owner.name, id.0);
                 owner.announce(&members, Some(reason)).await;

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use fiber_core::{Error, Result, forks};
+use fiber_core::Result;
 use fiber_runtime::blocking::Blocking;
 use fiber_values::codec;
 use futures_core::Stream;
@@ -16,9 +16,9 @@ use super::client::Messages;
 /// A stream of the messages of a topic. Dropping it ends the subscription.
 ///
 /// A message that can't be decoded is an error in the stream, which then goes on; any other error
-/// ends it: [`Error::TooSlow`] with [`Slow::End`](super::Slow::End),
-/// [`Error::OwnerEnded`] when the topic's process, or the link to it, is lost, and
-/// [`Error::Forked`].
+/// ends it: [`Error::TooSlow`](fiber_core::Error::TooSlow) with
+/// [`Slow::End`](super::Slow::End), [`Error::OwnerEnded`](fiber_core::Error::OwnerEnded) when the
+/// topic's process, or the link to it, is lost, and [`Error::Forked`](fiber_core::Error::Forked).
 ///
 /// An actor takes the messages by `ctx.add_stream`.
 ///
@@ -106,11 +106,6 @@ impl<M: DeserializeOwned> Stream for Subscription<M> {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<M>>> {
         if self.ended {
             return Poll::Ready(None);
-        }
-        // No message comes there, and a lock may be held for good.
-        if forks::is_forked() {
-            self.ended = true;
-            return Poll::Ready(Some(Err(Error::Forked)));
         }
         Poll::Ready(Some(match ready!(self.messages.poll_next(context)) {
             Ok(message) => codec::decode_with(&message, &message.blobs),

@@ -41,6 +41,12 @@ impl Runtime {
         self.is_exiting.load(Ordering::SeqCst)
     }
 
+    /// Returns whether the children have ended at the exit of this process: only later exit hooks
+    /// still run.
+    pub fn has_shut_down(&self) -> bool {
+        self.has_shut_down.load(Ordering::SeqCst)
+    }
+
     /// Ends the children. The C library calls it at the exit of this process, perhaps on a thread
     /// that must not wait.
     pub(super) fn shutdown_on_exit(&'static self, waiting_allowed: bool) {
@@ -61,6 +67,7 @@ impl Runtime {
             fiber_backends::flush(EXIT_TIMEOUT);
         }
         self.kill_children();
+        self.has_shut_down.store(true, Ordering::SeqCst);
     }
 
     /// Ends all children, once they have printed the backtraces of their panics, and prevents
