@@ -10,6 +10,7 @@ use fiber::topic::{Slow, Topic};
 use fiber::{ActorPool, Error, Process, Queue};
 use fiber_test_support::scenario;
 use fiber_transport::traffic;
+use serde::{Deserialize, Serialize};
 
 use super::placed::{host_of, kill_host, numbers};
 
@@ -124,8 +125,7 @@ struct Report {
 }
 
 /// Asks for a report. It may kill one of the actors.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Report")]
+#[fiber::message(Report)]
 struct AskReport {
     asked_by: u32,
     kills: Option<u32>,
@@ -135,19 +135,18 @@ fn ask_report() -> AskReport {
     AskReport { asked_by: std::process::id(), kills: None }
 }
 
-impl Handler<AskReport> for Listener {
-    type Result = MessageResult<AskReport>;
-
-    fn handle(&mut self, ask: AskReport, _: &mut Context<Self>) -> Self::Result {
+#[fiber::handlers]
+impl Listener {
+    fn report(&mut self, ask: AskReport) -> Report {
         if ask.kills == Some(self.number) {
             std::process::abort();
         }
-        MessageResult(Report {
+        Report {
             asked_by: ask.asked_by,
             text: "-".repeat(LENGTH),
             members: vec![self.number],
             merged_by: Vec::new(),
-        })
+        }
     }
 }
 
