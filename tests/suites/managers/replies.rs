@@ -169,15 +169,13 @@ fn a_pool_merges_answers_of_any_length_to_one() {
 }
 
 /// Asks for a queue that the actor makes.
-#[derive(Message, Serialize, Deserialize)]
-#[rtype(result = "Queue<u64>")]
+#[fiber::message(Queue<u64>)]
 struct Fresh;
 
-impl Handler<Fresh> for Numbered {
-    type Result = MessageResult<Fresh>;
-
-    fn handle(&mut self, _: Fresh, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(Queue::new().unwrap())
+#[fiber::handlers]
+impl Numbered {
+    fn fresh(&mut self, _: Fresh) -> Queue<u64> {
+        Queue::new().unwrap()
     }
 }
 

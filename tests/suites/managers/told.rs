@@ -6,7 +6,7 @@ use actix::prelude::*;
 use fiber::error::{ExitReason, FailureKind};
 use fiber::manager::ManagerBuilder;
 use fiber::stats::EventKind;
-use fiber::supervisor::{Backoff, ChildRef, ChildSpec, Down, Restart, SupervisorRef};
+use fiber::supervisor::{Backoff, ChildRef, ChildSpec, Down, Restart, Strategy, SupervisorRef};
 use fiber::{ActorPool, AsyncManager, Error, RemoteAddr, Reply, Supervisor};
 use fiber_test_support::wait::{LONG, wait_until};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -266,7 +266,8 @@ impl Address {
     fn add(&self) -> Reply<u64> {
         match self {
             Address::Child(child) => child.send(Add(1)),
-            Address::Remote(addr) => addr.send(Add(1)),
+            // The message may reach a process that was just killed.
+            Address::Remote(addr) => addr.clone().resend().send(Add(1)),
         }
     }
 
@@ -350,6 +351,9 @@ async fn check_end(kind: Kind, end: End, expected: &Told) {
         Some(last) => {
             assert_eq!(short(&addr.join().await.unwrap()), last, "{name}");
             assert_eq!(short(&stopped(addr.add().await.unwrap_err())), last, "{name}");
+            let (recipient, mut late) = watcher();
+            addr.watch(recipient).await.unwrap();
+            assert_eq!(told(&mut late, 1).await, [last], "{name}: to a late watcher");
         }
         None => {
             assert_eq!(addr.add().await.unwrap(), 1, "{name}: it is another one");
@@ -393,6 +397,30 @@ fn each_end_of_each_kind_of_actor_is_told_once() {
                 }
             }
         }
+    });
+}
+
+#[test]
+fn addresses_of_an_actor_that_has_stopped_itself_do_not_lead_to_the_next_one() {
+    System::new().block_on(async {
+        let first = ChildSpec::actor("first", || Counter::new(0)).restart(Restart::Transient);
+        let second = ChildSpec::actor("second", || Counter::new(0));
+        let app = Supervisor::builder("again").strategy(Strategy::OneForAll);
+        let app = app.backoff(Backoff::none()).child(first).child(second).start().await.unwrap();
+        let child = app.child::<Counter>("first").unwrap();
+        let addr = RemoteAddr::export(child.clone()).unwrap();
+        addr.send(Stop).await.unwrap();
+        assert_eq!(addr.join().await.unwrap(), ExitReason::Normal);
+        let late = RemoteAddr::export(child.clone()).unwrap();
+        assert_eq!(late.join().await.unwrap(), ExitReason::Normal);
+        app.kill_child("second", ExitReason::Failed("a test".into())).await.unwrap();
+        wait_until("the restart", || child.addr().is_some());
+        for ended in [addr, late] {
+            assert_eq!(stopped(ended.send(Add(1)).await.unwrap_err()), ExitReason::Normal);
+        }
+        let next = RemoteAddr::export(child).unwrap();
+        assert_eq!(next.send(Add(1)).await.unwrap(), 1);
+        app.stop().await.unwrap();
     });
 }
 

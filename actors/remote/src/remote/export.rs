@@ -61,7 +61,11 @@ impl<A: Actor> LocalActor<A> for ChildRef<A> {
                 ends.failed(reason.clone());
                 inbox.iter().for_each(|inbox| inbox.note_restart());
             }
-            ChildEnd::Last(reason) => ends.gone(reason.clone()),
+            ChildEnd::Last(reason) => {
+                // Its siblings may restart it before the pump sees the end.
+                inbox.iter().for_each(|inbox| inbox.close(reason));
+                ends.gone(reason.clone());
+            }
         });
         *kept = Some(Box::new(addr.untyped.clone()));
         Ok(addr)

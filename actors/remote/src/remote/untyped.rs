@@ -133,7 +133,7 @@ impl UntypedAddr {
         load: Option<Load>,
     ) -> Reply<M::Result> {
         let (sender, answer) = oneshot::channel();
-        match self.send(method, message, Some((sender, load))) {
+        match self.send(name, method, message, Some((sender, load))) {
             Ok(()) => {
                 let target = &*self.target;
                 let call = PendingCall::new(answer, &target.name, name, current_actor());
@@ -165,11 +165,12 @@ impl UntypedAddr {
         method: EntryRef,
         message: Outgoing<'_, M>,
     ) -> Result<()> {
-        self.send(method, message, None)
+        self.send(std::any::type_name::<M>(), method, message, None)
     }
 
     fn send<M: RemoteMessage>(
         &self,
+        name: &'static str,
         method: EntryRef,
         message: Outgoing<'_, M>,
         answer: Option<(oneshot::Sender<Answer>, Option<Load>)>,
@@ -191,9 +192,7 @@ impl UntypedAddr {
         };
         let payload = payload?;
         let limit = runtime.config().max_message.as_u64();
-        codec::check_size(payload.size(), limit, || {
-            format!("a message of type `{}`", std::any::type_name::<M>())
-        })?;
+        codec::check_size(payload.size(), limit, || format!("a message of type `{name}`"))?;
         self.send_payload(runtime, payload, answer, time_left, keep_alive)
     }
 

@@ -80,9 +80,19 @@ pub(super) struct Identity {
 }
 
 enum Watch {
-    Open(Vec<Watcher>),
+    Open {
+        watchers: Vec<Watcher>,
+        /// Why the child has ended by itself, until it is started again with others.
+        finished: Option<ExitReason>,
+    },
     /// The child was removed; its last incarnation ended for this reason.
     Closed(ExitReason),
+}
+
+impl Watch {
+    fn new() -> Watch {
+        Watch::Open { watchers: Vec::new(), finished: None }
+    }
 }
 
 enum Watcher {
@@ -109,7 +119,7 @@ pub enum ChildEnd<'a> {
 
 impl Identity {
     pub(super) fn new(name: String) -> Identity {
-        Identity { name, path: OnceLock::new(), watch: Mutex::new(Watch::Open(Vec::new())) }
+        Identity { name, path: OnceLock::new(), watch: Mutex::new(Watch::new()) }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -128,14 +138,16 @@ impl Identity {
         }
         let mut watch = self.watch.lock();
         if matches!(*watch, Watch::Closed(_)) {
-            *watch = Watch::Open(Vec::new());
+            *watch = Watch::new();
         }
     }
 
     pub(super) fn watch(&self, recipient: Recipient<Down>) {
         match &mut *self.watch.lock() {
-            Watch::Open(watchers) => {
-                watchers.push(Watcher::Recipient { recipient, notified: false });
+            Watch::Open { watchers, finished } => {
+                let notified = finished.is_some();
+                finished.iter().for_each(|reason| recipient.do_send(self.down(reason)));
+                watchers.push(Watcher::Recipient { recipient, notified });
             }
             Watch::Closed(reason) => recipient.do_send(self.down(reason)),
         }
@@ -143,16 +155,25 @@ impl Identity {
 
     pub(super) fn listen(&self, listener: Listener) {
         match &mut *self.watch.lock() {
-            Watch::Open(watchers) => watchers.push(Watcher::Listener(listener)),
-            Watch::Closed(reason) => listener(ChildEnd::Last(reason)),
+            Watch::Open { watchers, finished: None } => watchers.push(Watcher::Listener(listener)),
+            Watch::Open { finished: Some(reason), .. } | Watch::Closed(reason) => {
+                listener(ChildEnd::Last(reason));
+            }
         }
     }
 
     /// Lets go of the listeners, as the child is not started again by itself.
     pub(super) fn finish(&self, reason: &ExitReason) {
-        if let Watch::Open(watchers) = &mut *self.watch.lock() {
-            watchers.retain(|watcher| match watcher {
-                Watcher::Recipient { .. } => true,
+        if let Watch::Open { watchers, finished } = &mut *self.watch.lock() {
+            *finished = Some(reason.clone());
+            watchers.retain_mut(|watcher| match watcher {
+                Watcher::Recipient { recipient, notified } => {
+                    // It began to watch after the end.
+                    if !std::mem::replace(notified, true) {
+                        recipient.do_send(self.down(reason));
+                    }
+                    true
+                }
                 Watcher::Listener(listener) => {
                     listener(ChildEnd::Last(reason));
                     false
@@ -161,10 +182,24 @@ impl Identity {
         }
     }
 
-    /// Ends the watch, as the child is not started again.
+    /// Notes that there is a next incarnation.
+    fn started(&self) {
+        if let Watch::Open { finished, .. } = &mut *self.watch.lock() {
+            *finished = None;
+        }
+    }
+
+    /// Ends the watch, as the child is not started again. One that has ended by itself keeps its
+    /// reason.
     pub(super) fn close(&self, reason: &ExitReason) {
-        let before = std::mem::replace(&mut *self.watch.lock(), Watch::Closed(reason.clone()));
-        if let Watch::Open(watchers) = before {
+        let mut watch = self.watch.lock();
+        let last = match &*watch {
+            Watch::Open { finished: Some(own), .. } => own.clone(),
+            _ => reason.clone(),
+        };
+        let before = std::mem::replace(&mut *watch, Watch::Closed(last));
+        drop(watch);
+        if let Watch::Open { watchers, .. } = before {
             for watcher in watchers {
                 match watcher {
                     Watcher::Recipient { notified: true, .. } => {}
@@ -177,7 +212,7 @@ impl Identity {
     }
 
     fn notify(&self, reason: &ExitReason) {
-        if let Watch::Open(watchers) = &mut *self.watch.lock() {
+        if let Watch::Open { watchers, .. } = &mut *self.watch.lock() {
             watchers.retain_mut(|watcher| match watcher {
                 Watcher::Recipient { recipient, notified } => {
                     recipient.do_send(self.down(reason));
@@ -205,6 +240,7 @@ pub(super) struct DownGuard {
 
 impl DownGuard {
     pub(super) fn new(identity: Arc<Identity>) -> DownGuard {
+        identity.started();
         DownGuard { identity, reason: ExitReason::Shutdown }
     }
 
