@@ -10,7 +10,7 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $(id -u) == 0 ]] ||
-    { echo "these tests take root: sudo --preserve-env=PATH,HOME make test-root" >&2; exit 2; }
+    { echo "these tests take root: sudo -E env \"PATH=\$PATH\" make test-root" >&2; exit 2; }
 # They say so: `skipped: a test as another user takes root`.
 names=$(grep -rhE --include='*.rs' '^ *(async )?fn [a-z_0-9]+\(|skipped: .*\<root\>' \
     actors backends cli core journal src tests transport |

@@ -492,7 +492,7 @@ mod tests {
         assert!(forbidden.contains("User \"anna\" cannot get") && !forbidden.contains("kubectl"));
         assert!(forbidden.contains("kubernetes.service_account = \"fiber\""), "{forbidden}");
         let account = r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"fiber"}}"#;
-        let server = test_server::start(|_| (200, account.to_string())).await;
+        let server = test_server::start(move |_| (200, account.to_string())).await;
         assert_eq!(account_problem(&server).await, None);
     }
 }
