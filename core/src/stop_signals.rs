@@ -133,11 +133,12 @@ extern "C" fn on_signal(number: c_int, info: *mut siginfo_t, context: *mut c_voi
             }
         }
     } else if forks::is_any_fork() {
-        // Nobody in it waits for the signal, which ends it when this handler has returned.
-        // SAFETY: a signal handler may call both functions.
+        // Nothing in it waits for the signal, which ends it when this handler has returned. `raise`
+        // would not know the thread of a fork that the C library has not made.
+        // SAFETY: a signal handler may call these functions.
         unsafe {
             libc::signal(number, libc::SIG_DFL);
-            libc::raise(number);
+            libc::kill(libc::getpid(), number);
         }
         return;
     }

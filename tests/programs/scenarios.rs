@@ -329,9 +329,6 @@ fn too_large() {
     );
     println!("result: {}", pool.apply(give, 100_000).wait().unwrap_err());
     println!("broadcast: {}", pool.broadcast(long()).unwrap_err());
-    let halves = pool.map(give, [40_000, 40_000]).outputs();
-    let both = |texts: Vec<String>| texts.concat().len();
-    println!("inputs: {}", pool.apply(both, halves).wait().unwrap_err());
     let join = |text: String, more: String| (text + &more).len();
     pool.apply(join, ("a".to_string(), "b".to_string())).wait().unwrap();
     // The usual times of both functions are known, so the second task follows the first one.
@@ -341,6 +338,9 @@ fn too_large() {
     let joined = pool.apply(join, (pool.apply(give, length).output(), "x".repeat(1000)));
     gate.set().wait().unwrap();
     println!("input made by the task before: {}", joined.wait().unwrap_err());
+    let halves = pool.map(give, [40_000, 40_000]).outputs();
+    let both = |texts: Vec<String>| texts.concat().len();
+    println!("inputs: {}", pool.apply(both, halves).wait().unwrap_err());
     let topic = fiber::Topic::new().unwrap();
     println!("message of a topic: {}", topic.publish(long()).wait().unwrap_err());
     println!("spawned argument: {}", Process::spawn(take, long()).wait().unwrap_err());

@@ -349,6 +349,7 @@ pub(super) struct Messages {
 impl Messages {
     /// Returns the next message; an error is the last.
     pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Result<Received>> {
+        // No message comes there, and a lock may be held for good.
         forks::check()?;
         Poll::Ready(match ready!(self.buffer.poll_next(context)) {
             Next::Message { message, is_due } => {

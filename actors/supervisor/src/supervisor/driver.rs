@@ -18,6 +18,7 @@ use futures_util::stream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::actor_loop::catch_panic;
 use super::directory::Directory;
 use super::identity::Identity;
 use super::machine::{Event, Key, Options, Origin, Request, StopMethod, Supervision, Turn};
@@ -233,7 +234,10 @@ impl Supervisor {
                 self.arriving = Some((control, place));
                 self.feed(Event::Started { key, incarnation });
                 // If the start comes too late, dropping the control ends the child.
-                self.arriving = None;
+                let late = self.arriving.take();
+                if let Err(reason) = catch_panic(|| drop(late)) {
+                    tracing::error!("`{}` {reason} at its end", self.path_of(key));
+                }
             }
             Input::Exited { key, incarnation, reason, has_worked } => {
                 self.feed(Event::Exited { key, incarnation, reason, has_worked });

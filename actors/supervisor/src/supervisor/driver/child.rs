@@ -150,9 +150,8 @@ impl HeldChild {
     }
 
     /// Removes the child from the tree, and returns its specification.
-    pub(super) fn release(self) -> ChildSpec {
-        let HeldChild { spec, incarnation, entry } = self;
-        drop((incarnation, entry));
-        spec
+    pub(super) fn release(mut self) -> ChildSpec {
+        drop(self.end());
+        self.spec
     }
 }

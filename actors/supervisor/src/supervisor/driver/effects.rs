@@ -150,7 +150,7 @@ impl Supervisor {
         });
     }
 
-    fn path_of(&self, key: Key) -> &str {
+    pub(super) fn path_of(&self, key: Key) -> &str {
         self.children.get(&key).map_or("", |child| child.spec.identity.path())
     }
 }
