@@ -18,25 +18,29 @@ from pathlib import Path
 
 # A check is a target of make with its variables.
 #
-# What every change must pass, the cheapest first. `make test` builds the programs of all tests, so
-# that those of later checks wait for no build: cargo lets one build at a time use a directory.
+# What every change must pass, the cheapest first.
 QUICK = ["format", "test-features", "test", "lint", "site"]
+# `make test` builds the programs of all tests, so that those of later checks wait for no build:
+# cargo lets one build at a time use a directory.
+FIRST = ["format", "test-features", "test"]
 # Waits most of the time, for pods and jobs.
 ENGINES = ["test-cluster"]
-# These keep all cores busy, and their results depend on no clock. test-docs, which builds the most,
-# comes last: the engines' tests look for something to build when they begin.
+# These keep all cores busy, and their results depend on no clock. What builds much comes late: the
+# engines' tests look for something to build when they begin.
 BESIDE_ENGINES = [
     "deny",
     "miri",
-    "sim SIM_PROFILE=steps SIM_SECONDS=60",
     "test-seeds SIM_SECONDS=300",
+    "lint",
+    "site",
+    "sim SIM_PROFILE=steps SIM_SECONDS=60",
     "test-docs",
 ]
 # These have processes that must answer in time.
 ALONE = ["test-user", "test-hosts", "test-nng", "soak SOAK=3 SOAK_BUILD="]
 
 # One stage follows the other. The lists of a stage run side by side, each from first to last.
-STAGES = [[QUICK], [BESIDE_ENGINES, ENGINES], [ALONE]]
+STAGES = [[FIRST], [BESIDE_ENGINES, ENGINES], [ALONE]]
 
 # So many flaky tests are borne in a run.
 MOST_FLAKY = 2

@@ -23,9 +23,10 @@ AWAIT = """await() {
 
 
 class Schedule(unittest.TestCase):
-    def test_every_change_first_passes_the_quick_checks_one_after_the_other(self):
-        self.assertEqual(checks.stages_of([])[0], [checks.QUICK])
-        self.assertEqual(checks.stages_of(["quick"]), [[checks.QUICK]])
+    def test_the_quick_checks_run_one_after_the_other(self):
+        stages = checks.stages_of(["quick"])
+        self.assertEqual([check for [each] in stages for check in each], checks.QUICK)
+        self.assertEqual(checks.stages_of([])[0], stages[0])
 
     def test_only_checks_without_clocks_run_beside_the_engines(self):
         for lists in checks.stages_of([]):
@@ -96,16 +97,16 @@ class Run(unittest.TestCase):
 
     def test_a_failed_check_ends_no_other(self):
         run = self.start(
-            "lint) echo 'error: a planted one'; exit 1;;", "lint", "test-cluster", "deny", "soak"
+            "test) echo 'error: a planted one'; exit 1;;", "test", "test-cluster", "deny", "soak"
         )
         output = run.communicate()[0]
         self.assertEqual(run.returncode, 1, output)
         summary = output.partition("==> summary\n")[2]
-        self.assertIn("FAILED: make lint\n", summary)
-        self.assertIn("failed: lint\n         error: a planted one\n", summary)
-        self.assertIn("         again: make lint\n", summary)
+        self.assertIn("FAILED: make test\n", summary)
+        self.assertIn("failed: test\n         error: a planted one\n", summary)
+        self.assertIn("         again: make test\n", summary)
         # The engines do not run any more beside tests that must be alone.
-        self.assertEqual(self.made()[0], "lint")
+        self.assertEqual(self.made()[0], "test")
         self.assertEqual(self.made()[-2:], ["cluster-down", "soak"])
 
     def test_a_signal_ends_all_checks_and_the_engines(self):
