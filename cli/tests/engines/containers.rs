@@ -1,4 +1,4 @@
-//! What only Docker has: paused containers, and labels that anybody may set.
+//! Cases of Docker alone: paused containers, and labels that anybody may set.
 
 use fiber_test_support::docker::{docker, try_docker};
 use fiber_test_support::trial;

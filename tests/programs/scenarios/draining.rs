@@ -109,7 +109,7 @@ impl Handler<Ask> for Clerk {
     }
 }
 
-/// Of two processes of entities, one hangs and gets SIGTERM. After its death it would start again
+/// One of two processes of entities hangs and gets SIGTERM. After its death it would start again
 /// in an hour: only the first restart comes at once.
 #[scenario("entities that hang")]
 fn entities_that_hang() {

@@ -164,7 +164,7 @@ fn a_panic_of_an_exported_actor_is_told_to_its_callers_and_watchers() {
 enum Kind {
     /// A child of a supervisor of this process.
     Local,
-    /// Such a child that was exported.
+    /// An exported child of a supervisor of this process.
     Supervised,
     /// An exported actor without a supervisor.
     Exported,
@@ -215,7 +215,7 @@ impl Told {
     }
 }
 
-/// What ends when the actor is to end.
+/// The handle whose end ends the actor.
 enum Owner {
     Nothing,
     Supervisor(SupervisorRef),

@@ -43,8 +43,9 @@ impl<A: Actor> ActorPoolAddr<A> {
     /// keeps the order of all actors, and merges in this process.
     ///
     /// The first actor of a host merges between two messages, with two answers in memory. The
-    /// caller merges answers below 4 KiB or with handles of shared objects, those of hosts that
-    /// fail to, and all if the calls have a [time limit](crate::remote::RemoteAddr::timeout).
+    /// caller merges answers below 4 KiB or with handles of shared objects, the answers of a host
+    /// that can't merge them, and all if the calls have a
+    /// [time limit](crate::remote::RemoteAddr::timeout).
     ///
     /// # Errors
     /// The first failure, as [`Replies::all`](fiber_runtime::reply::Replies::all): also of an actor
@@ -125,7 +126,7 @@ impl<R: Serialize> Answer<R> {
         let Some(host) = runtime.host().filter(|host| near != Some(*host)) else {
             return Answer::Here(value);
         };
-        // One with handles is for one taker, and an error is that of the answer.
+        // Handles are for one taker. The caller gets an error of the encoding from the answer.
         let (encoded, handles) = transfer::repeatable(|| EncodedValue::new(&value));
         let sizes = MIN_KEPT..=runtime.config().max_message.as_u64() as usize;
         match encoded {

@@ -68,7 +68,7 @@ struct Way {
 pub(super) struct Outgoing {
     pub(super) payload: Payload,
     pub(super) answer: Waiter,
-    /// When nobody waits for the answer any more: the payload says how much time is left.
+    /// The time at which the caller stops waiting: the payload says how much is left until then.
     pub(super) deadline: Option<Instant>,
     pub(super) resend: Resend,
     pub(super) keep_alive: KeepAlive,

@@ -69,7 +69,7 @@ type Run<A> = Box<dyn FnOnce(&mut A, &mut <A as Actor>::Context) -> CallOutcome>
 pub(super) struct Work<A: Actor> {
     pub(super) run: Run<A>,
     pub(super) call: OpenCall,
-    /// When nobody waits for the answer any more.
+    /// The time at which the caller stops waiting.
     pub(super) deadline: Option<Instant>,
 }
 

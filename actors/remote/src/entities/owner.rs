@@ -58,7 +58,7 @@ pub(super) struct Members<A: Actor<Context = Context<A>>> {
     managers: BTreeMap<KeeperId, AsyncManager<Keeper<A>>>,
     /// How many there are to be. Fewer run while one is replaced.
     wanted: usize,
-    /// Those that others are to replace.
+    /// The processes whose successors start.
     replaced: BTreeSet<KeeperId>,
     last: u32,
 }
@@ -70,7 +70,7 @@ impl<A: Actor<Context = Context<A>>> Default for Members<A> {
 }
 
 impl<A: Actor<Context = Context<A>>> Members<A> {
-    /// Removes those of these processes that are there.
+    /// Removes these processes, and returns the ones that it had.
     fn take(&mut self, ids: &[KeeperId]) -> Vec<Managed<A>> {
         ids.iter().filter_map(|id| self.managers.remove_entry(id)).collect()
     }
@@ -230,8 +230,8 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
         self.members.lock().await.wanted
     }
 
-    /// Lets these processes keep the keys, and no more those that leave. One that has not given up
-    /// its keys at the limit is stopped, which frees them: an entity may block its thread.
+    /// Moves the keys of the processes that leave to the members. A leaving process that still has
+    /// keys at the limit is stopped, which frees them: an entity may block its thread.
     async fn hand_over(&self, members: &Members<A>, leaving: &[Managed<A>], limit: Instant) {
         let announced = pin!(self.announce(members, None));
         if let Either::Right((_, announced)) = select(announced, self.until(limit)).await {

@@ -45,7 +45,7 @@ where
 
 /// A message that travels with `M` for its handler, and whose result has the handler's.
 pub(crate) trait Carrier<M: RemoteMessage>: RemoteMessage {
-    /// What the result depends on.
+    /// The conditions under which the result is made.
     type Terms: Copy + 'static;
 
     fn unpack(self) -> (M, Self::Terms);

@@ -137,7 +137,7 @@ impl ObjectState for Permits {
             Operation::Release(ticket) => drop(self.release((requester.peer, ticket))),
             Operation::Available => requester.answer(&self.free),
             Operation::Add(count) => {
-                // As many as can be counted. Those that are held come back to the free ones.
+                // The free permits and the held ones are at most `u32::MAX`.
                 let count = count.min(u32::MAX - self.total);
                 (self.total, self.free) = (self.total + count, self.free + count);
                 self.grant();

@@ -14,7 +14,8 @@ fn begin(scheduler: &mut Scheduler<WorkerId, TestCaller>, call: CallId) -> Run {
     Run::new(call, 0, 1, arguments(1))
 }
 
-/// A worker with a task of call 3, which that of call 5 follows to take the value of `input`.
+/// Returns a scheduler whose worker has a task of call 3. A task of call 5 follows it, and takes
+/// the value of `input`.
 fn followed(input: Arc<OutputCell>) -> Scheduler<WorkerId, TestCaller> {
     let (mut scheduler, mut effects) = (Scheduler::new(), Effects::default());
     scheduler.join(1, 1, 1, None, None, &mut effects);
