@@ -14,8 +14,9 @@ SHARED ?= managers pipe process queue queue_arrays supervisor sync
 SUITES ?= conformance engines $(NAMES)
 FUZZ_SECONDS ?= 60
 SOAK ?= 125
-# How long `make sim` plays fresh seeds.
+# How long `make sim` plays fresh seeds, and how many at most.
 SIM_SECONDS ?= 60
+SIM_SEEDS ?= 1000000000
 # `steps` lets threads lose their turns at any step of the code.
 SIM_PROFILE ?= release
 # One seed of a scenario, to see its history: make sim SEED=7 SCENARIO=queue
@@ -106,9 +107,10 @@ test-hosts: setup-tests
 test-nng: setup-tests
 	@FIBER_LINK=nng scripts/test.sh -E 'not package(/^fiber-(cli|core|values|stacks|journal|backends|conformance|gridengine|sim|world)$$/)' $(ARGS)
 
-## test-seeds: known and fresh seeds of simulated worlds, for SIM_SECONDS, some of them twice
+## test-seeds: known and fresh seeds of simulated worlds, for SIM_SECONDS, SIM_SEEDS at most, some of them twice
 test-seeds: setup-tests
-	@NEXTEST_PROFILE=soak SIM_SECONDS=$(SIM_SECONDS) SIM_TWICE=1000 scripts/test.sh -E 'binary(=seeds)' $(ARGS)
+	@NEXTEST_PROFILE=soak SIM_SECONDS=$(SIM_SECONDS) SIM_SEEDS=$(SIM_SEEDS) SIM_TWICE=1000 \
+		scripts/test.sh -E 'binary(=seeds)' $(ARGS)
 
 ## test-features: fiber with default features: crates, errors that name a missing feature, size of a program
 test-features: setup-local
@@ -210,12 +212,12 @@ soak: setup-tests
 	@NEXTEST_PROFILE=soak SOAK=$(SOAK) scripts/test.sh $(SOAK_BUILD) $(or $(ARGS), -E \
 		'binary(=suites) & test(/free|killed|chaos/) | binary(=seeds) | binary(=durable) & test(killed)')
 
-## sim: play scenarios under fresh seeds in simulated worlds; SIM_SECONDS=60; SIM_PROFILE=steps; SEED=7 SCENARIO=queue shows one
+## sim: play scenarios under fresh seeds in simulated worlds; SIM_SECONDS=60; SIM_SEEDS=1000; SIM_PROFILE=steps; SEED=7 SCENARIO=queue shows one
 sim: setup-local
 	@$(if $(filter steps,$(SIM_PROFILE)),RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-steps.sh) \
 		$(CARGO) build --quiet --profile $(SIM_PROFILE) -p fiber-sim
 	@$${CARGO_TARGET_DIR:-target}/$(SIM_PROFILE)/fiber-sim $(if $(SCENARIO),--scenario $(SCENARIO)) \
-		$(if $(SEED),--seed $(SEED),--for $(SIM_SECONDS) --known sim/seeds.txt) $(ARGS)
+		$(if $(SEED),--seed $(SEED),--for $(SIM_SECONDS) --most $(SIM_SEEDS) --known sim/seeds.txt) $(ARGS)
 
 ## mutations: plant bugs in the protocol, one at a time, and let simulated worlds find them; MUTATION_SECONDS=600; MUTATION="name" picks some
 mutations: setup-local

@@ -30,10 +30,10 @@ ENGINES = ["test-cluster"]
 BESIDE_ENGINES = [
     "deny",
     "miri",
-    "test-seeds SIM_SECONDS=300",
+    "test-seeds SIM_SECONDS=300 SIM_SEEDS=12000",
     "lint",
     "site",
-    "sim SIM_PROFILE=steps SIM_SECONDS=60",
+    "sim SIM_PROFILE=steps SIM_SECONDS=60 SIM_SEEDS=1000",
     "test-docs",
 ]
 # These have processes that must answer in time.

@@ -38,6 +38,6 @@ pub use self::system::{BatchSystem, Words};
 
 /// Returns whether a host of an allocation is the one on which this process runs.
 pub fn is_this_host(name: &str) -> bool {
-    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let own = fiber_core::host_name();
     own.split('.').next() == name.split('.').next()
 }

@@ -53,7 +53,7 @@ fn find(wanted: &str, interfaces: &[Interface]) -> Result<IpAddr, BackendError> 
             .collect();
         refused!(
             "interface is `{wanted}`, which this machine (`{}`) does not have; it has {}",
-            rustix::system::uname().nodename().to_string_lossy(),
+            fiber_core::host_name(),
             known.join(", ")
         )
     })

@@ -15,6 +15,7 @@ mod error;
 mod executable;
 mod exit;
 pub mod forks;
+mod host;
 mod id;
 pub mod inspect;
 mod json;
@@ -58,6 +59,7 @@ pub use error::{
 };
 pub use executable::{executable, executable_name};
 pub use exit::{Exit, ExitReason, SignalName};
+pub use host::host_name;
 pub use id::{ProcessId, SessionKey, random, random_fraction};
 pub use inventory;
 pub use json::{ReadError, read_json};

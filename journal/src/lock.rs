@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use fiber_core::{Error, Result};
+use fiber_core::{Error, Result, host_name};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -69,7 +69,7 @@ impl Lock {
                 Err(error) => return Err(folder.refusal("lock", &path, error)),
             }
         }
-        let holder = format!("{} {}\n", std::process::id(), this_host());
+        let holder = format!("{} {}\n", std::process::id(), host_name());
         let written = file.set_len(0).and_then(|()| file.write_all_at(holder.as_bytes(), 0));
         written.map_err(|error| folder.refusal("write", &path, error))?;
         Ok(Lock { file: Some(file), refusal: None })
@@ -120,12 +120,8 @@ pub struct Holder {
 
 impl Holder {
     fn is_elsewhere(&self) -> bool {
-        self.process.as_ref().is_some_and(|(_, host)| *host != this_host())
+        self.process.as_ref().is_some_and(|(_, host)| *host != host_name())
     }
-}
-
-fn this_host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 impl fmt::Display for Holder {

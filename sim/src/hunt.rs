@@ -30,10 +30,11 @@ struct Failure {
     limits: Limits,
 }
 
-/// Plays the seeds of a file, and fresh ones from the first for a time.
+/// Plays the seeds of a file, and fresh ones from the first for a time, or until so many are played.
 pub(crate) fn hunt(
     time: Duration,
     first: u64,
+    most: u64,
     known: Option<&str>,
     scenario: Option<&'static str>,
     limits: Limits,
@@ -57,7 +58,11 @@ pub(crate) fn hunt(
     let hunt = |core| {
         while !is_over.load(Ordering::Relaxed) && Instant::now() < until {
             let from = next.fetch_add(BATCH, Ordering::Relaxed);
-            if let Some(failure) = play_batch(core, from, from + BATCH, scenario, limits) {
+            let to = (from + BATCH).min(first.saturating_add(most));
+            if from >= to {
+                break;
+            }
+            if let Some(failure) = play_batch(core, from, to, scenario, limits) {
                 is_over.store(true, Ordering::Relaxed);
                 return Some(failure);
             }
@@ -68,13 +73,14 @@ pub(crate) fn hunt(
         let threads: Vec<_> = (0..cores).map(|core| scope.spawn(move || hunt(core))).collect();
         threads.into_iter().map(|thread| thread.join().expect("it does not panic")).collect()
     });
-    let played = next.into_inner() - first;
+    let played = (next.into_inner() - first).min(most);
     match failures.into_iter().flatten().next() {
         Some(failure) => report(failure),
         None => {
             let (known, passed) = (known.len(), NANOS.load(Ordering::Relaxed));
             println!(
-                "{played} fresh seeds from {first} and {known} known ones in {time:?}: no failure"
+                "{played} fresh seeds from {first} and {known} known ones in {:.0?}: no failure",
+                began.elapsed()
             );
             let cores_took = began.elapsed().as_nanos() as u64 * cores as u64;
             let (passed, times) = (Duration::from_nanos(passed), passed / cores_took.max(1));

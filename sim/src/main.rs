@@ -18,6 +18,7 @@ const HELP: &str = "\
 fiber-sim [OPTIONS]: plays scenarios of fiber in simulated worlds
 
   --for SECONDS         plays fresh seeds on all cores for so long (default: 60)
+  --most COUNT          plays so many fresh seeds at most (default: any number)
   --known FILE          plays the seeds of a file first
   --fresh-from SEED     the first fresh seed (default: SIM_FRESH_FROM of the environment, or any)
   --twice COUNT         plays so many fresh seeds twice, and compares their histories
@@ -37,6 +38,7 @@ struct Asked {
     seed: Option<u64>,
     seeds: Option<Seeds>,
     time: Option<u64>,
+    most: Option<u64>,
     twice: Option<u64>,
     /// The first fresh seed.
     fresh: Option<u64>,
@@ -66,6 +68,7 @@ fn ask() -> Result<Asked, lexopt::Error> {
             Long("seed") => asked.seed = Some(parser.value()?.parse()?),
             Long("seeds") => asked.seeds = Some(parser.value()?.parse()?),
             Long("for") => asked.time = Some(parser.value()?.parse()?),
+            Long("most") => asked.most = Some(parser.value()?.parse()?),
             Long("twice") => asked.twice = Some(parser.value()?.parse()?),
             Long("fresh-from") => asked.fresh = Some(parser.value()?.parse()?),
             Long("known") => asked.known = Some(parser.value()?.string()?),
@@ -135,5 +138,6 @@ fn main() -> ExitCode {
         return hunt::compare(first, count, scenario, asked.limits);
     }
     let time = Duration::from_secs(asked.time.unwrap_or(60));
-    hunt::hunt(time, first, asked.known.as_deref(), scenario, asked.limits)
+    let most = asked.most.unwrap_or(u64::MAX);
+    hunt::hunt(time, first, most, asked.known.as_deref(), scenario, asked.limits)
 }

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
 use std::process::{Command, ExitCode};
 use std::str::FromStr;
@@ -70,7 +71,8 @@ impl Order {
     /// Returns the command of a player that plays this.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().expect("the program has a path"));
-        command.args(["--order", &self.to_string()]);
+        // The program's path is in memory, too.
+        command.arg0("fiber-sim").args(["--order", &self.to_string()]);
         // Symbols of panics that a scenario expects take longer than its world.
         command.env("RUST_BACKTRACE", "0");
         command

@@ -1,5 +1,5 @@
 //! Seeds of all scenarios. `make soak` plays more of them. With SIM_SECONDS, fresh ones are played
-//! for so long; SIM_TWICE is the number of those that are played twice.
+//! for so long, SIM_SEEDS of them at most; SIM_TWICE is the number of those that are played twice.
 
 use std::process::Command;
 
@@ -84,19 +84,21 @@ fn a_killed_player_leaves_nothing_for_the_next_one_of_its_number() {
 fn neither_known_seeds_nor_fresh_ones_fail() {
     let seconds = number("SIM_SECONDS").unwrap_or(0).to_string();
     let known = concat!(env!("CARGO_MANIFEST_DIR"), "/seeds.txt");
-    play(&["--for", &seconds, "--known", known]);
+    let most = number("SIM_SEEDS").unwrap_or(u64::MAX).to_string();
+    play(&["--for", &seconds, "--most", &most, "--known", known]);
 }
 
 /// Whoever checks one commit plays the same.
 #[test]
-fn fresh_seeds_begin_where_the_environment_says() {
+fn fresh_seeds_begin_where_the_environment_says_and_are_as_many_as_are_asked_for() {
     let play = |first: &str| {
         let mut player = Command::new(env!("CARGO_BIN_EXE_fiber-sim"));
-        let played = player.args(["--for", "0"]).env("SIM_FRESH_FROM", first).output();
+        let arguments = ["--for", "3600", "--most", "3"];
+        let played = player.args(arguments).env("SIM_FRESH_FROM", first).output();
         played.expect("it can be started")
     };
     let text = String::from_utf8(play("12345").stdout).expect("it is text");
-    assert!(text.contains("0 fresh seeds from 12345 and"), "{text}");
+    assert!(text.contains("3 fresh seeds from 12345 and"), "{text}");
     let wrong = play("one");
     let problem = String::from_utf8(wrong.stderr).expect("it is text");
     assert!(!wrong.status.success() && problem.contains("\"one\""), "{problem}");

@@ -55,6 +55,15 @@ impl DerefMut for Locked<'_> {
     }
 }
 
+/// Threads that send assignments outside of the lock.
+#[derive(Default)]
+pub(super) struct Assigning {
+    threads: usize,
+    /// Cancellations that may arrive before tasks of their calls. They are sent again behind those:
+    /// a worker that does not know of one would run all that it holds.
+    overtaking: Vec<(Arc<WorkerHandle>, PoolCommand)>,
+}
+
 impl PoolState {
     /// Changes the life, and performs the effects.
     pub(super) fn with_life<T>(
@@ -126,6 +135,9 @@ impl PoolState {
         // Under the lock, so that the controller gets them in their order.
         effects.requests.drain(..).for_each(|request| self.control(request));
         let is_changed = life.note_readiness();
+        if !effects.assignments.is_empty() {
+            self.assigning.lock().threads += 1;
+        }
         drop(life);
         if is_changed {
             self.readiness_changed.send_replace(());
@@ -138,8 +150,11 @@ impl PoolState {
         if let Some(trace) = self.trace {
             effects.note_in(trace, &self.name);
         }
-        for (worker, assignment) in effects.assignments {
-            self.assign(worker, assignment);
+        if !effects.assignments.is_empty() {
+            for (worker, assignment) in effects.assignments {
+                self.assign(worker, assignment);
+            }
+            self.have_assigned();
         }
         for (worker, call) in effects.recalls {
             worker.command(PoolCommand::Return(call));
@@ -194,6 +209,17 @@ impl PoolState {
         answers
     }
 
+    /// Notes that a thread has sent its assignments.
+    fn have_assigned(&self) {
+        let mut assigning = self.assigning.lock();
+        assigning.threads -= 1;
+        if assigning.threads == 0 {
+            let overtaking = std::mem::take(&mut assigning.overtaking);
+            drop(assigning);
+            overtaking.iter().for_each(|(worker, cancel)| worker.command(cancel.clone()));
+        }
+    }
+
     /// Submits tasks of a call, with a report of its outcomes.
     pub(super) fn submit(&self, exchange: &Exchange, run: Run) {
         let report = exchange.buffer.report();
@@ -221,10 +247,14 @@ impl PoolState {
 
     pub(super) fn cancel(&self, call: CallId, cancellation: Cancellation) {
         let holders = self.with_scheduler(|scheduler, _| scheduler.cancel(call));
-        let kill = cancellation == Cancellation::KillWorkers;
-        for worker in holders {
-            worker.command(PoolCommand::Cancel { call, kill });
+        let cancel = PoolCommand::Cancel { call, kill: cancellation == Cancellation::KillWorkers };
+        let mut assigning = self.assigning.lock();
+        if assigning.threads > 0 {
+            let cancels = holders.iter().map(|worker| (Arc::clone(worker), cancel.clone()));
+            assigning.overtaking.extend(cancels);
         }
+        drop(assigning);
+        holders.iter().for_each(|worker| worker.command(cancel.clone()));
         if self.is_outer() {
             self.forget_outer(call);
         }

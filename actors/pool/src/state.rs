@@ -18,7 +18,7 @@ use super::inner_calls::InnerCalls;
 use super::life::{Readiness, Surroundings};
 use super::run::CallId;
 use super::scheduler::{MIN_PENDING, Retirement, WorkerId};
-use super::scheduling::{Effects, SharedLife};
+use super::scheduling::{Assigning, Effects, SharedLife};
 use super::stats::History;
 use super::verdict::Verdict;
 use super::wire::{FromWorker, PoolCommand, WorkerEvent};
@@ -71,6 +71,7 @@ pub(crate) struct PoolState {
     pub(super) name: String,
     pub(super) max_message: usize,
     pub(super) life: Mutex<SharedLife>,
+    pub(super) assigning: Mutex<Assigning>,
     /// Workers without pending tasks. Feeders read it without the lock.
     pub(super) idle: AtomicUsize,
     /// How many tasks a feeder may always be ahead.
@@ -113,6 +114,7 @@ impl PoolState {
             name,
             max_message,
             life: Mutex::new(life),
+            assigning: Mutex::default(),
             idle: AtomicUsize::new(0),
             min_ahead: AtomicU64::new(MIN_PENDING),
             readiness_changed: watch::Sender::new(()),

@@ -75,6 +75,10 @@ struct WorkQueue {
     /// How many tasks it runs at the same time, without those that wait for others.
     threads: usize,
     /// The executors: one for each thread, and as many as tasks have waited at the same time.
+    ///
+    /// The lock of a state comes after that of `work`. A task that has not started moves between the
+    /// two under both locks, and who looks for the tasks of a call holds that of `work` until the
+    /// end: they are in one of the two.
     executors: RwLock<Vec<Arc<Mutex<ExecutorState>>>>,
     /// The number of executors, which they read without the lock.
     executor_count: AtomicUsize,
@@ -245,7 +249,8 @@ impl WorkQueue {
     }
 
     fn cancel(&self, call: CallId, kill: bool) {
-        let mut returned = self.take_queued(call);
+        let mut work = self.work.lock();
+        let mut returned = self.take_queued(&mut work, call);
         let mut runs_call = false;
         for executor in &*self.executors.read() {
             let mut executor = executor.lock();
@@ -253,6 +258,7 @@ impl WorkQueue {
             returned.extend(executor.cancel_call(call));
             returned.extend(executor.take_follower_of(call));
         }
+        drop(work);
         returned.iter().for_each(|run| self.return_run(run));
         if runs_call && kill {
             self.report(WorkerEvent::RunsCancelled);
@@ -262,7 +268,8 @@ impl WorkQueue {
     /// Returns the tasks of a call that have not started to the pool, except those of a chunk that
     /// has.
     fn return_call(&self, call: CallId) {
-        let mut returned = self.take_queued(call);
+        let mut work = self.work.lock();
+        let mut returned = self.take_queued(&mut work, call);
         for executor in &*self.executors.read() {
             let mut executor = executor.lock();
             if executor.has_run_of(call) {
@@ -270,16 +277,16 @@ impl WorkQueue {
             }
             returned.extend(executor.take_follower_of(call));
         }
+        drop(work);
         returned.iter().for_each(|run| self.return_run(run));
     }
 
     /// Takes the runs of a call that no executor has taken.
-    fn take_queued(&self, call: CallId) -> VecDeque<LocalRun> {
-        let mut work = self.work.lock();
+    fn take_queued(&self, work: &mut Work, call: CallId) -> VecDeque<LocalRun> {
         let (mut taken, others): (VecDeque<_>, _) =
             work.runs.drain(..).partition(|run| run.call == call);
         work.runs = others;
-        self.count_queued(&work);
+        self.count_queued(work);
         taken.extend(work.take_followers_of(call));
         taken
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_rt::ArbiterHandle;
-use fiber_core::{BuildId, Config, ProcessId, Relay, SessionKey, shortage};
+use fiber_core::{BuildId, Config, ProcessId, Relay, SessionKey, host_name, shortage};
 use fiber_transport::{
     Connection, HandshakeError, Link, Message, Pass, PeerInfo, Role, connect, join_session,
 };
@@ -142,11 +142,6 @@ fn was_cut(error: &io::Error) -> bool {
         error.kind(),
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof
     )
-}
-
-/// Returns the name of this host.
-pub(crate) fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Returns the maximum size of a message in bytes: that of a value, with room for its header.

@@ -67,8 +67,7 @@ impl CurrentPod {
 
     async fn find(server: &ApiServer) -> Result<Option<CurrentPod>, BackendError> {
         let Some(namespace) = CurrentPod::namespace()? else { return Ok(None) };
-        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let name = std::env::var(NAME).unwrap_or_else(|_| host());
+        let name = std::env::var(NAME).unwrap_or_else(|_| fiber_core::host_name());
         if namespace != server.namespace() {
             return Err(refused!(
                 "`kubernetes.namespace` is `{}`, but this process's own pod is in `{namespace}`, \

@@ -36,7 +36,7 @@ struct Worker {
 /// Prepares this process, as the initializer of the pool.
 pub(super) fn prepare(settings: Settings) -> io::Result<()> {
     descendants::adopt_orphans()?;
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = fiber_core::host_name();
     let worker = Worker { settings, host, output: Output::new()? };
     let _ = WORKER.set(Mutex::new(worker));
     Ok(())

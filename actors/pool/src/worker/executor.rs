@@ -257,23 +257,14 @@ impl Executor<'_> {
             }
         };
         work.busy += 1;
+        let mut state = self.state.lock();
         drop(work);
         self.busy = true;
-        let entry = run.entry;
-        self.spans = RunSpans::of(entry.name(), &run.context);
         slot::set_depth(run.depth + 1);
+        let (entry, context) = (run.entry, run.context.clone());
         self.arguments = run.arguments.clone();
         self.blobs = run.blobs.clone();
         self.values = run.values;
-        let mut state = self.state.lock();
-        // SIGTERM may have come after this executor took the run and before others could see that.
-        if self.queue.is_draining() {
-            drop(state);
-            self.queue.return_run(&run);
-            self.queue.return_follower(follower);
-            self.claimed = None;
-            return Some(entry);
-        }
         state.outcomes.call = run.call;
         if state.outcomes.count == 0 {
             state.outcomes.since = Some(Instant::now());
@@ -282,6 +273,9 @@ impl Executor<'_> {
         (state.run, state.follower) = (Some(run), follower);
         self.flush_after_task = self.is_only_executor() && state.run_is_short();
         self.claimed = claim(&mut state, &self.arguments);
+        drop(state);
+        // It calls the program's subscriber, which may wait for others.
+        self.spans = RunSpans::of(entry.name(), &context);
         Some(entry)
     }
 
@@ -401,11 +395,14 @@ impl Tasks for Executor<'_> {
         }
         let mut state = self.state.lock();
         let index = state.current.expect("a task that ends has started").index;
-        let follower = state.follower.take().map(|follower| {
+        let follower = state.follower.as_mut().map(|follower| {
             let is_short = value.len() < LARGE && blobs.is_empty();
             // The pool fails a task whose arguments are too large together.
             let fits = is_short && follower.size_with(value) <= self.queue.max_message;
-            if is_value && fits { Ok(follower.with(value)) } else { Err(follower) }
+            if is_value && fits {
+                follower.put(value);
+            }
+            is_value && fits
         });
         let was_blocked = std::mem::take(&mut state.blocked);
         if was_blocked {
@@ -434,10 +431,8 @@ impl Tasks for Executor<'_> {
             }
             self.queue.send(results);
         }
-        match follower {
-            None => {}
-            Some(Ok(run)) => self.queue.go_on_with(run),
-            Some(Err(follower)) => self.queue.return_follower(Some(follower)),
+        if let Some(has_input) = follower {
+            self.queue.go_on(self.state, has_input);
         }
     }
 }

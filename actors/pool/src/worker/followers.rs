@@ -1,5 +1,8 @@
 //! Tasks that take the value of another task of their worker: see the pool's module of this name.
 
+use parking_lot::Mutex;
+
+use super::executor::ExecutorState;
 use super::local_run::LocalRun;
 use super::{Work, WorkQueue};
 use crate::run::{CallId, PREFIX, prefix};
@@ -19,15 +22,15 @@ impl LocalFollower {
         self.run.arguments.len() - PREFIX + value.len()
     }
 
-    /// Returns the task with its input.
-    pub(super) fn with(self, value: &[u8]) -> LocalRun {
+    /// Puts its input into its arguments.
+    pub(super) fn put(&mut self, value: &[u8]) {
         let (before, behind) = self.run.arguments.split_at(self.place);
         let mut arguments = before.to_vec();
         Parts::append_value(&mut arguments, value);
         arguments.extend_from_slice(behind);
         let length = prefix(arguments.len() - PREFIX, false);
         arguments[..PREFIX].copy_from_slice(&length);
-        LocalRun { arguments: arguments.into(), ..self.run }
+        self.run.arguments = arguments.into();
     }
 }
 
@@ -58,16 +61,19 @@ impl WorkQueue {
         }
     }
 
-    /// Runs a task next whose input has just been made.
-    pub(super) fn go_on_with(&self, run: LocalRun) {
+    /// Runs the task next that follows the last one of an executor, if it has its input, and returns
+    /// it to the pool otherwise. It may be there already.
+    pub(super) fn go_on(&self, executor: &Mutex<ExecutorState>, has_input: bool) {
         let mut work = self.work.lock();
-        if self.is_draining() {
+        let follower = executor.lock().follower.take();
+        if !has_input {
             drop(work);
-            return self.return_run(&run);
+            self.return_follower(follower);
+        } else if let Some(follower) = follower {
+            // This thread takes it next, or the next one that has a slot.
+            work.runs.push_front(follower.run);
+            self.count_queued(&work);
         }
-        // This thread takes it next, or the next one that has a slot.
-        work.runs.push_front(run);
-        self.count_queued(&work);
     }
 
     /// Returns a task to the pool that gets no input here, with those that follow it.

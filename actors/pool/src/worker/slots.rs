@@ -46,14 +46,14 @@ impl TaskSlot {
     fn lend(&self) -> bool {
         let mut executor = self.executor.lock();
         // Others may wait for these: they neither wait for this task nor run in its place.
-        let (outcomes, unstarted) = (executor.take_outcomes(), executor.take_unstarted());
-        let follower = executor.follower.take();
+        let (outcomes, follower) = (executor.take_outcomes(), executor.follower.take());
         drop(executor);
         if let Some(outcomes) = outcomes {
             self.queue.send(outcomes);
         }
         self.queue.return_follower(follower);
         let mut work = self.queue.work.lock();
+        let unstarted = self.executor.lock().take_unstarted();
         if let Some(run) = unstarted {
             work.runs.push_front(run);
             self.queue.count_queued(&work);

@@ -53,13 +53,12 @@ impl WorkQueue {
         self.draining.store(true, Ordering::Release);
         let mut returned = std::mem::take(&mut work.runs);
         self.count_queued(&work);
-        drop(work);
-        let executors = self.executors.read();
-        for executor in &*executors {
+        for executor in &*self.executors.read() {
             let mut executor = executor.lock();
             returned.extend(executor.take_rest());
             returned.extend(executor.follower.take().map(|follower| follower.run));
         }
+        drop(work);
         returned.iter().for_each(|run| self.return_run(run));
     }
 }

@@ -82,7 +82,7 @@ impl Runtime {
         let mut own = ProcessStats::new(self.id(), program(), ProcessRole::Head, self.started);
         own.pid = Some(std::process::id());
         own.set_job(JobPlace::Process { pid: std::process::id() });
-        own.host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        own.host = fiber_core::host_name();
         own.usage = Some(own_usage());
         let restarts = std::env::var(variables::RESTARTS).ok();
         own.restarts = restarts.and_then(|count| count.parse().ok()).unwrap_or(0);

@@ -37,7 +37,7 @@ pub(super) fn start(runtime: &'static Runtime, id: ProcessId) -> Arc<dyn Job> {
         link: Arc::clone(&to_host),
     });
     let build = BuildId::current().expect("this process has connected with it").clone();
-    let (pid, host) = (std::process::id(), crate::endpoint::host_name());
+    let (pid, host) = (std::process::id(), fiber_core::host_name());
     let info = PeerInfo { id, to: runtime.id(), role: Role::Child, build, pid, host };
     let connection = Connection::relayed(to_process, arriving);
     let mut process = Connection::relayed(to_host, inbox);

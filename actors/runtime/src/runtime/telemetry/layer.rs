@@ -104,7 +104,7 @@ where
 
 /// Returns the attributes of this process.
 fn resource() -> Resource {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = fiber_core::host_name();
     let process = [
         KeyValue::new("process.pid", i64::from(std::process::id())),
         KeyValue::new("host.name", host),
