@@ -77,8 +77,8 @@ struct WorkQueue {
     /// The executors: one for each thread, and as many as tasks have waited at the same time.
     ///
     /// The lock of a state comes after that of `work`. A task that has not started moves between the
-    /// two under both locks, and who looks for the tasks of a call holds that of `work` until the
-    /// end: they are in one of the two.
+    /// two under both locks, and a search for the tasks of a call holds that of `work` until its
+    /// end, so that it finds each task in one of the two.
     executors: RwLock<Vec<Arc<Mutex<ExecutorState>>>>,
     /// The number of executors, which they read without the lock.
     executor_count: AtomicUsize,

@@ -274,7 +274,7 @@ impl Executor<'_> {
         self.flush_after_task = self.is_only_executor() && state.run_is_short();
         self.claimed = claim(&mut state, &self.arguments);
         drop(state);
-        // It calls the program's subscriber, which may wait for others.
+        // Without locks: this calls the program's subscriber, which may wait for other threads.
         self.spans = RunSpans::of(entry.name(), &context);
         Some(entry)
     }
