@@ -162,7 +162,7 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
                     ),
                 }
                 let _ = Alarm::after(self.runtime.mesh(), RETRY).await;
-                let again = self.start_more(&mut self.members.lock().await, count);
+                let again = self.start_more(&mut *self.members.lock().await, count);
                 outcome = again.await;
             }
         };
