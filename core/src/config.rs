@@ -115,15 +115,13 @@ options! {
             /// of all machines if the backend has some.
             processes: usize = 0,
             /// How many processes share a job: a container, a pod, or with `local` a process group.
-            /// A host in the job starts and watches them. Backends that have machines, as Slurm
-            /// does, always have one job a machine.
+            /// Backends that have machines, as Slurm does, always have one job a machine.
             processes_per_job: usize = 1,
             /// How many levels of processes there may be below this one: 1 lets it start workers,
             /// and these none. At least 1 in a program's first process.
             max_depth: u32 = 8,
             /// How many processes there may be in a session below the children of its first
-            /// process: those that tasks, actors and other processes start. The first process
-            /// decides. Without one: 16 for each of its CPU cores.
+            /// process, which decides. Without one: 16 for each of its CPU cores.
             max_nested_processes: Option<usize> = None,
             /// Where the output of children goes: `inherit` (to the parent's output), `prefix` (the
             /// same, each line after the name of its process), `merge` (the same, and equal lines
@@ -155,7 +153,7 @@ options! {
             #[serde(with = "duration")]
             shutdown_timeout: Duration = Duration::from_secs(5),
             /// How long a thread that waits for another process polls before it sleeps, while no
-            /// other thread needs its core. Polling avoids most wake-ups. `0s` turns it off.
+            /// other thread needs its core. `0s` turns it off.
             #[serde(with = "duration")]
             spin: Duration = spin::DEFAULT,
             /// The size limit of a message: one task's arguments, one result, one broadcast value.
@@ -167,9 +165,9 @@ options! {
             #[serde(with = "size")]
             call_buffer: ByteSize = ByteSize::mib(64),
             /// The limit of the memory that values take in one process: encoded arguments, results
-            /// and elements of queues, and large arrays in shared memory. At the limit, calls wait
-            /// for room, and elements of queues and outputs of tasks go to a file. Without one:
-            /// half of the memory that the process can have.
+            /// and elements of queues, and large arrays in shared memory. At the limit, calls wait,
+            /// and elements of queues and outputs of tasks go to a file. Without one: half of the
+            /// memory that the process can have.
             #[serde(with = "optional_size")]
             value_memory: Option<ByteSize> = None,
             /// The folder of that file, which has no name and ends with its process. Without one:
@@ -177,16 +175,13 @@ options! {
             #[serde(deserialize_with = "lenient::path")]
             spill_dir: Option<PathBuf> = None,
             /// Whether a process writes large arrays, vectors of numbers and texts into shared
-            /// memory, for other processes of its host to read. Otherwise, and between hosts, their
-            /// bytes are sent.
+            /// memory, for other processes of its host. Otherwise their bytes are sent.
             shared_memory: bool = true,
-            /// The file for the timeline: which worker ran what when, for
-            /// <https://ui.perfetto.dev> or chrome://tracing. The head writes it. Without a name,
-            /// nothing is recorded.
+            /// The file for the timeline: which worker ran what when, for <https://ui.perfetto.dev>
+            /// or chrome://tracing. Without a name, nothing is recorded.
             #[serde(deserialize_with = "lenient::path")]
             timeline: Option<PathBuf> = None,
-            /// The size limit of that file. The fuller it is, the longer short tasks are summed up;
-            /// its last quarter is for what takes 1 s or more, dies or runs again.
+            /// The size limit of that file. The fuller it is, the longer short tasks are summed up.
             #[serde(with = "size")]
             timeline_size: ByteSize = ByteSize::mib(64),
             /// Whether SIGINT, SIGTERM and SIGHUP end the children before they end this process.
@@ -195,7 +190,7 @@ options! {
             /// if it is missing.
             journals: PathBuf = "fiber-journals".into(),
             /// How long running tasks may go on after SIGTERM, before a worker ends, or a program
-            /// with durable calls. It is shorter than the 30 s that Kubernetes gives a pod.
+            /// with durable calls.
             #[serde(with = "duration")]
             grace: Duration = Duration::from_secs(25),
             /// The GPUs that workers may use, by index or id. Without a list: all that fiber finds.
@@ -204,8 +199,8 @@ options! {
         }
         "Observability" => {
             /// The address at which the head serves metrics to Prometheus: `127.0.0.1:9464`, or
-            /// `0.0.0.0:9464` to reach it from other hosts. It serves from the first pool, process
-            /// or other object on. Without one: nowhere. Takes fiber's feature `metrics`.
+            /// `0.0.0.0:9464` to reach it from other hosts. Without one: nowhere. Takes fiber's
+            /// feature `metrics`.
             #[serde(with = "address")]
             metrics: Option<SocketAddr> = None,
         }
@@ -213,13 +208,13 @@ options! {
             /// The image of containers. Without one: the image of this process's own container, or
             /// an image that fiber builds of this program and its libraries.
             image: Option<String> = None,
-            /// Programs that the image which fiber builds has beside this one, by their absolute
-            /// paths: those that tasks start. Each keeps its path, and its libraries come with it.
+            /// Programs that tasks start, by their absolute paths: the image that fiber builds has
+            /// them at these paths, with their libraries.
             #[serde(deserialize_with = "lenient::list")]
             bundle: Vec<String> = Vec::new(),
             /// The registry to which fiber pushes the images that it builds, as
-            /// `HOST[:PORT][/PATH]`. Without one the images stay where they were built, and a
-            /// cluster's nodes have to share this host's Docker engine.
+            /// `HOST[:PORT][/PATH]`. Without one, a cluster's nodes have to share this host's
+            /// Docker engine.
             registry: Option<String> = None,
             /// The path of the program in `image`, if the image's entry point is another program.
             program: Option<String> = None,
@@ -245,13 +240,12 @@ options! {
             /// Grid Engine. Without one: the image's, the user's home directory, the program's.
             working_dir: Option<String> = None,
             /// Whether processes in containers may start containers, for pools in pools. On Docker
-            /// they get the engine's socket, which gives them the rights of root on its host; on
-            /// Kubernetes they get the token of their service account.
+            /// they get the engine's socket, and with it the rights of root on its host; on
+            /// Kubernetes the token of their service account.
             nested: bool = false,
             /// The interface by which machines reach each other: its name, as `ib0`, or its
-            /// network, as `10.1.0.0/16`. Each machine listens at its own address there. Without
-            /// one: that on the route between them. `bind_host` wins over it in the process that it
-            /// is set for.
+            /// network, as `10.1.0.0/16`. Without one: that on the route between them. `bind_host`
+            /// wins over it in the process that it is set for.
             #[serde(deserialize_with = "lenient::text")]
             interface: Option<String> = None,
         }

@@ -8,15 +8,15 @@ use fiber_core::values::{duration, lenient};
 fiber_core::section! {
     /// Options of the backend `gridengine`.
     pub struct GridEngineSection in "gridengine" {
-        /// How many jobs of its own a program may have in Grid Engine's queue for more machines, if
-        /// its job has no room or there is none: pilots, each on one host.
+        /// How many pilots a program may have, if its job has no room or there is none: jobs of its
+        /// own, each on one host.
         pilots: usize = 0,
         /// Whether the script of the first pilot is printed, and none is submitted.
         dry_run: bool = false,
         /// The slots of a pilot, each for a core.
         slots: u32 = 1,
-        /// The parallel environment of pilots that have several slots. It has to give all of them
-        /// on one host. Without one: the only one of the cluster.
+        /// The parallel environment of pilots with several slots, which has to give all on one
+        /// host. Without one: the only one of the cluster.
         pe: Option<String> = None,
         /// The queue of pilots. Without one: any.
         queue: Option<String> = None,

@@ -8,8 +8,7 @@ fiber_core::section! {
         /// The network of containers: the name of an existing one, or `host`. Without one: that
         /// of this process's own container, or the engine's `bridge`.
         network: Option<String> = None,
-        /// The most processes and threads in a container, so that a task can't take all of the
-        /// host's. 0 sets no limit.
+        /// The most processes and threads in a container. 0 sets no limit.
         pids_limit: u32 = 16_384,
     }
 }

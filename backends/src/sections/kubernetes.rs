@@ -25,8 +25,7 @@ fiber_core::section! {
         /// `KEY:EFFECT`, `KEY=VALUE` or `KEY=VALUE:EFFECT`.
         #[serde(deserialize_with = "lenient::list")]
         tolerations: Vec<String> = Vec::new(),
-        /// A manifest of a `Pod`, in YAML or JSON, from which all pods start. Its container
-        /// `fiber` is the program's.
+        /// A manifest of a `Pod`, in YAML or JSON, from which all pods start.
         #[serde(deserialize_with = "lenient::path")]
         pod_template: Option<PathBuf> = None,
     }

@@ -11,10 +11,10 @@ fiber_core::section! {
     pub struct SlurmSection in "slurm" {
         /// Whether the program's file is copied to nodes that lack it: for hosts into `/tmp`
         /// (`srun --bcast`), where it is removed when they run, and for the head of `fiber run`
-        /// into the folder for output, with which it is removed.
+        /// into the folder for output.
         copy: bool = false,
-        /// How many jobs of its own a program may have in Slurm's queue for more machines, if
-        /// its allocation has no room or there is none: pilots, each with a node for itself.
+        /// How many pilots a program may have, if its allocation has no room or there is none: jobs
+        /// of its own, each with a node for itself.
         pilots: usize = 0,
         /// Whether the script of the first pilot is printed, and none is submitted.
         dry_run: bool = false,
@@ -29,7 +29,7 @@ fiber_core::section! {
         #[serde(with = "duration")]
         time: Duration = Duration::from_secs(3600),
         /// More options of `sbatch` for pilots, verbatim: `["--constraint=avx512"]`. They win over
-        /// fiber's own, such as `--exclusive` and `--mem=0`.
+        /// fiber's own.
         #[serde(deserialize_with = "lenient::list")]
         options: Vec<String> = Vec::new(),
         /// The directory for the keys and the output of pilots, which all nodes share. Fiber

@@ -25,8 +25,7 @@ fiber_core::section! {
         /// `fiber-UID/builds` in `$XDG_CACHE_HOME`, which is `~/.cache` by default.
         #[serde(deserialize_with = "lenient::path")]
         cache: Option<PathBuf> = None,
-        /// The size limit of that directory. The builds that were not used for the longest time
-        /// are removed first, and none that is in use.
+        /// The size limit of that directory. The longest unused builds are removed first.
         #[serde(with = "size")]
         cache_size: ByteSize = ByteSize::gib(2),
     }

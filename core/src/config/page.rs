@@ -18,11 +18,9 @@ from `fiber.toml` in the working directory or the nearest one above it (or the f
 parent's configuration.
 
 Fiber looks for `fiber.toml` up to the home directory, and within one file system. A file that
-another user could have written is an error: one that belongs to neither you nor root, that others
-can write, or that is in a directory of which this holds.
-
-`init_with` may be called several times before fiber reads the configuration, which it does for the
-first pool, process or other object. A call after that panics.
+another user could have written [is an error](security.md#which-configuration-file-counts).
+`init_with` may be called several times before the first pool, process or other object; a call after
+that panics.
 
 In the file, lists are written as TOML lists; in the environment, with commas. Durations are written
 `100us`, `500ms`, `10s`, `2m`; sizes `64KiB`, `1GiB`.
@@ -36,8 +34,7 @@ partition = \"short\"     # or, at the top of the file: slurm.partition = \"shor
 
 or `FIBER_SLURM_PARTITION`, or `config.edit(|slurm: &mut SlurmSection| …)` in code.
 
-[Docker](docker.md), [Kubernetes](kubernetes.md), [Slurm](slurm.md) and [ssh](ssh.md) explain the
-backends, [semantics](semantics.md#pools) what pools do with `call_buffer`.
+The pages of [backends](hosts.md#backends) explain their options.
 ";
 
 impl Config {
