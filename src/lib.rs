@@ -855,8 +855,6 @@ mod documents {
     struct Durable;
     #[doc = include_str!("../docs/graphs.md")]
     struct Graphs;
-    #[doc = include_str!("../docs/coming-from.md")]
-    struct ComingFrom;
     #[doc = include_str!("../docs/observability.md")]
     struct Observability;
     #[doc = include_str!("../docs/ring.md")]
