@@ -6,6 +6,7 @@
 mod allocations;
 mod batch;
 mod chaos;
+mod eavesdropper;
 #[path = "../batch/limited.rs"]
 mod limited;
 mod pilots;
@@ -13,6 +14,7 @@ mod scenarios;
 #[path = "../batch/pilots.rs"]
 mod shared_pilots;
 mod stubs;
+mod wire;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fiber::sync::Barrier;
 use fiber::{Pool, Process, Ring, RingNode};
+use fiber_runtime::runtime::Runtime;
 use fiber_test_support::{init, scenario, tasks};
 
 #[scenario("pi")]
@@ -112,4 +113,27 @@ fn endless() {
 fn too_wide() {
     init();
     tasks::too_wide();
+}
+
+/// The length of the texts that `overheard` exchanges with a worker.
+pub(crate) const TEXT: usize = 64 << 10;
+
+/// Returns 64 random digits, again and again.
+fn random_text() -> String {
+    let digits = format!("{:032x}{:032x}", rand::random::<u128>(), rand::random::<u128>());
+    digits.repeat(TEXT / digits.len())
+}
+
+/// Lets a worker return a text for another one. Prints the digits of both and the session's key:
+/// backwards, so that no copy of this output is what a listener looks for.
+#[scenario("overheard")]
+fn overheard() {
+    let pool = Pool::builder().processes(4).start().wait().unwrap();
+    let argument = random_text();
+    let result = pool.apply(|_: String| random_text(), argument.clone()).wait().unwrap();
+    let key = Runtime::get().unwrap().key().reveal();
+    let printed = [("key", &*key), ("argument", &argument[..64]), ("result", &result[..64])];
+    for (name, secret) in printed {
+        println!("{name} backwards: {}", secret.chars().rev().collect::<String>());
+    }
 }

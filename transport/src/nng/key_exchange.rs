@@ -184,6 +184,39 @@ mod tests {
         assert!(frame.starts_with(b"an order"));
     }
 
+    /// A listener on the wires knows a child's ticket and both points. It lacks the private keys.
+    #[tokio::test]
+    async fn a_ticket_opens_no_recorded_frame() {
+        let (key, child) = (SessionKey::random(), ProcessId(7));
+        let ticket = key.ticket(child);
+        let pass = Pass::ticket(child, ticket.clone());
+        let (mut near, mut near_tap) = duplex(1024);
+        let (mut far_tap, mut far) = duplex(1024);
+        let recorded = async {
+            let hello: [u8; 80] = read(&mut near_tap).await.unwrap();
+            far_tap.write_all(&hello).await.unwrap();
+            let answer: [u8; 64] = read(&mut far_tap).await.unwrap();
+            near_tap.write_all(&answer).await.unwrap();
+            let confirmation: [u8; 32] = read(&mut near_tap).await.unwrap();
+            far_tap.write_all(&confirmation).await.unwrap();
+            (hello, answer)
+        };
+        let connected = async { connect_keys(&mut near, &pass).await.unwrap() };
+        let accepted = async { accept_keys(&mut far, &key).await.unwrap() };
+        let (mut near, mut far, (hello, answer)) = tokio::join!(connected, accepted, recorded);
+        let mut frame = b"an order".to_vec();
+        let tag = near.sealer.seal(&mut frame);
+        frame.extend(tag);
+        let (connector, acceptor) = (&hello[16..48], &answer[..32]);
+        for secret in [&b""[..], &[0; 32], connector, acceptor] {
+            let exchanged = [connector, acceptor, secret];
+            let mut keys = Keys::new(&ticket, Endpoint::Acceptor, &exchanged);
+            assert!(keys.opener.open(&mut frame.clone()).is_err());
+        }
+        far.opener.open(&mut frame).unwrap();
+        assert!(frame.starts_with(b"an order"));
+    }
+
     #[tokio::test]
     async fn a_point_that_makes_the_secret_known_is_refused() {
         let key = SessionKey::random();
