@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Command, CommandFactory};
+use clap::{Args as _, Command, CommandFactory};
 use clap_complete::Shell;
 use fiber_core::Config;
 
-use crate::args::Args;
+use crate::args::{Args, ClusterArgs};
 
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
@@ -54,11 +54,34 @@ pub(crate) fn markdown(configuration: bool) -> anyhow::Result<ExitCode> {
         "# The command `fiber`\n\n<!-- Made by `make reference` from the command itself. -->\n"
             .to_string();
     page += &format!("\n```text\n{}\n```\n", help(&mut root.clone()));
+    page += &format!("\n{SHARED}\n\n```text\n{}\n```\n", help(&mut shared()));
     for (name, command) in with_subcommands(&root) {
-        page += &format!("\n## fiber {name}\n\n```text\n{}\n```\n", help(&mut command.clone()));
+        let text = help(&mut without_shared(command));
+        page += &format!("\n## fiber {name}\n\n```text\n{text}\n```\n");
+        if command.get_arguments().any(|argument| argument.get_id() == "backend") {
+            page += "\nBesides: [`--backend` and `--namespace`](#options-of-several-commands).\n";
+        }
     }
     say!("{}", page.trim_end());
     Ok(ExitCode::SUCCESS)
+}
+
+const SHARED: &str = "## Options of several commands
+
+Commands that start or find sessions have these options.";
+
+/// Returns a command with the options that the page describes once.
+fn shared() -> Command {
+    ClusterArgs::augment_args(Command::new("fiber")).disable_help_flag(true).term_width(100)
+}
+
+/// Returns a command without these options, and without `--help`.
+fn without_shared(command: &Command) -> Command {
+    let options: Vec<_> = shared().get_arguments().map(|option| option.get_id().clone()).collect();
+    command.clone().mut_args(|argument| {
+        let is_shared = argument.get_id() == "help" || options.contains(argument.get_id());
+        if is_shared { argument.hide(true) } else { argument }
+    })
 }
 
 /// Returns all commands that the help shows, with their names behind `fiber`.
