@@ -216,7 +216,7 @@ fn of_a_ring() {
     drop(ending);
 }
 
-/// Runs rings with one rank that is short of descriptors, in several ways.
+/// Runs rings side by side, each with one rank that is short of descriptors in some way.
 #[scenario("shortage of a rank")]
 fn of_a_rank() {
     /// Rank 0 sends to rank 1 while one of them has only `rest` descriptors left.
@@ -250,18 +250,23 @@ fn of_a_rank() {
         std::mem::forget(Shortage::of_all_files_but(0));
     }
     fiber::init();
-    for (what, short, rest, passes) in [
+    let rings = [
         ("sender", 0, 0, false),
         ("receiver", 1, 0, false),
         ("receiver of memory", 1, 1, false),
         ("passing", 1, 0, true),
         ("passing without memory", 1, 1, true),
-    ] {
-        match Ring::builder().size(2).try_run(send, (short, rest, passes)).wait() {
+    ]
+    .map(|(what, short, rest, passes)| {
+        (what, Ring::builder().size(2).try_run(send, (short, rest, passes)))
+    });
+    let initialized = Ring::builder().size(2).initializer(begin_shortage, ());
+    let initialized = initialized.run(|node: RingNode| node.rank(), ());
+    for (what, ring) in rings {
+        match ring.wait() {
             Ok(values) => println!("{what}: {values:?}"),
             Err(error) => println!("{what}: failed: {error}"),
         }
     }
-    let ring = Ring::builder().size(2).initializer(begin_shortage, ());
-    println!("initializer: {}", ring.run(|node: RingNode| node.rank(), ()).wait().unwrap_err());
+    println!("initializer: {}", initialized.wait().unwrap_err());
 }
