@@ -118,16 +118,6 @@ fn a_peer_without_the_key_is_refused() {
 }
 
 #[trial]
-fn silent_connections_block_nothing() {
-    let (mut program, address) = at_work("unix");
-    let _silent: Vec<_> = (0..100).map(|_| unix(&address)).collect();
-    keeps_working(&mut program);
-    let (mut program, address) = at_work("nng");
-    let _silent: Vec<_> = (0..100).map(|_| tcp(&address)).collect();
-    keeps_working(&mut program);
-}
-
-#[trial]
 fn silent_connections_block_no_rank() {
     let ending =
         Setup::new("ring among silent connections").env("FIBER_LINK", "unix").run().code(0);

@@ -6,16 +6,8 @@ use actix::prelude::*;
 use fiber::{AsyncManager, Process, error::ExitReason};
 use fiber_test_support::wait::wait_until;
 
-use super::counter::{Add, Counter, Stop, counter};
+use super::counter::{Add, Counter, counter};
 use super::{exists, stopped};
-
-#[test]
-fn an_actor_that_stops_itself_is_not_restarted() {
-    let manager = counter(0);
-    manager.send(Stop).wait().unwrap();
-    assert_eq!(manager.join().wait().unwrap(), ExitReason::Normal);
-    assert_eq!(stopped(manager.send(Add(1)).wait().unwrap_err()), ExitReason::Normal);
-}
 
 #[test]
 fn a_stopped_or_dropped_manager_leaves_no_process() {
