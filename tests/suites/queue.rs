@@ -8,13 +8,9 @@ use fiber::{Error, Pool, Process, Queue};
 use fiber_test_support::wait::wait_until;
 use futures_util::StreamExt;
 
-const MOMENT: Duration = Duration::from_millis(20);
+use crate::sync::hang;
 
-/// Sleeps until the process is killed.
-fn hang<G>(_held: G, ready: &Event) {
-    ready.set().wait().unwrap();
-    Event::new().unwrap().wait_set().wait().unwrap();
-}
+const MOMENT: Duration = Duration::from_millis(20);
 
 fn all<T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static>(
     queue: &Queue<T>,

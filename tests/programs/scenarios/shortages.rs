@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use fiber::{Pool, Process, Ring, RingNode};
 use fiber_test_support::scenario;
+use fiber_test_support::signals::kill;
 use fiber_test_support::wait::wait_until;
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Prevents opening descriptors until it is dropped, or starting processes if the environment says
@@ -73,11 +74,6 @@ fn work(x: u64) -> u64 {
 fn pid(_: u32) -> u32 {
     std::thread::sleep(Duration::from_millis(100));
     std::process::id()
-}
-
-pub(super) fn kill(process: u32) {
-    let process = Pid::from_raw(process as i32).expect("0 is no process");
-    kill_process(process, Signal::KILL).expect("the process is a child of this one");
 }
 
 /// Waits for a line from the test.

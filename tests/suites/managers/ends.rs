@@ -7,14 +7,14 @@ use fiber::{AsyncManager, Process, error::ExitReason};
 use fiber_test_support::wait::wait_until;
 
 use super::counter::{Add, Counter, counter};
-use super::{exists, stopped};
+use super::{is_running, stopped};
 
 #[test]
 fn a_stopped_or_dropped_manager_leaves_no_process() {
     let manager = counter(0);
     let (pid, addr) = (manager.pid().unwrap(), manager.addr());
     manager.stop().wait().unwrap();
-    assert!(!exists(pid));
+    assert!(!is_running(pid));
     let error = addr.send(Add(1)).wait().unwrap_err();
     assert_eq!(error.to_string(), format!("actor `{}` was asked to stop", addr.name()));
     assert_eq!(stopped(error), ExitReason::Shutdown);
@@ -63,5 +63,5 @@ fn the_managed_actors_of_a_process_end_with_it() {
     };
     let (count, pid) = Process::spawn(nested, 4).wait().unwrap();
     assert_eq!(count, 5);
-    wait_until("the end of the managed process", || !exists(pid));
+    wait_until("the end of the managed process", || !is_running(pid));
 }

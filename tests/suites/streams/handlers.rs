@@ -5,8 +5,8 @@ use std::rc::Rc;
 use actix::prelude::*;
 use fiber::sync::Event;
 use fiber::{AsyncManager, Error, Pool, RemoteAddr, Stream};
+use fiber_test_support::signals::kill;
 use futures_util::{StreamExt, stream};
-use rustix::process::{Pid, Signal, kill_process};
 
 struct Site;
 
@@ -137,8 +137,7 @@ fn the_death_of_the_actors_process_is_the_last_item() {
     let site = site();
     let mut numbers = site.send(Count::Forever(Event::new().unwrap())).wait().unwrap().wait();
     assert_eq!(numbers.next().unwrap().unwrap(), 0);
-    let pid = Pid::from_raw(site.send(ProcessId).wait().unwrap() as i32).unwrap();
-    kill_process(pid, Signal::KILL).unwrap();
+    kill(site.send(ProcessId).wait().unwrap());
     let end = numbers.find_map(Result::err);
     assert!(matches!(end, Some(Error::OwnerEnded { .. })), "{end:?}");
     assert!(numbers.next().is_none());
