@@ -9,6 +9,7 @@ use fiber::sync::{Event, Value};
 use fiber::{
     AsyncManager, Broadcast, Error, Pipe, Pool, Process, Queue, Supervisor, pipe::PipeSender,
 };
+use fiber_test_support::signals::die;
 use fiber_test_support::wait::LONG;
 use serde::{Deserialize, Serialize};
 
@@ -25,13 +26,6 @@ fiber::__private::ctor::declarative::ctor! {
         fiber::init();
         fiber::__private::capture_in_tests();
     }
-}
-
-/// Kills this process, as a crash does.
-fn die() -> ! {
-    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
-        .unwrap();
-    unreachable!("it was killed")
 }
 
 /// Kills the process on the first call.

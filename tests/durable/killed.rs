@@ -19,8 +19,8 @@ use crate::scenarios::{SEEN, simulate};
 use crate::sweep::Sweep;
 
 /// The tasks of a sweep.
-const TASKS: u64 = 20_000;
-const TASKS_TEXT: &str = "20000";
+const TASKS: u64 = 10_000;
+const TASKS_TEXT: &str = "10000";
 const SIGNALS: [Signal; 4] = [Signal::KILL, Signal::TERM, Signal::ABORT, Signal::KILL];
 
 /// The number of kills, unless `make soak` asks for more.

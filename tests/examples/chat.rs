@@ -74,7 +74,7 @@ fn kill(program: &Program, name: &str) {
 fn each_reader_gets_each_post_once_while_servers_and_rooms_are_killed() {
     const WRITERS: u64 = 3;
     const ROUNDS: u64 = 4;
-    const POSTS: u64 = 25;
+    const POSTS: u64 = 15;
     let folder = TempDir::new().unwrap();
     let (program, addr) = start(&folder);
     assert!(page(&addr, "/").contains("EventSource"));

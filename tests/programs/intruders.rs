@@ -118,23 +118,13 @@ fn a_peer_without_the_key_is_refused() {
 }
 
 #[trial]
-fn silent_connections_block_nothing() {
-    let (mut program, address) = at_work("unix");
-    let _silent: Vec<_> = (0..100).map(|_| unix(&address)).collect();
-    keeps_working(&mut program);
-    let (mut program, address) = at_work("nng");
-    let _silent: Vec<_> = (0..100).map(|_| tcp(&address)).collect();
-    keeps_working(&mut program);
-}
-
-#[trial]
 fn silent_connections_block_no_rank() {
     let ending =
         Setup::new("ring among silent connections").env("FIBER_LINK", "unix").run().code(0);
     ending.says(&["sums Ok([3.0, 3.0, 3.0])"]);
 }
 
-/// There are three times as many connections as the program's limit of descriptors.
+/// There are more connections than the program's limit of descriptors.
 #[trial]
 fn many_unauthenticated_connections_leave_descriptors_for_workers() {
     let mut own = getrlimit(Resource::Nofile);
@@ -147,7 +137,7 @@ fn many_unauthenticated_connections_leave_descriptors_for_workers() {
         let mut program = setup.args(&["--nofile=1024:1024", executable.to_str().unwrap()]).start();
         program.line("ready");
         let address = address(&program, link);
-        let _connections: Vec<Box<dyn Read>> = (0..3000)
+        let _connections: Vec<Box<dyn Read>> = (0..1500)
             .map(|_| match link {
                 "unix" => Box::new(unix(&address)) as Box<dyn Read>,
                 _ => Box::new(tcp(&address)),

@@ -151,11 +151,19 @@ fn forward_until_fault(
                     done();
                     return hold_open(&near, &far);
                 }
-                Fault::Delay => std::thread::sleep(DELAY),
-                Fault::CloseToParent => far.shutdown(Shutdown::Write)?,
-                Fault::CloseToChild => near.shutdown(Shutdown::Write)?,
+                Fault::Delay => {
+                    done();
+                    std::thread::sleep(DELAY);
+                }
+                Fault::CloseToParent => {
+                    far.shutdown(Shutdown::Write)?;
+                    done();
+                }
+                Fault::CloseToChild => {
+                    near.shutdown(Shutdown::Write)?;
+                    done();
+                }
             }
-            done();
         }
         let interest = |open| if open { PollFlags::IN } else { PollFlags::empty() };
         let (near_ready, far_ready) = {

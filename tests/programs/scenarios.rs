@@ -297,22 +297,22 @@ fn stopped_children() {
         let _ = kill_process(rustix::process::getpid(), Signal::STOP);
         std::process::id()
     };
+    // Side by side, as the heartbeats of each are missed for seconds.
     let process = Process::spawn(stop, ());
-    println!("process: {}", process.wait().unwrap_err());
-
+    let mortal = Pool::new(1).unwrap().max_deaths(2);
+    let task = mortal.apply(stop, ());
+    // It has connected, and is not ready yet.
+    let stop = || kill_process(rustix::process::getpid(), Signal::STOP).unwrap();
+    let unready = Pool::builder().processes(1).initializer(stop, ()).build().unwrap();
+    let start = unready.apply(square, 3);
     let pool = Pool::new(1).unwrap();
     let first = pool.apply(std::process::id, ()).wait().unwrap();
     kill_process(pid(first), Signal::STOP).unwrap();
     let second = pool.apply(std::process::id, ()).wait().unwrap();
     println!("replaced: {}", first != second);
-
-    let error = pool.max_deaths(2).apply(stop, ()).wait().unwrap_err();
-    println!("task: {error}");
-
-    // It has connected, and is not ready yet.
-    let stop = || kill_process(rustix::process::getpid(), Signal::STOP).unwrap();
-    let pool = Pool::builder().processes(1).initializer(stop, ()).build().unwrap();
-    println!("initializer: {}", pool.apply(square, 3).wait().unwrap_err());
+    println!("process: {}", process.wait().unwrap_err());
+    println!("task: {}", task.wait().unwrap_err());
+    println!("initializer: {}", start.wait().unwrap_err());
 }
 
 #[scenario("too large")]

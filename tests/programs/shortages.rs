@@ -41,7 +41,7 @@ fn a_pool_that_lost_all_workers_during_a_shortage_recovers() {
 
 #[trial]
 fn a_pool_that_can_start_no_worker_gives_up_with_the_reason() {
-    let program = Setup::new("shortage of all").env("FIBER_START_TIMEOUT", "10s").start();
+    let program = Setup::new("shortage of all").env("FIBER_START_TIMEOUT", "3s").start();
     let error = program.line("failed ");
     assert!(
         error.starts_with("pool `short` failed: ") && error.contains("starts of workers in a row"),
@@ -153,9 +153,11 @@ fn a_ring_restarts_its_ranks_after_a_shortage() {
 #[trial]
 fn a_ring_gives_up_on_a_shortage_that_lasts_and_names_the_limit() {
     let copy = Copy::new();
-    for limit in LIMITS {
+    let programs = LIMITS.map(|limit| {
         let setup = copy.short_of("shortage of a ring", &limit).env("FIBER_START_TIMEOUT", "2s");
-        let program = setup.start();
+        (setup.start(), limit)
+    });
+    for (program, limit) in programs {
         (0..3).for_each(|_| drop(program.line_with(limit.message)));
         let error = program.line("failed ");
         assert!(error.contains("could not be started"), "{error}");

@@ -91,10 +91,6 @@ fn guards_work_without_memory_files() {
 
 #[trial]
 fn a_hang_up_ends_a_program_with_all_its_processes() {
-    let program = Setup::new("family").start();
-    program.line("all at work");
-    program.signal(Signal::HUP);
-    program.end().signal(Signal::HUP);
     let program = Setup::new("family").in_a_terminal().start();
     program.line("all at work");
     // The terminal is closed as its window is.

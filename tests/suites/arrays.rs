@@ -142,8 +142,9 @@ fn resident_in_rounds() -> (usize, usize) {
         line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() >> 10
     };
     let round = || {
-        let echo = |array: Array<u64>| array.iter().map(|x| x + 1).collect::<Array<u64>>();
-        for array in pool.imap(echo, (0..16).map(numbers)).wait() {
+        let copy = |array: Array<u64>| Array::from(array.to_vec());
+        let arrays = (0..16).map(|x| Array::<u64>::build(LARGE, |numbers| numbers.fill(x)));
+        for array in pool.imap(copy, arrays).wait() {
             assert_eq!(array.unwrap().len(), LARGE);
         }
     };

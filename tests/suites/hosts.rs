@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 
 use fiber::Pool;
 use fiber::sync::Barrier;
+use fiber_test_support::signals::{is_running, kill, send};
 use fiber_test_support::tasks::all_at_once;
-use rustix::process::{Pid, Signal, kill_process};
 
 /// A pool of `processes` workers, `per_job` of them in a host.
 fn pool(processes: usize, per_job: usize) -> Pool {
@@ -40,18 +40,4 @@ fn hosts(pool: &Pool, processes: usize) -> Vec<u32> {
 
 fn distinct(pids: &[u32]) -> usize {
     pids.iter().collect::<BTreeSet<_>>().len()
-}
-
-fn is_running(pid: u32) -> bool {
-    // A zombie has no command line.
-    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
-}
-
-fn kill(pid: u32) {
-    send(Signal::KILL, pid);
-}
-
-fn send(signal: Signal, pid: u32) {
-    let pid = Pid::from_raw(pid.cast_signed()).expect("it is not 0");
-    kill_process(pid, signal).expect("it runs");
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use fiber::stats::{EventKind, PoolPhase, ProcessRole, QueueStats, SessionStats, Slice};
 use fiber::sync::{Barrier, Event};
 use fiber::{Array, Broadcast, Pool, Queue};
-use fiber_test_support::{hang, wait};
-use rustix::process::{Pid, Signal, kill_process};
+use fiber_test_support::{hang, signals, wait};
+use rustix::process::Signal;
 use serde_json::Value;
 
 pub(crate) fn connect(session: &str) -> BufReader<UnixStream> {
@@ -45,7 +45,7 @@ fn wait_for<T>(found: impl Fn(&SessionStats) -> Option<T>) -> T {
 }
 
 fn signal(pid: u32, signal: Signal) {
-    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+    signals::send(signal, pid);
     let stops = signal == Signal::STOP;
     wait::wait_until("its state", || fiber_core::is_stopped(pid) == stops);
 }

@@ -20,19 +20,8 @@ mod values;
 use actix::prelude::*;
 use fiber::supervisor::Down;
 use fiber::{Error, error::ExitReason};
-use rustix::process::{Pid, Signal, kill_process};
+use fiber_test_support::signals::{is_running, kill};
 use tokio::sync::mpsc;
-
-fn kill(pid: u32) {
-    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
-}
-
-/// Returns whether a process runs. A zombie does not.
-fn exists(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = status.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
-    state.is_some_and(|state| state != "Z")
-}
 
 struct Watcher(mpsc::UnboundedSender<ExitReason>);
 

@@ -15,8 +15,8 @@ use fiber::{
     error::{ExitReason, FailureKind},
     process::active_children,
 };
+use fiber_test_support::signals::{exists, is_running, kill};
 use fiber_test_support::wait::{LONG, wait_until};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 fn add(a: i32, b: i32) -> i32 {
@@ -25,10 +25,6 @@ fn add(a: i32, b: i32) -> i32 {
 
 fn hang() {
     fiber_test_support::hang()
-}
-
-fn exists(pid: u32) -> bool {
-    Pid::from_raw(pid as i32).is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
 /// Returns the exit reason and the last output from an error of a process.
@@ -103,7 +99,7 @@ fn the_error_has_the_signal() {
 
     let killed = Process::spawn(hang, ());
     let pid = killed.started().wait().unwrap();
-    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+    kill(pid);
     assert_eq!(exited(killed.wait().unwrap_err()).0, ExitReason::Signal(9));
 }
 
@@ -341,16 +337,8 @@ fn killing_a_process_ends_those_that_it_started() {
     process.kill();
     process.join().wait().unwrap();
     for pid in pids.split(' ') {
-        wait_until("the end of what it started", || !runs(pid));
+        wait_until("the end of what it started", || !is_running(pid.parse().unwrap()));
     }
-}
-
-/// Returns whether a process of any parent runs. A zombie does not.
-fn runs(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit(')')
-        .next()
-        .is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 #[test]

@@ -8,13 +8,9 @@ use fiber::{Error, Pool, Process, Queue};
 use fiber_test_support::wait::wait_until;
 use futures_util::StreamExt;
 
-const MOMENT: Duration = Duration::from_millis(20);
+use crate::sync::hang;
 
-/// Sleeps until the process is killed.
-fn hang<G>(_held: G, ready: &Event) {
-    ready.set().wait().unwrap();
-    Event::new().unwrap().wait_set().wait().unwrap();
-}
+const MOMENT: Duration = Duration::from_millis(20);
 
 fn all<T: serde::Serialize + serde::de::DeserializeOwned + Send + 'static>(
     queue: &Queue<T>,
@@ -128,13 +124,13 @@ fn a_short_lived_handle_loses_no_elements() {
     let take = |queue: Queue<u32>, count: usize| {
         (0..count).map(|_| queue.get().wait().unwrap()).collect::<Vec<_>>()
     };
-    for _ in 0..4 {
-        (0..1500).for_each(|n| queue.put(n).wait().unwrap());
-        let tasks: Vec<_> = (0..500).map(|n| (queue.clone(), n % 5 + 1)).collect();
+    for _ in 0..10 {
+        (0..300).for_each(|n| queue.put(n).wait().unwrap());
+        let tasks: Vec<_> = (0..100).map(|n| (queue.clone(), n % 5 + 1)).collect();
         let mut seen: Vec<u32> =
             pool.map(take, tasks).wait().unwrap().into_iter().flatten().collect();
         seen.sort_unstable();
-        assert!(seen.into_iter().eq(0..1500));
+        assert!(seen.into_iter().eq(0..300));
     }
 }
 

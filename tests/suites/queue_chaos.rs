@@ -70,7 +70,7 @@ fn a_living_consumer_gets_no_element_twice_and_none_is_left() {
         (put..put + 5000).for_each(|n| queue.put(n).wait().unwrap());
         put += 5000;
         here.extend(
-            (0..500).filter_map(|_| queue.get().timeout(Duration::from_millis(5)).wait().ok()),
+            (0..200).filter_map(|_| queue.get().timeout(Duration::from_millis(5)).wait().ok()),
         );
         put >= elements
     });

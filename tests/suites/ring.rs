@@ -10,15 +10,10 @@ mod values;
 
 use std::path::Path;
 
-use rustix::process::{Signal, getpid, kill_process};
+use fiber_test_support::signals::die;
 
 /// More elements than fit into a shared-memory stream or a message of nng.
 const LONG: usize = 700_001;
-
-fn die() -> ! {
-    kill_process(getpid(), Signal::KILL).unwrap();
-    unreachable!("SIGKILL ends this process")
-}
 
 /// Dies at the first call only. The file marks it.
 fn die_once(file: &Path) {

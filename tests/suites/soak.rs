@@ -443,9 +443,12 @@ fn managers_and_calls_of_their_actors_are_freed() {
     let manager = AsyncManager::start(|()| Idle, ()).wait().unwrap();
     let other = manager.pid().unwrap();
     let hasty = manager.addr().timeout(Duration::from_millis(2));
-    flat("timed-out calls", count(500), 2_000, &[other], || {
-        let error = hasty.send(WaitForRelease).wait().unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    flat("timed-out calls", count(500).div_ceil(WAITS), WAITS * 2_000, &[other], || {
+        let calls: Vec<_> = (0..WAITS).map(|_| hasty.send(WaitForRelease)).collect();
+        for call in calls {
+            let error = call.wait().unwrap_err();
+            assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+        }
         manager.send(Release).wait().unwrap();
     });
     flat("managers that are never started", count(2_000), 1_000, &[], || {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use actix::prelude::*;
 use fiber::stats::ProcessRole;
 use fiber::{AsyncManager, Entities, Pool, Process, Ring, RingNode, Sender};
+use fiber_test_support::signals::kill;
 use fiber_test_support::wait::wait_for;
-use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -150,7 +150,7 @@ fn a_worker_that_dies_while_it_is_asked_has_ended() {
         "process": worker.id, "seconds": 600.0, "hertz": 1, "idle": false
     } });
     writeln!(connection.get_mut(), "{request}").unwrap();
-    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    kill(pid);
     let mut answer = String::new();
     connection.read_line(&mut answer).unwrap();
     assert!(answer.contains("has ended meanwhile"), "{answer}");

@@ -12,9 +12,9 @@ use fiber::supervisor::{
     SupervisorBuilder, SupervisorRef,
 };
 use fiber::{Error, Process, Supervisor, error::ExitReason, process::active_children};
+use fiber_test_support::signals::{exists, kill};
 use fiber_test_support::tricky::{Tricky, tricky};
 use fiber_test_support::wait::{LONG, wait_for};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -45,14 +45,6 @@ fn pid(path: &str) -> Option<u32> {
 fn running_pid(path: &str) -> u32 {
     wait_until(&format!("the start of `{path}`"), || pid(path).is_some());
     pid(path).expect("it runs")
-}
-
-fn kill(pid: u32) {
-    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
-}
-
-fn exists(pid: u32) -> bool {
-    Pid::from_raw(pid as i32).is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
 fn last_exit(path: &str) -> Option<ExitReason> {

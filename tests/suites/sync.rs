@@ -32,7 +32,7 @@ macro_rules! holder {
 }
 
 /// Sleeps until the process is killed.
-fn hang<G>(_held: G, ready: &Event) {
+pub(crate) fn hang<G>(_held: G, ready: &Event) {
     ready.set().wait().unwrap();
     Event::new().unwrap().wait_set().wait().unwrap();
 }

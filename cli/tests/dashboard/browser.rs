@@ -36,6 +36,8 @@ impl Browser {
         let mut process = Command::new(executable().expect("the test is skipped without it"))
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"])
             .args(["--no-first-run", "--disable-dev-shm-usage", "--window-size=1280,1000"])
+            .args(["--disable-background-networking", "--disable-component-update"])
+            .args(["--disable-extensions", "--disable-sync"])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
             .stdout(Stdio::null())
@@ -61,8 +63,12 @@ impl Browser {
         let session = browser.call("Target.attachToTarget", target);
         browser.page = session["sessionId"].as_str().expect("it has one").to_string();
         browser.call("Runtime.enable", json!({}));
-        browser.call("Page.navigate", json!({ "url": address }));
+        browser.go_to(address);
         browser
+    }
+
+    pub(crate) fn go_to(&mut self, address: &str) {
+        self.call("Page.navigate", json!({ "url": address }));
     }
 
     /// Calls a method, and returns its result.

@@ -120,8 +120,6 @@ fn a_page_without_the_token_shows_nothing() {
     let cookie = format!("HttpOnly; SameSite=Strict; Path={page}\r\n");
     assert!(admitted.contains(&cookie), "{admitted}");
     assert!(admitted.contains(&format!("location: {page}\r\n")), "{admitted}");
-    let mut page = Browser::open(&format!("http://127.0.0.1:{}/", dashboard.port));
-    page.wait_for("document.body.innerText.includes('needs the token in its link')");
 }
 
 #[trial]
@@ -285,10 +283,12 @@ fn long_names_stay_within_their_cards() {
 }
 
 #[trial]
-fn an_ended_session_is_told() {
+fn a_page_says_that_it_needs_the_token_and_that_its_session_has_ended() {
     let head = FakeSession::start(2);
     let dashboard = Dashboard::start(&head.pid());
-    let mut page = Browser::open(&dashboard.link);
+    let mut page = Browser::open(&format!("http://127.0.0.1:{}/", dashboard.port));
+    page.wait_for("document.body.innerText.includes('needs the token in its link')");
+    page.go_to(&dashboard.link);
     page.wait_for("document.body.innerText.includes('squares')");
     head.end();
     page.wait_for("document.getElementById('notice').innerText.includes('has ended')");

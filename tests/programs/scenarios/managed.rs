@@ -3,6 +3,7 @@
 use actix::prelude::*;
 use fiber::{ActorPool, AsyncManager};
 use fiber_test_support::scenario;
+use fiber_test_support::signals::kill;
 
 use super::shortages::{self, Shortage};
 
@@ -73,7 +74,7 @@ fn shortage() {
     let shares_job = std::env::var_os("FIBER_PROCESSES_PER_JOB").is_some();
     let victim = if shares_job { parent(process) } else { process };
     let shortage = Shortage::begin();
-    shortages::kill(victim);
+    kill(victim);
     shortages::wait_for_word();
     drop(shortage);
     println!("doubled {}", manager.send(Double(21)).wait().expect("the actor is restarted"));
@@ -87,7 +88,7 @@ fn shortage_of_a_pool() {
     let pool = ActorPool::builder().start(|_: u32| Doubler, 0..3).wait().expect("actors start");
     let victim = pool.managers().nth(1).and_then(AsyncManager::pid).expect("its process runs");
     let shortage = Shortage::begin();
-    shortages::kill(victim);
+    kill(victim);
     shortages::wait_for_word();
     let mut replies: Vec<_> = pool.broadcast(Double(21)).into_iter().collect();
     let lost = replies.remove(1);

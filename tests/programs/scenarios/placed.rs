@@ -10,9 +10,8 @@ use fiber::stats::{JobPlace, ProcessRole, ProcessState, ProcessStats};
 use fiber::supervisor::Backoff;
 use fiber::{ActorPool, AsyncManager, Entities, Error, Process, RemoteAddr, Reply};
 use fiber_test_support::scenario;
+use fiber_test_support::signals::kill;
 use fiber_test_support::wait::{wait_for, wait_until};
-
-use super::shortages::kill;
 
 struct Idle;
 

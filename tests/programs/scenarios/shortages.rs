@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use fiber::{Pool, Process, Ring, RingNode};
 use fiber_test_support::scenario;
+use fiber_test_support::signals::kill;
 use fiber_test_support::wait::wait_until;
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Prevents opening descriptors until it is dropped, or starting processes if the environment says
@@ -73,11 +74,6 @@ fn work(x: u64) -> u64 {
 fn pid(_: u32) -> u32 {
     std::thread::sleep(Duration::from_millis(100));
     std::process::id()
-}
-
-pub(super) fn kill(process: u32) {
-    let process = Pid::from_raw(process as i32).expect("0 is no process");
-    kill_process(process, Signal::KILL).expect("the process is a child of this one");
 }
 
 /// Waits for a line from the test.
@@ -216,7 +212,7 @@ fn of_a_ring() {
     drop(ending);
 }
 
-/// Runs rings with one rank that is short of descriptors, in several ways.
+/// Runs rings side by side, each with one rank that is short of descriptors in some way.
 #[scenario("shortage of a rank")]
 fn of_a_rank() {
     /// Rank 0 sends to rank 1 while one of them has only `rest` descriptors left.
@@ -250,18 +246,23 @@ fn of_a_rank() {
         std::mem::forget(Shortage::of_all_files_but(0));
     }
     fiber::init();
-    for (what, short, rest, passes) in [
+    let rings = [
         ("sender", 0, 0, false),
         ("receiver", 1, 0, false),
         ("receiver of memory", 1, 1, false),
         ("passing", 1, 0, true),
         ("passing without memory", 1, 1, true),
-    ] {
-        match Ring::builder().size(2).try_run(send, (short, rest, passes)).wait() {
+    ]
+    .map(|(what, short, rest, passes)| {
+        (what, Ring::builder().size(2).try_run(send, (short, rest, passes)))
+    });
+    let initialized = Ring::builder().size(2).initializer(begin_shortage, ());
+    let initialized = initialized.run(|node: RingNode| node.rank(), ());
+    for (what, ring) in rings {
+        match ring.wait() {
             Ok(values) => println!("{what}: {values:?}"),
             Err(error) => println!("{what}: failed: {error}"),
         }
     }
-    let ring = Ring::builder().size(2).initializer(begin_shortage, ());
-    println!("initializer: {}", ring.run(|node: RingNode| node.rank(), ()).wait().unwrap_err());
+    println!("initializer: {}", initialized.wait().unwrap_err());
 }

@@ -6,18 +6,11 @@ use std::time::Duration;
 
 use fiber::manager::Snapshots;
 use fiber::{Entities, Error};
+use fiber_test_support::signals::{exists, kill, send};
 use fiber_test_support::wait::{wait_for, wait_until};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::Signal;
 
 use super::account::{Account, Add, Block, Deposit, See, Slow, Where};
-
-fn of(pid: u32) -> Pid {
-    Pid::from_raw(pid as i32).expect("it is a process")
-}
-
-fn signal(pid: u32, signal: Signal) {
-    kill_process(of(pid), signal).expect("it runs");
-}
 
 #[test]
 fn state_moves_with_its_key_and_other_keys_stay() {
@@ -99,10 +92,8 @@ fn nothing_is_lost_or_out_of_order_when_processes_get_sigterm() {
     let drain = |pids: HashSet<u32>| {
         let slow: Vec<_> =
             (0..KEYS).map(|key| accounts.of(key).send(Slow(Duration::from_millis(50)))).collect();
-        pids.iter().for_each(|pid| signal(*pid, Signal::TERM));
-        wait_until("the end of the drained processes", || {
-            pids.iter().all(|pid| test_kill_process(of(*pid)).is_err())
-        });
+        pids.iter().for_each(|pid| send(Signal::TERM, *pid));
+        wait_until("the end of the drained processes", || pids.iter().all(|pid| !exists(*pid)));
         assert!((0..KEYS).all(|key| !pids.contains(&place(key))));
         for answer in slow {
             answer.wait().unwrap();
@@ -128,13 +119,13 @@ fn the_successor_of_a_process_that_hangs_at_sigterm_does_not_wait_for_its_end() 
     let begun = folder.path().join("begun");
     drop(accounts.of("anna").send(Block(begun.clone())));
     wait_until("its handler", || begun.exists());
-    signal(stuck, Signal::TERM);
+    send(Signal::TERM, stuck);
     wait_until("the successor", || {
         let processes = fiber::stats().unwrap().report.processes;
         processes.iter().any(|one| one.name.contains("stuck-3") && one.pid.is_some())
     });
     // It would hang for the grace period of 25 s.
-    signal(stuck, Signal::KILL);
+    kill(stuck);
     let (_, pid) = anna.send(Where).wait().unwrap();
     assert_ne!(pid, stuck);
 }
@@ -182,7 +173,7 @@ fn a_process_that_ends_for_good_leaves_its_keys_to_the_others() {
     let accounts = accounts.start(Account::new, ()).wait().unwrap();
     let (_, pid) = accounts.of("anna").send(Where).wait().unwrap();
     accounts.of("anna").send(Deposit(1)).wait().unwrap();
-    signal(pid, Signal::KILL);
+    kill(pid);
     let balance = wait_for("an answer", || accounts.of("anna").send(Deposit(1)).wait());
     assert_eq!(balance, 2);
     wait_until("the end of one process", || accounts.processes().wait().unwrap() == 1);

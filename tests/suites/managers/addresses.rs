@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use actix::prelude::*;
 use fiber::supervisor::ChildSpec;
-use fiber::{AsyncManager, Error, Pool, Process, RemoteAddr, Supervisor, error::ExitReason};
+use fiber::{Error, Pool, Process, RemoteAddr, Supervisor, error::ExitReason};
 
 use super::counter::{Add, AskOther, Counter, Fail, Here, Remark, Stop, counter};
-use super::{kill, stopped, watcher};
+use super::stopped;
 
 #[test]
 fn an_address_works_in_every_process_that_it_reaches() {
@@ -69,23 +69,6 @@ fn a_call_to_an_actor_whose_process_has_ended_fails_with_the_reason() {
     let addr = Process::spawn(export, ()).wait().unwrap();
     let error = addr.send(Add(1)).wait().unwrap_err();
     assert!(matches!(stopped(error), ExitReason::LinkLost(_)));
-}
-
-#[test]
-fn a_watcher_gets_a_down_message_for_each_end() {
-    System::new().block_on(async {
-        let manager = AsyncManager::start(Counter::new, 0).await.unwrap();
-        let (watcher, mut reasons) = watcher();
-        manager.watch(watcher).await.unwrap();
-        kill(manager.pid().unwrap());
-        assert_eq!(reasons.recv().await, Some(ExitReason::Signal(9)));
-        manager.send(Add(1)).await.unwrap();
-        kill(manager.pid().unwrap());
-        assert_eq!(reasons.recv().await, Some(ExitReason::Signal(9)));
-        manager.send(Add(1)).await.unwrap();
-        manager.stop().await.unwrap();
-        assert_eq!(reasons.recv().await, Some(ExitReason::Shutdown));
-    });
 }
 
 #[test]

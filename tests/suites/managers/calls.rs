@@ -171,20 +171,6 @@ fn an_exported_actor_can_be_part_of_a_circle() {
     assert_eq!(actors, ["far away", type_name::<Counter>()]);
 }
 
-#[test]
-fn a_full_mailbox_is_an_error_that_names_its_size() {
-    let manager = AsyncManager::builder().mailbox(2).start(Counter::new, 0).wait().unwrap();
-    // The actor is busy while it waits for the other one.
-    let other = counter(0);
-    let busy = manager.send(AskOther(other.addr(), 1));
-    let many: Vec<_> = (0..10_000).map(|_| manager.send(Add(1))).collect();
-    let full = many.into_iter().map(|call| call.wait()).filter(Result::is_err);
-    let first = full.map(Result::unwrap_err).next().expect("the mailbox is full");
-    assert!(matches!(first, Error::MailboxFull { capacity: 2, .. }), "{first}");
-    assert!(first.to_string().contains("(2 messages)"), "{first}");
-    assert_eq!(busy.wait().unwrap(), Ok(1));
-}
-
 /// A message whose `Serialize` does not match its `Deserialize`.
 #[derive(Debug, Deserialize)]
 struct Crooked(#[expect(dead_code, reason = "no handler reads it")] u32);

@@ -139,6 +139,7 @@ fn a_full_mailbox_refuses_what_comes_or_drops_its_oldest_message() {
         for call in calls.drain(refused.clone()) {
             let error = call.wait().unwrap_err();
             assert!(matches!(error, Error::MailboxFull { capacity: 2, .. }), "{full:?}: {error}");
+            assert!(error.to_string().contains("(2 messages)"), "{full:?}: {error}");
         }
         std::fs::write(place.join("1"), "").unwrap();
         meet.wait().unwrap();

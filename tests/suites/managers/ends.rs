@@ -6,23 +6,15 @@ use actix::prelude::*;
 use fiber::{AsyncManager, Process, error::ExitReason};
 use fiber_test_support::wait::wait_until;
 
-use super::counter::{Add, Counter, Stop, counter};
-use super::{exists, stopped};
-
-#[test]
-fn an_actor_that_stops_itself_is_not_restarted() {
-    let manager = counter(0);
-    manager.send(Stop).wait().unwrap();
-    assert_eq!(manager.join().wait().unwrap(), ExitReason::Normal);
-    assert_eq!(stopped(manager.send(Add(1)).wait().unwrap_err()), ExitReason::Normal);
-}
+use super::counter::{Add, Counter, counter};
+use super::{is_running, stopped};
 
 #[test]
 fn a_stopped_or_dropped_manager_leaves_no_process() {
     let manager = counter(0);
     let (pid, addr) = (manager.pid().unwrap(), manager.addr());
     manager.stop().wait().unwrap();
-    assert!(!exists(pid));
+    assert!(!is_running(pid));
     let error = addr.send(Add(1)).wait().unwrap_err();
     assert_eq!(error.to_string(), format!("actor `{}` was asked to stop", addr.name()));
     assert_eq!(stopped(error), ExitReason::Shutdown);
@@ -71,5 +63,5 @@ fn the_managed_actors_of_a_process_end_with_it() {
     };
     let (count, pid) = Process::spawn(nested, 4).wait().unwrap();
     assert_eq!(count, 5);
-    wait_until("the end of the managed process", || !exists(pid));
+    wait_until("the end of the managed process", || !is_running(pid));
 }

@@ -6,7 +6,7 @@ use fiber::actor_pool::{ActorPoolAddr, Routing};
 use fiber::{ActorPool, AsyncManager, Process, error::ExitReason};
 
 use super::counter::{Add, Counter, Gate, WhichProcess};
-use super::{exists, stopped};
+use super::{is_running, stopped};
 
 fn which(pool: &ActorPool<Counter>) -> u32 {
     pool.send(WhichProcess).wait().unwrap()
@@ -106,7 +106,7 @@ fn a_pool_grows_and_shrinks_and_moves_few_keys() {
     pool.remove(&second).unwrap().wait().unwrap();
     let shrunk = owners(&addr);
     let left = left.unwrap();
-    assert!(!exists(left));
+    assert!(!is_running(left));
     assert!(grown.iter().zip(&shrunk).all(|(before, after)| after == before || *before == left));
     // Another process has the same actors for the keys.
     let there = Process::builder().try_spawn(
@@ -150,5 +150,5 @@ fn a_pool_with_resend_answers_all_calls_although_its_processes_are_killed() {
     let joined = pool.join();
     pool.stop().wait().unwrap();
     assert_eq!(joined.wait().unwrap(), [ExitReason::Shutdown, ExitReason::Shutdown]);
-    assert!(pids.into_iter().all(|pid| !exists(pid)));
+    assert!(pids.into_iter().all(|pid| !is_running(pid)));
 }

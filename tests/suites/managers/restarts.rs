@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fiber::{
     AsyncManager, Error, Supervisor,
-    error::{ExitReason, FailureKind},
+    error::ExitReason,
     manager::Snapshots,
     supervisor::{Backoff, Strategy},
 };
@@ -12,25 +12,6 @@ use fiber_test_support::wait::wait_until;
 
 use super::counter::{Add, Counter, Fail, counter};
 use super::stopped;
-
-#[test]
-fn a_panic_fails_its_call_with_the_message_and_restarts_the_actor() {
-    let manager = counter(10);
-    manager.send(Add(5)).wait().unwrap();
-    let pid = manager.pid();
-    match manager.send(Fail::Panic).wait().unwrap_err() {
-        Error::Call { failure, .. } => {
-            assert_eq!(failure.kind, FailureKind::Panicked);
-            assert!(failure.message.contains("that is too much"), "{failure}");
-        }
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(manager.send(Add(1)).wait().unwrap(), 11);
-    let later = stopped(manager.send(Fail::PanicLater).wait().unwrap_err());
-    assert!(later.to_string().contains("later it was too much"), "{later}");
-    assert_eq!(manager.send(Add(1)).wait().unwrap(), 11);
-    assert_eq!(manager.pid(), pid, "the process is the same");
-}
 
 #[test]
 fn a_payload_that_panics_when_it_is_dropped_fails_its_call() {

@@ -12,7 +12,7 @@ use fiber::{ActorPool, AsyncManager, Entities, Error, Journal};
 use fiber_test_support::wait::wait_until;
 
 use super::counter::{Add, AskOther, Counter, Fail, Here, Stop, WhichProcess, counter};
-use super::{exists, kill, stopped, watcher};
+use super::{is_running, kill, stopped, watcher};
 
 /// An option for an actor whose process is restarted as often as a test likes.
 fn steady() -> ManagerBuilder {
@@ -258,7 +258,7 @@ fn the_actors_in_a_process_end_with_the_first() {
     let pid = first.pid().unwrap();
     let second = first.spawn(leaves, file("second")).wait().unwrap();
     first.stop().wait().unwrap();
-    assert!(file("second").exists() && !exists(pid));
+    assert!(file("second").exists() && !is_running(pid));
     assert_eq!(second.join().wait().unwrap(), ExitReason::Shutdown);
     let error = first.spawn(Counter::new, 1).wait().unwrap_err();
     assert!(error.to_string().contains("has ended"), "{error}");
@@ -298,7 +298,7 @@ fn a_group_has_one_process_which_ends_with_the_last_actor() {
     assert_eq!(last.send(Add(1)).wait().unwrap(), 21);
     last.stop().wait().unwrap();
     // The handles are still there.
-    wait_until("the end of the group's process", || !exists(pid));
+    wait_until("the end of the group's process", || !is_running(pid));
     let next = group("accounts").start(Counter::new, 5).wait().unwrap();
     assert_eq!(next.send(Add(1)).wait().unwrap(), 6);
     assert_ne!(next.pid(), Some(pid));

@@ -49,7 +49,8 @@ fn each_end_of_a_managed_actor_is_told_to_watchers_the_tree_and_events() {
         manager.send(Fail::Panic).await.unwrap_err();
         assert_eq!(told(&mut ends, 1).await, ["panicked: that is too much"]);
         let pending = manager.send(Fail::Never);
-        manager.send(Fail::PanicLater).await.unwrap_err();
+        let later = stopped(manager.send(Fail::PanicLater).await.unwrap_err());
+        assert_eq!(short(&later), "panicked: later it was too much");
         assert_eq!(short(&stopped(pending.await.unwrap_err())), "panicked: later it was too much");
         assert_eq!(told(&mut ends, 1).await, ["panicked: later it was too much"]);
         assert_eq!(manager.send(Add(1)).await.unwrap(), 1);
@@ -79,37 +80,6 @@ fn each_end_of_a_managed_actor_is_told_to_watchers_the_tree_and_events() {
 }
 
 #[test]
-fn an_actor_that_panics_too_often_ends_for_good() {
-    System::new().block_on(async {
-        let mut events = fiber::stats::events();
-        let builder = AsyncManager::builder().name("gives-up");
-        let builder = builder.intensity(1, Duration::from_secs(600));
-        let manager = builder.start(Counter::new, 0).await.unwrap();
-        let (recipient, mut ends) = watcher();
-        manager.watch(recipient).await.unwrap();
-        for _ in 0..2 {
-            manager.addr().resend().send(Fail::Panic).await.unwrap_err();
-        }
-        let gone = "gave up: panicked: that is too much";
-        assert_eq!(short(&manager.join().await.unwrap()), gone);
-        assert_eq!(short(&stopped(manager.send(Add(1)).await.unwrap_err())), gone);
-        assert_eq!(manager.pid(), None);
-        let gave_up = events.find_map(|event| match event.kind {
-            EventKind::GaveUp { child, reason } if child == "gives-up" => Some(short(&reason)),
-            _ => None,
-        });
-        assert_eq!(gave_up.as_deref(), Some(gone));
-        let panic = "panicked: that is too much";
-        assert_eq!(told(&mut ends, 2).await, [panic, panic]);
-        // The watch has ended, and a later one gets the last reason.
-        assert_eq!(ends.recv().await, None);
-        let (recipient, mut late) = watcher();
-        manager.watch(recipient).await.unwrap();
-        assert_eq!(told(&mut late, 1).await, [gone]);
-    });
-}
-
-#[test]
 fn a_temporary_actor_ends_with_its_first_panic() {
     let manager = steady("temporary").restart(Restart::Temporary).start(Counter::new, 0);
     let manager = manager.wait().unwrap();
@@ -132,31 +102,6 @@ fn a_supervisor_tells_the_ends_of_an_actor_in_a_process_of_its_own() {
         wait_until("the restart", || restarts() == 1);
         app.stop().await.unwrap();
         assert_eq!(told(&mut ends, 1).await, ["Shutdown"]);
-    });
-}
-
-#[test]
-fn a_panic_of_an_exported_actor_is_told_to_its_callers_and_watchers() {
-    System::new().block_on(async {
-        let addr = RemoteAddr::export(Counter::new(0).start()).unwrap();
-        let (recipient, mut ends) = watcher();
-        addr.watch(recipient).await.unwrap();
-        let pending = addr.send(Fail::Never);
-        match addr.send(Fail::Panic).await.unwrap_err() {
-            Error::Call { failure, .. } => {
-                assert_eq!(failure.kind, FailureKind::Panicked);
-                assert!(failure.message.starts_with("that is too much (at "), "{failure}");
-            }
-            other => panic!("{other:?}"),
-        }
-        let panic = "panicked: that is too much";
-        assert_eq!(short(&stopped(pending.await.unwrap_err())), panic);
-        assert_eq!(short(&stopped(addr.send(Add(1)).await.unwrap_err())), panic);
-        assert_eq!(short(&addr.join().await.unwrap()), panic);
-        assert_eq!(told(&mut ends, 1).await, [panic]);
-        let addr = RemoteAddr::export(Counter::new(0).start()).unwrap();
-        addr.send(Stop).await.unwrap();
-        assert_eq!(addr.join().await.unwrap(), ExitReason::Normal);
     });
 }
 
@@ -331,7 +276,17 @@ async fn check_end(kind: Kind, end: End, expected: &Told) {
     assert_eq!(addr.add().await.unwrap(), 1, "{name}");
     let mut owner = Some(owner);
     match end {
-        End::Panic => drop(addr.fail(Fail::Panic).await.unwrap_err()),
+        End::Panic => match (kind, addr.fail(Fail::Panic).await.unwrap_err()) {
+            (Kind::Local | Kind::Supervised, error) => {
+                assert_eq!(short(&stopped(error)), PANIC, "{name}");
+            }
+            (_, Error::Call { failure, .. }) => {
+                assert_eq!(failure.kind, FailureKind::Panicked, "{name}");
+                let text = "that is too much (at ";
+                assert!(failure.message.starts_with(text), "{name}: {failure}");
+            }
+            (_, other) => panic!("{name}: {other:?}"),
+        },
         End::TooManyPanics => {
             for _ in 0..2 {
                 addr.fail(Fail::Panic).await.unwrap_err();
@@ -375,6 +330,9 @@ async fn check_end(kind: Kind, end: End, expected: &Told) {
             _ => None,
         });
         assert_eq!(short(&gave_up.unwrap()), GAVE_UP, "{name}");
+        if let Some(Owner::Manager(manager)) = &owner {
+            assert_eq!(manager.pid(), None, "{name}");
+        }
     }
     // Nothing is told twice.
     if let Some(stopping) = owner.as_ref().and_then(Owner::stop) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fiber::{Error, error::ExitReason};
+use fiber_test_support::signals;
 
 use super::{pid_after, pool};
 
@@ -24,13 +25,7 @@ fn a_worker_that_dies_is_replaced_and_its_tasks_run_again() {
 
 fn die(how: &str) {
     match how {
-        "kill" => {
-            let _ = rustix::process::kill_process(
-                rustix::process::getpid(),
-                rustix::process::Signal::KILL,
-            );
-            fiber_test_support::hang()
-        }
+        "kill" => signals::die(),
         "abort" => std::process::abort(),
         "exit" => std::process::exit(3),
         "overflow" => drop(std::hint::black_box(overflow(0))),

@@ -1,6 +1,7 @@
 //! Pools that are closed, stopped, killed or dropped.
 
 use fiber::Error;
+use fiber_test_support::signals::is_running;
 use fiber_test_support::wait::wait_until;
 
 use super::{pool, sleep_ms, square};
@@ -44,13 +45,5 @@ fn dropping_a_pool_kills_its_workers() {
     let hanging = pool.map(|_: u32| sleep_ms(3_600_000), 0..10);
     drop(pool);
     assert!(matches!(hanging.wait(), Err(Error::PoolEnded { .. })));
-    wait_until("the worker's end", || !alive(pid));
-}
-
-fn alive(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    status
-        .rsplit(')')
-        .next()
-        .is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with('Z'))
+    wait_until("the worker's end", || !is_running(pid));
 }

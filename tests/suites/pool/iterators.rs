@@ -40,15 +40,6 @@ fn handles_are_blocking_iterators() {
     assert_eq!(rest, [Ok(2), Ok(3)]);
 }
 
-#[tokio::test]
-async fn handles_that_are_iterators_are_still_streams() {
-    use futures_util::{StreamExt, TryStreamExt};
-    let pool = pool(2);
-    let squares: Vec<u64> = pool.imap(square, 0..5).try_collect().await.unwrap();
-    assert_eq!(squares, [0, 1, 4, 9, 16]);
-    assert_eq!(pool.imap_unordered(square, 0..5).take(3).count().await, 3);
-}
-
 #[test]
 fn an_iterator_may_wait_for_results() {
     // The next item depends on the last result.

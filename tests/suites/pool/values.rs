@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use fiber::Broadcast;
 use fiber_test_support::tricky::{Tricky, tricky};
-use serde::{Deserialize, Serialize};
 
 use super::pool;
 
@@ -13,20 +12,6 @@ fn without_try_a_result_is_a_value() {
     let check = |x: i32| if x > 0 { Ok(x) } else { Err("not positive".to_string()) };
     let results = pool(1).map(check, [1, -1]).wait().unwrap();
     assert_eq!(results, [Ok(1), Err("not positive".to_string())]);
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Reading {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<String>,
-    values: Vec<f32>,
-}
-
-#[test]
-fn structures_with_skipped_fields_travel() {
-    let echo = |reading: Reading| reading;
-    let reading = || Reading { note: None, values: vec![1.5, -2.5] };
-    assert_eq!(pool(1).apply(echo, reading()).wait().unwrap(), reading());
 }
 
 #[test]

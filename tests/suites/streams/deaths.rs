@@ -2,13 +2,11 @@
 
 use fiber::sync::{Event, Value};
 use fiber::{Error, Process, Sender, Stream};
-use rustix::process::{Signal, getpid, kill_process};
 
 use super::{endless, pool};
 
 fn die() {
-    let _ = kill_process(getpid(), Signal::KILL);
-    fiber_test_support::hang()
+    fiber_test_support::signals::die()
 }
 
 #[test]

@@ -7,8 +7,8 @@ use fiber::remote::RemoteAddr;
 use fiber::sync::Event;
 use fiber::topic::{Slow, Topic};
 use fiber::{Error, Process, Queue};
+use fiber_test_support::signals::kill;
 use fiber_test_support::wait::{self, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
 
 use super::{hang, take};
 
@@ -81,7 +81,7 @@ fn an_actor_that_restarts_gets_the_next_messages() {
     wait_for(&collector, &[2]);
     assert_eq!(delivery.failed(), 1);
     let pid = collector.pid().unwrap();
-    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+    kill(pid);
     wait_until("the restart", || collector.pid().is_some_and(|now| now != pid));
     // The link to the dead process may not have closed yet: what is sent over it counts as failed.
     let mut published = 0;

@@ -15,6 +15,7 @@ pub mod processes;
 pub mod program;
 mod scenario;
 mod scenarios;
+pub mod signals;
 mod suite;
 pub mod surroundings;
 pub mod tasks;

@@ -1,16 +1,18 @@
 //! Large values, and many of them.
 
 use super::open;
+use crate::format::Limits;
 use crate::tests::closure::{label, recorded};
 use crate::{OutcomeKind, TaskKey};
 
 #[test]
-fn a_value_of_200_mb_is_recorded_and_read() {
+fn a_value_that_is_longer_than_a_segment_is_recorded_and_read() {
     let folder = tempfile::tempdir().expect("there is room");
     let store = open(folder.path());
     let call = store.call(&label("#0"));
     let key = store.keys(call).key(b"", std::iter::empty());
-    let value: Vec<u8> = (0..50_000_000u32).flat_map(u32::to_le_bytes).collect();
+    let value: Vec<u8> = (0..80_u8).map(|n| vec![n; 1 << 20]).collect::<Vec<_>>().concat();
+    assert!(value.len() as u64 > Limits::default().outcomes);
     let copy = value.clone();
     recorded(&store, move |recorder| {
         recorder.outcome(call, key, 0, OutcomeKind::Returned, b"small", &[&copy]);
@@ -27,7 +29,8 @@ fn a_value_of_200_mb_is_recorded_and_read() {
 }
 
 #[test]
-fn a_million_outcomes_are_found_again() {
+fn many_outcomes_are_found_again() {
+    const COUNT: u32 = 200_000;
     let folder = tempfile::tempdir().expect("there is room");
     let store = open(folder.path());
     let call = store.call(&label("#0"));
@@ -38,7 +41,7 @@ fn a_million_outcomes_are_found_again() {
         key.0[..8].copy_from_slice(&spread.to_be_bytes());
         key
     };
-    for start in (0..1_000_000u32).step_by(10_000) {
+    for start in (0..COUNT).step_by(10_000) {
         recorded(&store, move |recorder| {
             for n in start..start + 10_000 {
                 let value = n.to_le_bytes();
@@ -48,9 +51,9 @@ fn a_million_outcomes_are_found_again() {
     }
     drop(store);
     let store = open(folder.path());
-    for n in 0..1_000_000 {
+    for n in 0..COUNT {
         let outcome = store.take(key(n), false).expect("it can be read");
         assert_eq!(outcome.expect("it is recorded").bytes[..], n.to_le_bytes());
     }
-    assert_eq!(store.take(key(1_000_000), false).expect("it can be read"), None);
+    assert_eq!(store.take(key(COUNT), false).expect("it can be read"), None);
 }
