@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use fiber_core::stats::{NameKind, NameStats, Report};
-use fiber_core::{ExitReason, FailureKind, ProcessId};
+use fiber_core::{FailureKind, ProcessId};
 use fiber_values::codec;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -34,8 +34,8 @@ use self::wire::Message;
 pub use self::wire::{Decoded, Key, Kind, Member, MemberId, Members, Refusal};
 use crate::endpoint::Endpoint;
 use crate::mesh::{
-    ActorId, Answer, Mesh, Payload, PeerId, Pending, Port, PortId, ProcessRef, Request, Unanswered,
-    Waiter, port_head,
+    ActorId, Answer, Mesh, Payload, PeerId, Pending, Port, PortId, ProcessRef, Refused, Request,
+    Unanswered, Waiter, port_head,
 };
 use crate::sources::{Registration, Source, Sources};
 
@@ -181,12 +181,14 @@ impl Directory {
             let _ = done.send(outcome);
         });
         // Messages about keys leave under the lock, so that they arrive in the order of the views.
-        let unsent = {
+        let sent = {
             let mut views = views.lock();
             self.forget(head, views.ask(key));
             self.send(head, &Message::Watch(key.clone()), Some(then))
         };
-        unsent.into_iter().for_each(Unsent::complete);
+        if let Err(refused) = sent {
+            refused.complete();
+        }
         outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
     }
 
@@ -356,37 +358,27 @@ impl Directory {
         message: &Message,
         then: Then<T>,
     ) {
-        self.send(to, message, Some(then)).into_iter().for_each(Unsent::complete);
+        if let Err(refused) = self.send(to, message, Some(then)) {
+            refused.complete();
+        }
     }
 
-    /// Sends a message. Returns who is to be told that it could not be sent.
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The request that was not sent. Its caller completes it, without locks.
     fn send<T: DeserializeOwned + 'static>(
         &'static self,
         to: &ProcessRef,
         message: &Message,
         then: Option<Then<T>>,
-    ) -> Option<Unsent> {
+    ) -> Result<(), Box<Refused>> {
         let mut payload = port_head(PortId::DIRECTORY);
         codec::append(&mut payload, message).expect("names and addresses can be serialized");
         let waiter =
             |then: Then<T>| Waiter::Callback(Box::new(move |answer| then(conclude(answer))));
         let pending = then.map(|then| Pending::new(waiter(then)));
-        let sent = self.mesh.channel(to).send(Payload::from(payload), pending);
-        sent.err().map(|refused| Unsent { pending: refused.pending, reason: refused.reason })
-    }
-}
-
-/// A request that was not sent.
-struct Unsent {
-    pending: Option<Pending>,
-    reason: ExitReason,
-}
-
-impl Unsent {
-    fn complete(self) {
-        if let Some(pending) = self.pending {
-            pending.complete(Err(Unanswered::Lost(self.reason)));
-        }
+        self.mesh.channel(to).send(Payload::from(payload), pending)
     }
 }
 

@@ -41,7 +41,7 @@ use fiber_transport::{Connection, Link, Pass, Peer, Role};
 use parking_lot::{Mutex, RwLock};
 
 pub use self::alarm::Alarm;
-pub(crate) use self::channel::Channel;
+pub(crate) use self::channel::{Channel, Refused};
 pub use self::current::{current_deadline, enter_request};
 pub use self::dead_letters::DeadLetters;
 pub(crate) use self::deadlines::Deadlines;

@@ -6,6 +6,7 @@ use fiber_core::{ExitReason, ProcessId};
 use fiber_transport::{Link, Message, Received};
 use parking_lot::Mutex;
 
+use super::deadlines::Unanswered;
 use super::inbox::ReplyTo;
 use super::pending::{Calls, Pending};
 use super::registry::Registry;
@@ -40,6 +41,15 @@ pub struct Refused {
     pub(crate) payload: Payload,
     pub pending: Option<Pending>,
     pub reason: ExitReason,
+}
+
+impl Refused {
+    /// Completes the call, if it wants an answer.
+    pub(crate) fn complete(self) {
+        if let Some(pending) = self.pending {
+            pending.complete(Err(Unanswered::Lost(self.reason)));
+        }
+    }
 }
 
 impl Channel {

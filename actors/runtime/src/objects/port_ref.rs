@@ -219,12 +219,10 @@ fn send(
     // The link of a fork is the original's. The futures of answers know of forks.
     if !forks::is_forked()
         && let Err(refused) = channel.send(payload.into(), pending)
-        && let Some(pending) = refused.pending
+        && refused.pending.is_some()
     {
         // The sender may hold a lock that the waiter's callback needs, so this is not done at once.
-        let reason = refused.reason;
-        runtime
-            .spawn(move || async move { pending.waiter.complete(Err(Unanswered::Lost(reason))) });
+        runtime.spawn(move || async move { refused.complete() });
     }
 }
 

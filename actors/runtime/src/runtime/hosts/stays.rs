@@ -24,7 +24,7 @@ use super::HostNumber;
 use super::kept_blobs::{BlobKey, KeptBlob, KeptBlobs};
 use super::shared::HostWire;
 use super::wire::{self, FromHost, ToHost};
-use crate::mesh::{self, PeerId, Pending, Port, PortId, ProcessRef, Request, Unanswered, Waiter};
+use crate::mesh::{self, PeerId, Pending, Port, PortId, ProcessRef, Request, Waiter};
 use crate::runtime::Runtime;
 
 /// Shorter blobs of values that may be wanted go to the parent at once: asking for them takes as
@@ -414,10 +414,8 @@ pub(super) fn get(
     };
     let pending = Pending::new(Waiter::Callback(Box::new(then)));
     let sent = runtime.mesh().channel(&door.owner).send(payload.into(), Some(pending));
-    if let Err(refused) = sent
-        && let Some(pending) = refused.pending
-    {
-        pending.waiter.complete(Err(Unanswered::Lost(refused.reason)));
+    if let Err(refused) = sent {
+        refused.complete();
     }
 }
 
