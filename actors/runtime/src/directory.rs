@@ -51,7 +51,7 @@ pub struct Directory {
 
 /// Where this process is.
 enum Place {
-    Head(Head),
+    Head(Mutex<Head>),
     Below { head: ProcessRef, views: Mutex<Views> },
 }
 
@@ -84,7 +84,7 @@ impl Directory {
         head: Option<ProcessRef>,
     ) -> &'static Directory {
         let place = match head {
-            None => Place::Head(Head::new(seats::max_seats(&endpoint.config))),
+            None => Place::Head(Mutex::new(Head::new(seats::max_seats(&endpoint.config)))),
             Some(head) => Place::Below { head, views: Mutex::default() },
         };
         let (entered, changes) = (Mutex::default(), watch::Sender::default());
@@ -158,7 +158,7 @@ impl Directory {
     /// Returns the members of a key, if this process knows them. It does not wait.
     pub fn known(&self, key: &Key) -> Option<Members> {
         match &self.place {
-            Place::Head(table) => Some(table.members(key)),
+            Place::Head(head) => Some(head.lock().table.members(key)),
             Place::Below { views, .. } => views.lock().members(key),
         }
     }
@@ -234,7 +234,7 @@ impl Directory {
     /// The head can't be reached.
     pub async fn list(&'static self, kind: Kind) -> Result<Vec<(Key, Members)>, Refusal> {
         let head = match &self.place {
-            Place::Head(table) => return Ok(table.list(kind)),
+            Place::Head(head) => return Ok(head.lock().table.list(kind)),
             Place::Below { head, .. } => head,
         };
         let (done, outcome) = oneshot::channel();
@@ -261,8 +261,8 @@ impl Directory {
 
     fn ask_to_enter(&'static self, key: Key, member: Member, then: Then<()>) {
         match &self.place {
-            Place::Head(table) => {
-                let outcome = table.enter(key, member);
+            Place::Head(head) => {
+                let outcome = head.lock().enter(PeerId::LOCAL, key, member);
                 self.changed();
                 then(outcome);
             }
@@ -299,8 +299,8 @@ impl Directory {
     fn leave_then(&'static self, key: Key, id: MemberId, then: Then<()>) {
         self.entered.lock().remove(&(key.clone(), id));
         match &self.place {
-            Place::Head(table) => {
-                table.leave(key, id);
+            Place::Head(head) => {
+                head.lock().leave(key, id);
                 self.changed();
                 then(Ok(()));
             }
@@ -395,9 +395,10 @@ impl Source for DirectoryPort {
 
     /// Reports the names and groups of the session, in the head.
     fn report(&self, _: ProcessId, report: &mut Report) {
-        let Place::Head(table) = &self.directory.place else { return };
+        let Place::Head(head) = &self.directory.place else { return };
         for (kind, shown) in [(Kind::Name, NameKind::Name), (Kind::Group, NameKind::Group)] {
-            report.names.extend(table.list(kind).into_iter().map(|(key, members)| {
+            let listed = head.lock().table.list(kind);
+            report.names.extend(listed.into_iter().map(|(key, members)| {
                 let of = members.first().map(|member| member.description()).unwrap_or_default();
                 NameStats::new(key.name.to_string(), shown, of, members.len() as u64)
             }));
@@ -420,8 +421,8 @@ impl Port for DirectoryPort {
             (Message::LeaveHere(key, id), _) => {
                 directory.leave_then(key, id, Box::new(|_| request.requester.answer(&())));
             }
-            (message, Place::Head(table)) => {
-                table.receive(message, request);
+            (message, Place::Head(head)) => {
+                head.lock().receive(message, request);
                 directory.changed();
             }
             (Message::Entered(key, member), Place::Below { views, .. }) => {
@@ -439,8 +440,8 @@ impl Port for DirectoryPort {
     }
 
     fn lost(&self, peer: PeerId) {
-        if let Place::Head(table) = &self.directory.place {
-            table.lost(peer);
+        if let Place::Head(head) = &self.directory.place {
+            head.lock().lost(peer);
             self.directory.changed();
         }
     }
