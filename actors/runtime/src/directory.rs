@@ -17,7 +17,6 @@ mod views;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use fiber_core::stats::{NameKind, NameStats, Report};
@@ -117,15 +116,15 @@ impl Directory {
         key: Key,
         member: Member,
     ) -> Result<(), Refusal> {
-        let (done, outcome) = oneshot::channel();
-        let then: Then<()> = Box::new(|outcome| drop(done.send(outcome)));
-        if home.id == self.endpoint.id {
-            self.enter_then(key, member, then);
-        } else {
-            let flat = |outcome: Result<_, _>| then(outcome.flatten());
-            self.request(home, &Message::EnterHere(key, member), Box::new(flat));
-        }
-        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+        outcome_of(|then: Then<()>| {
+            if home.id == self.endpoint.id {
+                self.enter_then(key, member, then);
+            } else {
+                let flat = |outcome: Result<_, _>| then(outcome.flatten());
+                self.request(home, &Message::EnterHere(key, member), Box::new(flat));
+            }
+        })
+        .await
     }
 
     /// Returns the names of an actor whose home is this process. It does not wait.
@@ -145,14 +144,14 @@ impl Directory {
         key: Key,
         id: MemberId,
     ) -> Result<(), Refusal> {
-        let (done, outcome) = oneshot::channel();
-        let then: Then<()> = Box::new(|outcome| drop(done.send(outcome)));
-        if home.id == self.endpoint.id {
-            self.leave_then(key, id, then);
-        } else {
-            self.request(home, &Message::LeaveHere(key, id), then);
-        }
-        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+        outcome_of(|then| {
+            if home.id == self.endpoint.id {
+                self.leave_then(key, id, then);
+            } else {
+                self.request(home, &Message::LeaveHere(key, id), then);
+            }
+        })
+        .await
     }
 
     /// Returns the members of a key, if this process knows them. It does not wait.
@@ -171,25 +170,27 @@ impl Directory {
         let Place::Below { head, views } = &self.place else {
             return Ok(self.known(key).unwrap_or_default());
         };
-        let (done, outcome) = oneshot::channel();
-        let asked = key.clone();
-        let then: Then<Members> = Box::new(move |outcome| {
-            if let Ok(members) = &outcome {
-                views.lock().answered(&asked, Arc::clone(members));
-                self.changed();
+        outcome_of(|then| {
+            let asked = key.clone();
+            let answered: Then<Members> = Box::new(move |outcome| {
+                if let Ok(members) = &outcome {
+                    views.lock().answered(&asked, Arc::clone(members));
+                    self.changed();
+                }
+                then(outcome);
+            });
+            // Messages about keys leave under the lock, so that they arrive in the order of the
+            // views.
+            let sent = {
+                let mut views = views.lock();
+                self.forget(head, views.ask(key));
+                self.send(head, &Message::Watch(key.clone()), Some(answered))
+            };
+            if let Err(refused) = sent {
+                refused.complete();
             }
-            let _ = done.send(outcome);
-        });
-        // Messages about keys leave under the lock, so that they arrive in the order of the views.
-        let sent = {
-            let mut views = views.lock();
-            self.forget(head, views.ask(key));
-            self.send(head, &Message::Watch(key.clone()), Some(then))
-        };
-        if let Err(refused) = sent {
-            refused.complete();
-        }
-        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+        })
+        .await
     }
 
     /// Returns the members of a key once there are some.
@@ -237,10 +238,7 @@ impl Directory {
             Place::Head(head) => return Ok(head.lock().table.list(kind)),
             Place::Below { head, .. } => head,
         };
-        let (done, outcome) = oneshot::channel();
-        let then = Box::new(|outcome| drop(done.send(outcome)));
-        self.request(head, &Message::List(kind), then);
-        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+        outcome_of(|then| self.request(head, &Message::List(kind), then)).await
     }
 
     /// Enters an actor of this process, which leaves with its end.
@@ -468,12 +466,10 @@ fn conclude<T: DeserializeOwned>(answer: Answer) -> Result<T, Refusal> {
     }
 }
 
-fn stopped_answering() -> Refusal {
-    Refusal::Unreachable("this process ends".into())
-}
-
-impl fmt::Debug for Directory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Directory").field("head", &self.head()).finish_non_exhaustive()
-    }
+/// Returns the outcome of a request, which `begin` begins.
+async fn outcome_of<T: Send + 'static>(begin: impl FnOnce(Then<T>)) -> Result<T, Refusal> {
+    let (done, outcome) = oneshot::channel();
+    begin(Box::new(|outcome| drop(done.send(outcome))));
+    let ended = |_| Err(Refusal::Unreachable("this process ends".into()));
+    outcome.await.unwrap_or_else(ended)
 }
