@@ -36,7 +36,7 @@ use crate::mesh::{
     ActorId, Answer, Mesh, Payload, PeerId, Pending, Port, PortId, ProcessRef, Refused, Request,
     Unanswered, Waiter, port_head,
 };
-use crate::sources::{Registration, Source, Sources};
+use crate::sources::{Source, Sources};
 
 /// The names and groups of a session, for one process of it.
 pub struct Directory {
@@ -89,8 +89,8 @@ impl Directory {
         let (entered, changes) = (Mutex::default(), watch::Sender::default());
         let directory = Directory { endpoint, mesh, place, entered, changes };
         let directory: &'static Directory = Box::leak(Box::new(directory));
-        let port = DirectoryPort { directory, registration: Registration::default() };
-        let port = mesh.registry().ports().open_for_good(PortId::DIRECTORY, port);
+        let ports = mesh.registry().ports();
+        let port = ports.open_for_good(PortId::DIRECTORY, DirectoryPort(directory));
         endpoint.parts.get::<Sources>().register(&port);
         if let Some(head) = directory.head().map(|head| head.id) {
             mesh.after_loss(move |process| process == head && directory.head_lost());
@@ -381,19 +381,12 @@ impl Directory {
 }
 
 /// Where the messages to a process's directory arrive.
-struct DirectoryPort {
-    directory: &'static Directory,
-    registration: Registration,
-}
+struct DirectoryPort(&'static Directory);
 
 impl Source for DirectoryPort {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     /// Reports the names and groups of the session, in the head.
     fn report(&self, _: ProcessId, report: &mut Report) {
-        let Place::Head(head) = &self.directory.place else { return };
+        let Place::Head(head) = &self.0.place else { return };
         for (kind, shown) in [(Kind::Name, NameKind::Name), (Kind::Group, NameKind::Group)] {
             let listed = head.lock().table.list(kind);
             report.names.extend(listed.into_iter().map(|(key, members)| {
@@ -406,7 +399,7 @@ impl Source for DirectoryPort {
 
 impl Port for DirectoryPort {
     fn receive(&self, request: Request) {
-        let directory = self.directory;
+        let directory = self.0;
         let message = match codec::decode(&request.body.bytes) {
             Ok(message) => message,
             Err(error) => return request.requester.fail(FailureKind::Arguments, &error),
@@ -438,9 +431,9 @@ impl Port for DirectoryPort {
     }
 
     fn lost(&self, peer: PeerId) {
-        if let Place::Head(head) = &self.directory.place {
+        if let Place::Head(head) = &self.0.place {
             head.lock().lost(peer);
-            self.directory.changed();
+            self.0.changed();
         }
     }
 }

@@ -19,7 +19,7 @@ use super::dead_letters::DeadLetters;
 use super::pace::Pace;
 use super::pending::Calls;
 use super::wire::{self, ActorId, AnswerFrame, CallFailure, CallId, NO_ANSWER};
-use crate::sources::{Registration, Source, Sources};
+use crate::sources::{Source, Sources};
 
 thread_local! {
     static READS: Cell<bool> = const { Cell::new(false) };
@@ -69,7 +69,6 @@ pub struct Inbox {
     restarts: AtomicU64,
     /// The actor's number in this process, and where messages count that are not delivered.
     reachable: OnceLock<(ActorId, Arc<DeadLetters>)>,
-    registration: Registration,
 }
 
 #[derive(Default)]
@@ -136,7 +135,6 @@ impl Inbox {
             reader: OnceLock::new(),
             restarts: AtomicU64::new(0),
             reachable: OnceLock::new(),
-            registration: Registration::default(),
         }
     }
 
@@ -281,10 +279,6 @@ fn is_of_fiber(actor: &str) -> bool {
 }
 
 impl Source for Inbox {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     fn report(&self, process: ProcessId, report: &mut Report) {
         let (Some((number, _)), Some(reader)) = (self.reachable.get(), self.reader.get()) else {
             return;
