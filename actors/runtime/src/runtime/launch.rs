@@ -28,7 +28,7 @@ pub use self::child::{ChildProcess, Owner, ReadyChild, StartedChild};
 pub(super) use self::creation::create;
 pub(super) use self::failure::not_started;
 pub use self::source::Placement;
-pub(super) use self::source::{CreatedJob, JobPlan, JobSource};
+pub(super) use self::source::{CreatedJob, JobPlan};
 use super::Runtime;
 use super::backtraces::Backtraces;
 use super::child_main::StartRequest;
@@ -184,7 +184,7 @@ async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, 
         return Err(not_started(problem));
     }
     time_limit::watch(runtime);
-    let plan = launch.placement.0.plan(runtime, launch.meta).await?;
+    let plan = (launch.placement.0)(runtime, launch.meta).await?;
     let mut child_config = plan.config;
     child_config.max_depth = levels_below;
     let (id, parent) = (runtime.part::<Random>().process_id(), runtime.id());
