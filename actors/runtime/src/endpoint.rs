@@ -135,6 +135,14 @@ pub(crate) async fn connect_to(
     }
 }
 
+/// Waits for a future, if there is one, and else for ever.
+pub(crate) async fn or_never<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Returns whether a connection was cut: by the network, or because the other end had to make room
 /// for other connections.
 fn was_cut(error: &io::Error) -> bool {

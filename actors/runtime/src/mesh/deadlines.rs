@@ -8,9 +8,10 @@ use fiber_core::{Error, ExitReason, deadline_after};
 use fiber_transport::Received;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep_until;
 
 use super::wire::CallFailure;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, or_never};
 
 /// The answer to a call, or the reason why there is none.
 pub type Answer = Result<Received, Unanswered>;
@@ -125,14 +126,8 @@ impl Deadlines {
     async fn run(&'static self) {
         loop {
             let next = self.expire(Instant::now());
-            let wait = async {
-                match next {
-                    Some(time) => tokio::time::sleep_until(time.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = wait => {}
+                () = or_never(next.map(|time| sleep_until(time.into()))) => {}
                 () = self.changed.notified() => {}
             }
         }

@@ -19,7 +19,7 @@ use super::kept_blobs::KeptBlobs;
 use super::shared::{KeptMessages, into_shared};
 use super::stays;
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
-use crate::endpoint::{CONTROL, message_limit};
+use crate::endpoint::{CONTROL, message_limit, or_never};
 use crate::runtime::launch::{MAX_LAG, create, ended};
 use crate::runtime::listen::expect_child;
 use crate::runtime::parent_info::{ChildPlace, ParentInfo};
@@ -275,7 +275,7 @@ impl Host {
         let exit = loop {
             tokio::select! {
                 biased;
-                message = next(&mut connection) => match message {
+                message = or_never(connection.as_mut().map(Connection::next)) => match message {
                     Some(Ok(message)) => {
                         if message.first() == Some(&CONTROL)
                             && let Some(connection) = &mut connection
@@ -302,8 +302,8 @@ impl Host {
         };
         drop(expected);
         // Messages from before the end count.
-        while connection.is_some() {
-            match timeout(MAX_LAG, next(&mut connection)).await {
+        while let Some(open) = &mut connection {
+            match timeout(MAX_LAG, open.next()).await {
                 Ok(Some(Ok(message))) => self.relay(number, message),
                 _ => connection = None,
             }
@@ -412,13 +412,5 @@ fn ended_by(command: Option<Command>) -> ExitReason {
     match command {
         Some(Command::Terminate) => ExitReason::Signal(SIGTERM),
         Some(Command::Kill) | None => ExitReason::Signal(SIGKILL),
-    }
-}
-
-/// Returns the next message of a connection, if there is one.
-async fn next(connection: &mut Option<Connection>) -> Option<std::io::Result<Received>> {
-    match connection {
-        Some(connection) => connection.next().await,
-        None => std::future::pending().await,
     }
 }
