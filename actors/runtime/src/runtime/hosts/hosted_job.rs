@@ -108,7 +108,7 @@ impl HostedJob {
             meta: self.spec.meta,
             output: hosted_output(self.spec.output.mode),
         };
-        let _ = host.send(wire::command(&ToHost::Start(Box::new(process))));
+        let _ = host.link.send(wire::command(&ToHost::Start(Box::new(process))));
     }
 
     pub(super) fn running(&self, place: JobPlace) {
@@ -133,7 +133,7 @@ impl HostedJob {
     /// Returns the number of its host, and whether that is being lost, once it is to start there.
     pub(super) fn host(&self) -> Option<(HostNumber, Arc<AtomicBool>)> {
         let placed = self.placed.lock();
-        placed.host.as_ref().map(|(number, wire)| (*number, wire.is_failing()))
+        placed.host.as_ref().map(|(number, wire)| (*number, Arc::clone(&wire.is_failing)))
     }
 
     /// Returns the link to the process, if there is one.
@@ -169,7 +169,7 @@ impl Job for HostedJob {
     fn terminate(&self) {
         let host = self.placed.lock().host.clone();
         if let Some((_, host)) = host {
-            let _ = host.send(wire::command(&ToHost::Terminate(self.number)));
+            let _ = host.link.send(wire::command(&ToHost::Terminate(self.number)));
         }
     }
 
@@ -180,7 +180,7 @@ impl Job for HostedJob {
             return;
         }
         let assigned = placed.assigned.clone();
-        if placed.host.as_ref().is_some_and(|(_, host)| host.send(kill).is_ok()) {
+        if placed.host.as_ref().is_some_and(|(_, host)| host.link.send(kill).is_ok()) {
             drop(placed);
             if let Some(host) = assigned.upgrade() {
                 host.is_killed(self.number);

@@ -107,7 +107,7 @@ impl Drop for KeptBlob {
     fn drop(&mut self) {
         if let Some(wire) = self.wire.upgrade() {
             wire.forget(self.key);
-            let _ = wire.send(wire::command(&ToHost::DropBlob(self.key)));
+            let _ = wire.link.send(wire::command(&ToHost::DropBlob(self.key)));
         }
     }
 }
@@ -121,7 +121,7 @@ impl HostWire {
         send: impl FnOnce(Message) -> Result<(), Closed>,
     ) -> Result<(), Closed> {
         let Message { head, body, blobs } = message;
-        if self.lends_memory() || !blobs.iter().any(Blob::may_have_copies) {
+        if self.link.lends_memory() || !blobs.iter().any(Blob::may_have_copies) {
             let mut relayed = wire::relay_head(number, head.len());
             relayed.extend_from_slice(&head);
             return send(Message { head: relayed, body, blobs });

@@ -33,9 +33,9 @@ const MAX_HEADS: usize = 32 << 10;
 /// The wire to a host, as the links of all its processes use it.
 #[derive(Debug)]
 pub(super) struct HostWire {
-    link: Arc<dyn Link>,
+    pub(super) link: Arc<dyn Link>,
     /// Set when the host is being lost.
-    is_failing: Arc<AtomicBool>,
+    pub(super) is_failing: Arc<AtomicBool>,
     /// The messages that the host keeps, with the processes for which it does.
     kept: Mutex<HashMap<Key, HashSet<Number>>>,
     /// The host, as a place of blobs.
@@ -55,26 +55,6 @@ impl HostWire {
     ) -> HostWire {
         let (kept, last_blob, stays) = Default::default();
         HostWire { link, is_failing, kept, place, last_blob, stays, travel_time }
-    }
-
-    pub(super) fn lends_memory(&self) -> bool {
-        self.link.lends_memory()
-    }
-
-    pub(super) fn is_failing(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_failing)
-    }
-
-    pub(super) fn send(&self, message: Message) -> Result<(), Closed> {
-        self.link.send(message)
-    }
-
-    pub(super) fn send_later(&self, message: Message) -> Result<(), Closed> {
-        self.link.send_later(message)
-    }
-
-    pub(super) fn flush(&self) {
-        self.link.flush();
     }
 
     /// Queues a message to a process. Only the first process of the host gets it over the wire.
@@ -134,7 +114,7 @@ impl Wire for HostWire {
             let (first, others) = heads.split_at(have_room.count().max(1));
             let message = Message { head: wire::heads(first), ..message.clone() };
             // If the wire is closed, the host has ended, and so have its processes.
-            let _ = self.relay(wire::EACH, message, |relayed| self.send(relayed));
+            let _ = self.relay(wire::EACH, message, |relayed| self.link.send(relayed));
             heads = others;
         }
     }

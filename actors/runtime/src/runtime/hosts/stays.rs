@@ -173,7 +173,7 @@ impl HostWire {
         state.fetching.insert(key, (answer, Instant::now()));
         drop(state);
         // A link that is closed by now is that of a host that is lost.
-        let _ = self.send(wire::command(&ToHost::FetchBlob(key)));
+        let _ = self.link.send(wire::command(&ToHost::FetchBlob(key)));
     }
 
     /// Takes the bytes of a blob that were asked for; `None` if the host does not have it.
@@ -225,7 +225,7 @@ impl HostWire {
         drop((last, state));
         unavailable.into_iter().for_each(|then| then(false));
         for Piece { door, blobs, .. } in pieces.into_values().flatten() {
-            let _ = self.send(wire::command(&ToHost::CopyBlobs { door, blobs }));
+            let _ = self.link.send(wire::command(&ToHost::CopyBlobs { door, blobs }));
         }
     }
 
