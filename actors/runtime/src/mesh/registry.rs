@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
-use fiber_core::{ExitReason, Failure, FailureKind, ProcessId, Result, deadline_after};
+use fiber_core::{ExitReason, FailureKind, ProcessId, Result, deadline_after};
 use fiber_values::codec;
 use parking_lot::Mutex;
 
@@ -223,16 +223,11 @@ impl Registry {
                 self.ports.deliver(port, Request { body, requester, link: None });
             }
             Some(Frame::Query { call, query }) => {
-                let responder = Responder::new(from, call);
+                let requester = Requester::new(PeerId::LOCAL, Responder::new(from, call));
                 self.endpoint.spawn(move || async move {
                     match self.answer(query).await {
-                        Ok(value) => {
-                            let mut frame = wire::answer_head();
-                            frame.extend_from_slice(&value);
-                            responder.answer(frame);
-                        }
-                        Err(error) => responder
-                            .fail(&CallFailure::Failed(Failure::new(FailureKind::Result, error))),
+                        Ok(value) => requester.answer_bytes(&value),
+                        Err(error) => requester.fail(FailureKind::Result, &error),
                     }
                 });
             }
