@@ -29,6 +29,44 @@ pub enum Unanswered {
     Refused(Error),
 }
 
+impl Unanswered {
+    /// Returns the answer of a process that has dropped what was to give it.
+    pub(crate) fn gone(_: oneshot::error::RecvError) -> Answer {
+        Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())))
+    }
+
+    /// Returns the error of a call with this `message` to `name`. `stopped` returns that of its
+    /// end, and `answer` the name of the answer.
+    pub(crate) fn into_error(
+        self,
+        name: &str,
+        message: &'static str,
+        stopped: &dyn Fn(ExitReason) -> Error,
+        answer: &dyn Fn() -> String,
+    ) -> Error {
+        match self {
+            Unanswered::Lost(reason) | Unanswered::Failed(CallFailure::Stopped(reason)) => {
+                stopped(reason)
+            }
+            Unanswered::Failed(CallFailure::Moved) => stopped(ExitReason::Shutdown),
+            Unanswered::Failed(CallFailure::Failed(failure)) => {
+                Error::Call { name: name.to_string(), message, failure }
+            }
+            Unanswered::Failed(CallFailure::Full { capacity }) => {
+                Error::MailboxFull { name: name.to_string(), capacity }
+            }
+            Unanswered::Failed(CallFailure::Journal { journal, cause }) => {
+                CallFailure::journal_error(journal, cause)
+            }
+            Unanswered::Failed(CallFailure::Late) => {
+                Error::TimedOut { what: answer(), limit: Duration::ZERO }
+            }
+            Unanswered::TimedOut(limit) => Error::TimedOut { what: answer(), limit },
+            Unanswered::Refused(error) => error,
+        }
+    }
+}
+
 /// The receiver of a call's answer.
 pub enum Waiter {
     /// Sends the answer to a future, without a deadline.

@@ -4,16 +4,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use fiber_core::{Error, ExitReason, ProcessId, Result, forks};
+use fiber_core::{Error, ProcessId, Result, forks};
 use fiber_transport::Received;
 use tokio::sync::oneshot;
 
 use super::ticket::Ticket;
 use crate::mesh::{
-    self, Answer, CallFailure, Change, Channel, Payload, Pending, PortId, ProcessRef, Unanswered,
-    Waiter,
+    self, Answer, Change, Channel, Payload, Pending, PortId, ProcessRef, Unanswered, Waiter,
 };
 use crate::runtime::Runtime;
 
@@ -246,35 +244,15 @@ impl Future for Response {
     type Output = Result<Received>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Received>> {
-        let gone =
-            |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
-        let answer = ready!(Pin::new(&mut self.answer).poll(context)).unwrap_or_else(gone);
+        let answer = ready!(Pin::new(&mut self.answer).poll(context));
+        let answer = answer.unwrap_or_else(Unanswered::gone);
         Poll::Ready(conclude(&self.name, answer))
     }
 }
 
-fn conclude(name: &Arc<str>, answer: Answer) -> Result<Received> {
-    let what = || name.to_string();
-    answer.map_err(|unanswered| match unanswered {
-        Unanswered::Lost(reason) | Unanswered::Failed(CallFailure::Stopped(reason)) => {
-            Error::OwnerEnded { what: what(), reason }
-        }
-        Unanswered::Failed(CallFailure::Failed(failure)) => {
-            Error::Call { name: what(), message: "a request", failure }
-        }
-        Unanswered::Failed(CallFailure::Full { capacity }) => {
-            Error::MailboxFull { name: what(), capacity }
-        }
-        Unanswered::Failed(CallFailure::Journal { journal, cause }) => {
-            CallFailure::journal_error(journal, cause)
-        }
-        Unanswered::Failed(CallFailure::Late) => {
-            Error::TimedOut { what: what(), limit: Duration::ZERO }
-        }
-        Unanswered::Failed(CallFailure::Moved) => {
-            Error::OwnerEnded { what: what(), reason: ExitReason::Shutdown }
-        }
-        Unanswered::TimedOut(limit) => Error::TimedOut { what: what(), limit },
-        Unanswered::Refused(error) => error,
+fn conclude(name: &str, answer: Answer) -> Result<Received> {
+    let stopped = |reason| Error::OwnerEnded { what: name.to_string(), reason };
+    answer.map_err(|unanswered| {
+        unanswered.into_error(name, "a request", &stopped, &|| name.to_string())
     })
 }
