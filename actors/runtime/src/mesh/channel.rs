@@ -137,10 +137,7 @@ impl Channel {
 
     /// Returns whether the channel sends over this link.
     pub(crate) fn uses(&self, link: &Arc<dyn Link>) -> bool {
-        // This compares the data pointers, as a vtable may have several addresses.
-        let is_same =
-            |used: &Arc<dyn Link>| std::ptr::addr_eq(Arc::as_ptr(used), Arc::as_ptr(link));
-        matches!(&self.state.lock().stage, Stage::Linked(used) if is_same(used))
+        matches!(&self.state.lock().stage, Stage::Linked(used) if Arc::ptr_eq(used, link))
     }
 
     /// Returns how many messages without an answer wait for the connection.

@@ -31,11 +31,6 @@ struct SharedFrame {
 }
 
 impl SharedFrame {
-    fn goes_over(&self, wire: &Arc<dyn Wire>) -> bool {
-        // This compares the data pointers, as a vtable may have several addresses.
-        std::ptr::addr_eq(Arc::as_ptr(&self.wire), Arc::as_ptr(wire))
-    }
-
     /// Returns whether a message is this one with another head: blobs belong to their bytes.
     fn has_body_of(&self, message: &Message) -> bool {
         std::ptr::eq(&*self.message.body, &*message.body)
@@ -65,7 +60,7 @@ impl FanOut {
             state.flush();
         }
         let head = std::mem::take(&mut message.head);
-        match state.frames.iter().rposition(|frame| frame.goes_over(&wire)) {
+        match state.frames.iter().rposition(|frame| Arc::ptr_eq(&frame.wire, &wire)) {
             Some(at) => state.frames[at].heads.push((number, head)),
             None => state.frames.push(SharedFrame { wire, heads: vec![(number, head)], message }),
         }
