@@ -447,18 +447,15 @@ impl Frame {
         }
         let (_, kind, call) = (frame.get_u8(), frame.get_u8(), frame.get_u64_le());
         match kind {
-            CALL if frame.len() >= 24 => {
+            CALL | TERMS if frame.len() >= 24 => {
                 let actor = ActorId(frame.get_u64_le());
                 let method = EntryRef { offset: frame.get_u64_le(), name: frame.get_u64_le() };
-                let message = Received { bytes: frame, blobs };
-                Some(Frame::Call { call, actor, method, terms: Terms::default(), message })
-            }
-            TERMS if frame.len() >= 33 => {
-                let actor = ActorId(frame.get_u64_le());
-                let method = EntryRef { offset: frame.get_u64_le(), name: frame.get_u64_le() };
-                let (urgent, nanos) = (frame.get_u8() != 0, frame.get_u64_le());
-                let time_left = (nanos > 0).then(|| Duration::from_nanos(nanos));
-                let terms = Terms { urgent, time_left };
+                let mut terms = Terms::default();
+                if kind == TERMS {
+                    terms.urgent = frame.try_get_u8().ok()? != 0;
+                    let nanos = frame.try_get_u64_le().ok()?;
+                    terms.time_left = (nanos > 0).then(|| Duration::from_nanos(nanos));
+                }
                 let message = Received { bytes: frame, blobs };
                 Some(Frame::Call { call, actor, method, terms, message })
             }
