@@ -55,7 +55,7 @@ pub use self::owned::OwnedActor;
 pub(crate) use self::peer::MeshPeer;
 use self::peer::Readings;
 pub use self::pending::{Load, Pending};
-pub use self::port::{PeerId, Port, Request, Requester, push, push_head};
+pub use self::port::{PeerId, Port, Request, Requester, push};
 use self::reconnecting::Reconnecting;
 pub(crate) use self::registry::Registry;
 pub use self::registry::set_transit_time;
@@ -63,11 +63,10 @@ pub use self::route::Route;
 pub use self::unsent::Unsent;
 pub(crate) use self::waits::Ask;
 pub use self::wire::{
-    ActorId, AnswerFrame, CallFailure, Ends, Payload, PortId, ProcessRef, Query, Terms, answer_head,
+    ActorId, AnswerFrame, CallFailure, Ends, Payload, PortId, ProcessRef, Query, Terms,
+    answer_head, port_head,
 };
-pub(crate) use self::wire::{
-    ActorLocation, PORT_HEAD, begin_port, port_head, unknown as unknown_object,
-};
+pub(crate) use self::wire::{ActorLocation, PORT_HEAD, begin_port, unknown as unknown_object};
 use crate::endpoint::{Endpoint, connect_to};
 
 /// The smallest number of routes at which unused ones are removed.

@@ -10,7 +10,7 @@ use fiber_values::codec;
 use super::seats;
 use super::table::{Change, Event, Table};
 use super::wire::{Key, Member, MemberId, Message, Refusal};
-use crate::mesh::{PeerId, PortId, Request, push, push_head};
+use crate::mesh::{PeerId, PortId, Request, port_head, push};
 
 /// The table of the session, and the links of the processes that watch keys.
 #[derive(Default)]
@@ -87,7 +87,7 @@ impl Head {
             Event::Entered(member) => Message::Entered(key, Member::clone(&member)),
             Event::Left(id) => Message::Left(key, id),
         };
-        let mut frame = push_head(PortId::DIRECTORY);
+        let mut frame = port_head(PortId::DIRECTORY);
         codec::append(&mut frame, &message).expect("members can be serialized");
         for link in watchers.iter().filter_map(|peer| self.links.get(peer)) {
             push(link, frame.clone(), Default::default(), Blobs::default());

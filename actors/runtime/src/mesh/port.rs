@@ -225,12 +225,10 @@ impl Ports {
     }
 }
 
-/// Returns a message to a port at the other end of a link, without its body. It wants no answer.
-pub fn push_head(port: PortId) -> Vec<u8> {
-    wire::port_head(port)
-}
-
-/// Sends a message that began as [`push_head`], with a body and blobs.
+/// Sends a message to a port at the other end of a link, which began as [`port_head`], with a body
+/// and blobs. It wants no answer.
+///
+/// [`port_head`]: super::port_head
 pub fn push(link: &Arc<dyn Link>, head: Vec<u8>, body: Bytes, blobs: Blobs) {
     // If the link is closed, its reader reports the loss.
     let _ = link.send(Message { blobs, ..Message::with_body(head, body) });

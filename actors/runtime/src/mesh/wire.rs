@@ -315,7 +315,7 @@ fn message(frame: Vec<u8>) -> Message {
 }
 
 /// Returns a message to a port without its body, which the caller appends.
-pub(crate) fn port_head(port: PortId) -> Vec<u8> {
+pub fn port_head(port: PortId) -> Vec<u8> {
     let mut frame = Vec::with_capacity(64);
     begin_port(&mut frame, port);
     frame
