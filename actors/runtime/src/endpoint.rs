@@ -53,7 +53,6 @@ pub(crate) struct RuntimeThread {
 }
 
 /// The data that the runtime and its mesh share.
-#[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The values that modules keep for the session.
     pub(crate) parts: &'static Parts,

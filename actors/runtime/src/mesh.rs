@@ -234,11 +234,5 @@ impl Mesh {
     }
 }
 
-impl std::fmt::Debug for Mesh {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mesh").field("id", &self.endpoint.id).finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests;

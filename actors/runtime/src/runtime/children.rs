@@ -320,9 +320,3 @@ impl ChildRecord {
         stats
     }
 }
-
-impl std::fmt::Debug for Children {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Children").field("count", &self.records.len()).finish_non_exhaustive()
-    }
-}

@@ -41,7 +41,6 @@ mod waiting;
 mod wire;
 
 use std::collections::{HashSet, VecDeque};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -204,13 +203,5 @@ impl Hosts {
                 host.end_if_idle();
             }
         }
-    }
-}
-
-impl fmt::Debug for Hosts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hosts")
-            .field("hosts", &self.state.lock().hosts.len())
-            .finish_non_exhaustive()
     }
 }

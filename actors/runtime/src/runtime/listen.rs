@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt;
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
@@ -30,6 +29,7 @@ const ACCEPT_TIMEOUT: Duration = Duration::from_secs(1);
 type PeerHandler = Box<dyn Fn(Peer) + Send + Sync>;
 
 /// The address of this process, and the state of its listener.
+#[derive(Default)]
 pub(super) struct Listening {
     /// Where to listen; if there is none, the backend decides.
     on: Option<ListenAddress>,
@@ -99,22 +99,11 @@ impl Drop for ExpectedChild {
 
 impl Listening {
     pub(super) fn new(on: Option<ListenAddress>) -> Listening {
-        Listening {
-            on,
-            address: OnceCell::new(),
-            handlers: DashMap::new(),
-            failure: watch::Sender::default(),
-        }
+        Listening { on, ..Listening::default() }
     }
 
     pub(super) fn serves_remote_children(&self) -> bool {
         matches!(self.address.get(), Some(Address { locality: Locality::Remote, .. }))
-    }
-}
-
-impl fmt::Debug for Listening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listening").field("address", &self.address).finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,6 @@
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use bytes::{Buf, BufMut, Bytes};
@@ -276,10 +275,4 @@ impl KeptBlobs {
 fn counted(blob: Blob) -> (Blob, Stored) {
     let stored = Stored::new(if blob.as_shared().is_some() { 0 } else { blob.len() });
     (blob, stored)
-}
-
-impl fmt::Debug for KeptBlobs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeptBlobs({})", self.blobs.len())
-    }
 }
