@@ -203,8 +203,9 @@ impl Ports {
     }
 
     fn change(&self, request: Request) {
-        let Some((port, change)) = Change::read(request.body.bytes) else {
-            return request.requester.fail(FailureKind::Arguments, &"it is no change of holders");
+        let (port, change) = match codec::decode::<(PortId, Change)>(&request.body.bytes) {
+            Ok(change) => change,
+            Err(error) => return request.requester.fail(FailureKind::Arguments, &error),
         };
         self.hold(port, |holders| holders.apply(request.requester.peer, change));
         request.requester.answer(&());

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use fiber_core::{Error, ProcessId, Result, forks};
 use fiber_transport::Received;
+use fiber_values::codec;
 use tokio::sync::oneshot;
 
 use super::ticket::Ticket;
@@ -117,7 +118,8 @@ impl PortRef {
 
     fn change_payload(&self, change: Change) -> Vec<u8> {
         let mut payload = mesh::port_head(PortId::HOLDERS);
-        change.append(&mut payload, self.id);
+        let change = (self.id, change);
+        codec::append(&mut payload, &change).expect("changes can be serialized");
         payload
     }
 
