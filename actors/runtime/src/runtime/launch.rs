@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use fiber_backends::{ChildOutput, Job, JobSpec, JobState, Locality};
 use fiber_core::stats::ProcessRole;
-use fiber_core::{Config, Exit, ExitReason, Meta, ProcessId, variables};
+use fiber_core::{Config, Exit, ExitReason, Meta, ProcessId};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -200,17 +200,10 @@ async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, 
         ParentInfo { id, parent, parent_pid, listener: parent, place: plan.place, address: url };
     let name = launch.name.clone();
     let spec = JobSpec {
-        name: launch.name,
-        arguments: std::env::args_os().skip(1).collect(),
-        parent: Some(info.parent()),
-        environment: Vec::new(),
-        secrets: vec![(variables::KEY, runtime.key().ticket(id).reveal().into())],
         restarts: launch.restarts,
         meta: launch.meta,
         output: launch.output,
-        log_dir: config.log_dir.clone(),
-        machine: None,
-        processes: 1,
+        ..info.job_spec(runtime, launch.name)
     };
     let CreatedJob { job, host, max_lag } = (plan.create)(id, spec, launch.retry_creation).await?;
     runtime.jobs.insert(id, Arc::clone(&job));

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 
 use fiber_backends::{Job, JobSpec, Room, gpu_count};
-use fiber_core::{Error, Exit, ExitReason, ProcessId, Signals, variables};
+use fiber_core::{Error, Exit, ExitReason, ProcessId, Signals};
 use fiber_transport::{Connection, Link, Message, Peer, Received};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use super::shared::{KeptMessages, into_shared};
 use super::stays;
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
 use crate::endpoint::{CONTROL, message_limit, or_never};
-use crate::runtime::launch::{MAX_LAG, create, ended};
+use crate::runtime::launch::{MAX_LAG, create, ended, not_started};
 use crate::runtime::listen::expect_child;
 use crate::runtime::parent_info::{ChildPlace, ParentInfo};
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
@@ -249,13 +249,9 @@ impl Host {
     ) -> Exit {
         let runtime = self.runtime;
         let HostedProcess { number, id, .. } = process;
-        let not_started = |error: Error| match error {
-            Error::Start { reason, .. } => Exit::new(reason, Vec::new()),
-            other => Exit::new(ExitReason::NotStarted(other.to_string()), Vec::new()),
-        };
         let spec = match self.job_spec(&process).await {
             Ok(spec) => spec,
-            Err(error) => return not_started(error),
+            Err(error) => return not_started(error.to_string()),
         };
         let mut expected = expect_child(id);
         let mut is_expected = true;
@@ -334,24 +330,14 @@ impl Host {
             parent: process.parent,
             parent_pid: Some(std::process::id().cast_signed()),
             listener: runtime.id(),
-            place: match runtime.interface {
-                Some(interface) => ChildPlace::InHost(interface),
-                None => ChildPlace::Alone,
-            },
+            place: runtime.interface.map_or(ChildPlace::Alone, ChildPlace::InHost),
             address: address.link.clone(),
         };
         Ok(JobSpec {
-            name: process.name.clone(),
-            arguments: std::env::args_os().skip(1).collect(),
-            parent: Some(info.parent()),
-            environment: Vec::new(),
-            secrets: vec![(variables::KEY, runtime.key().ticket(process.id).reveal().into())],
             restarts: process.restarts,
             meta: process.meta,
             output: process.output.into(),
-            log_dir: runtime.config().log_dir.clone(),
-            machine: None,
-            processes: 1,
+            ..info.job_spec(runtime, process.name.clone())
         })
     }
 
