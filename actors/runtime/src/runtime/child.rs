@@ -100,7 +100,7 @@ fn run(info: ParentInfo, ticket: SessionKey) -> ! {
             let runtime = Runtime::new(endpoint, backend, listen_on, Some(&info), interface, head);
             let work = joined.begin(runtime, info.parent).unwrap_or_else(|problem| fail(&problem));
             let _ = sender.send(work.run);
-            quit(receive(runtime, work.connection, work.receive, work.parent).await)
+            quit(receive(runtime, work.connection, work.receive, Some(work.parent)).await)
         });
     });
     match block_on(async { Ok(main.await) }) {
@@ -223,12 +223,13 @@ async fn first_message(connection: &mut Connection) -> Option<ControlMessage> {
     ControlMessage::read(&connection.next().await?.ok()?)
 }
 
-/// Receives messages of the parent until the child has to end. Returns why.
+/// Receives messages of the parent until the child has to end. Returns why. `parent` is there if the
+/// child has a mesh of its own.
 pub(super) async fn receive(
     runtime: &'static Runtime,
     mut connection: Connection,
     mut receive: Box<dyn FnMut(ParentMessage)>,
-    mut parent: MeshPeer,
+    mut parent: Option<MeshPeer>,
 ) -> ChildExit {
     while let Some(Ok(mut message)) = connection.next().await {
         match message.first() {
@@ -236,7 +237,11 @@ pub(super) async fn receive(
                 message.bytes.advance(1);
                 receive(ParentMessage::Data(message));
             }
-            Some(&MESH) => parent.receive(message),
+            Some(&MESH) => {
+                if let Some(parent) = &mut parent {
+                    parent.receive(message);
+                }
+            }
             _ => match ControlMessage::read(&message) {
                 Some(ControlMessage::Shutdown) => receive(ParentMessage::Shutdown),
                 Some(ControlMessage::Kill) => return ChildExit::Killed,

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bytes::Buf;
 use fiber_backends::{Job, JobPlace, JobState};
 use fiber_core::stats::ProcessUsage;
 use fiber_core::{BuildId, Exit, ExitReason, ProcessId};
@@ -17,7 +16,9 @@ use fiber_transport::{Connection, Link, Peer, PeerInfo, Role, memory};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::endpoint::{MAIN, send_heartbeats};
+use crate::endpoint::send_heartbeats;
+use crate::runtime::child::receive;
+use crate::runtime::child_exit::ChildExit;
 use crate::runtime::listen::hand_over;
 use crate::runtime::usage::own_usage;
 use crate::runtime::{ControlMessage, ParentMessage, Runtime};
@@ -62,17 +63,16 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
     let Some(ControlMessage::Start { config, request, .. }) = first else {
         return ExitReason::Normal;
     };
-    let to_parent = Arc::clone(&host.link);
-    let started = match request.start(runtime, Arc::clone(&to_parent)) {
+    let started = match request.start(runtime, Arc::clone(&host.link)) {
         Ok(started) => started,
         Err(error) => return ExitReason::NotStarted(error.to_string()),
     };
-    fiber_core::spawn_local(send_heartbeats(Arc::clone(&to_parent), config.heartbeat, || {
+    fiber_core::spawn_local(send_heartbeats(Arc::clone(&host.link), config.heartbeat, || {
         let (usage, below, events) = (serde_json::to_string(&host_usage()).ok(), None, None);
         ControlMessage::Heartbeat { usage, below, events }.message()
     }));
-    let mut receive = StopOnDrop(started.receive);
-    let (ended, mut end) = oneshot::channel();
+    let mut inbox = StopOnDrop(started.receive);
+    let (ended, end) = oneshot::channel();
     let main = thread::Builder::new().name("simulated".into()).stack_size(STACK);
     let run = move || {
         let _entered = runtime.parts().enter();
@@ -81,29 +81,14 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
     if let Err(error) = main.spawn(run) {
         return ExitReason::NotStarted(error.to_string());
     }
-    loop {
-        let mut message = tokio::select! {
-            biased;
-            _ = &mut end => return ExitReason::Normal,
-            message = host.next() => match message {
-                Some(Ok(message)) => message,
-                Some(Err(_)) | None => return ExitReason::Normal,
-            },
-        };
-        if message.first() == Some(&MAIN) {
-            message.bytes.advance(1);
-            (receive.0)(ParentMessage::Data(message));
-            continue;
-        }
-        match ControlMessage::read(&message) {
-            Some(ControlMessage::Shutdown) => (receive.0)(ParentMessage::Shutdown),
-            Some(ControlMessage::Kill) => return ExitReason::Signal(SIGKILL),
-            Some(ControlMessage::Inspect { number, .. }) => {
-                let answer = Err("it is simulated, and has nothing to inspect".into());
-                let _ = to_parent.send(ControlMessage::Inspected { number, answer }.message());
-            }
-            _ => {}
-        }
+    let inbox = Box::new(move |message| (inbox.0)(message));
+    tokio::select! {
+        biased;
+        _ = end => ExitReason::Normal,
+        exit = receive(runtime, host, inbox, None) => match exit {
+            ChildExit::Killed => ExitReason::Signal(SIGKILL),
+            _ => ExitReason::Normal,
+        },
     }
 }
 

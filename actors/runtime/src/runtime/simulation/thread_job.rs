@@ -308,7 +308,7 @@ async fn live(
     let link = Arc::clone(&work.connection.link);
     let mut inbox = StopOnDrop { receive: work.receive, link, job: Arc::clone(job) };
     let inbox = Box::new(move |message| (inbox.receive)(message));
-    receive(runtime, work.connection, inbox, work.parent).await;
+    receive(runtime, work.connection, inbox, Some(work.parent)).await;
 }
 
 /// Ends a child that is killed, or has lost its link. Its main thread ends in its own time, and
