@@ -233,25 +233,17 @@ struct Arrived {
     control: Option<ControlMessage>,
 }
 
-/// The surroundings of a child, for a decision.
-struct View<'a> {
-    runtime: &'static Runtime,
-    began: Instant,
-    is_host_failing: Option<&'a AtomicBool>,
-    scheduling: Option<&'a dyn SchedulingPolicy>,
-}
-
-impl Surroundings for View<'_> {
+impl Surroundings for Child {
     fn accept_failure(&self) -> Option<String> {
         self.runtime.accept_failure_since(self.began)
     }
 
     fn is_host_failing(&self) -> bool {
-        self.is_host_failing.is_some_and(|failing| failing.load(Ordering::Acquire))
+        self.is_host_failing.as_ref().is_some_and(|failing| failing.load(Ordering::Acquire))
     }
 
     fn may_wait_longer(&self) -> bool {
-        self.scheduling.is_some_and(SchedulingPolicy::may_wait_longer)
+        self.scheduling.as_deref().is_some_and(SchedulingPolicy::may_wait_longer)
     }
 }
 
@@ -330,13 +322,7 @@ impl Child {
                 },
             };
             let was_silent = matches!(event, Event::Silent);
-            let view = View {
-                runtime,
-                began: self.began,
-                is_host_failing: self.is_host_failing.as_deref(),
-                scheduling: self.scheduling.as_deref(),
-            };
-            life.handle(Instant::now(), event, &view, &mut effects);
+            life.handle(Instant::now(), event, &*self, &mut effects);
             if was_silent && let Some(linked) = &mut self.linked {
                 linked.heartbeats.received();
             }
