@@ -66,10 +66,6 @@ impl Channel {
         Channel { to, state, calls: Arc::new(Calls::new()) }
     }
 
-    pub(crate) fn to(&self) -> ProcessId {
-        self.to
-    }
-
     /// Sends a call. Without `pending` it is one that wants no answer.
     ///
     /// # Errors

@@ -105,9 +105,9 @@ impl Mesh {
         let was_connected = channel.is_connected();
         let letters = channel.waiting_letters();
         let Some(pending) = channel.close(reason) else { return };
-        let name = format!("actors of process {}", channel.to());
+        let name = format!("actors of process {}", channel.to);
         self.registry.dead_letters().note(&name, letters, reason);
-        self.channels.remove_if(&channel.to(), |_, current| Arc::ptr_eq(current, channel));
+        self.channels.remove_if(&channel.to, |_, current| Arc::ptr_eq(current, channel));
         let mut routed: Vec<(Arc<Route>, Vec<Pending>)> = Vec::new();
         for pending in pending {
             let Some(route) = pending.route.clone() else {
@@ -122,7 +122,7 @@ impl Mesh {
         for (route, calls) in routed {
             self.reroute(&route, channel, calls, reason);
         }
-        let (process, now) = (channel.to(), Instant::now());
+        let (process, now) = (channel.to, Instant::now());
         if was_connected {
             return self.reconnect(process, now);
         }

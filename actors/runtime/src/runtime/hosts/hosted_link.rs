@@ -50,9 +50,7 @@ impl HostedLink {
             let _ = arriving.send(Err(io::Error::other(problem)));
         }
     }
-}
 
-impl HostedLink {
     fn check_open(&self) -> Result<(), Closed> {
         if self.closed.load(Ordering::Acquire) { Err(Closed) } else { Ok(()) }
     }
