@@ -189,7 +189,7 @@ impl Registry {
     /// Adds an actor that this process is going to start in another one.
     pub fn own(&self, name: &str, places: Option<NonZeroU32>) -> Arc<OwnedActor> {
         let owned = OwnedActor::new(self.next_id(), name, places);
-        self.owned.insert(owned.id(), Arc::clone(&owned));
+        self.owned.insert(owned.id, Arc::clone(&owned));
         owned
     }
 

@@ -104,10 +104,10 @@ impl Runtime {
     fn describe(&self, actor: &mut ActorStats) {
         let number = ActorId(actor.number).at_owner();
         let Some(owned) = number.and_then(|number| self.registry().owned(number)) else { return };
-        actor.name = owned.name().to_string();
+        actor.name = owned.name.to_string();
         actor.restarts += owned.restarts();
         actor.restarts_before = owned.restarts().saturating_sub(1);
-        actor.names = self.directory().names_of(owned.id());
+        actor.names = self.directory().names_of(owned.id);
     }
 
     /// Returns the heartbeat of this child.
