@@ -59,6 +59,7 @@ pub enum Full {
 
 /// The messages for one actor, in the order of their arrival. The inbox outlives the incarnations
 /// of the actor.
+#[derive(Default)]
 pub struct Inbox {
     state: Mutex<InboxState>,
     capacity: usize,
@@ -128,14 +129,7 @@ impl InboxState {
 impl Inbox {
     /// Returns an inbox for at most `capacity` messages.
     pub fn new(capacity: usize, full: Full) -> Inbox {
-        Inbox {
-            state: Mutex::default(),
-            capacity,
-            full,
-            reader: OnceLock::new(),
-            restarts: AtomicU64::new(0),
-            reachable: OnceLock::new(),
-        }
+        Inbox { capacity, full, ..Inbox::default() }
     }
 
     /// Notes that the inbox can be reached by this number. Messages that are not delivered count

@@ -62,12 +62,6 @@ pub struct Terms {
     pub time_left: Option<Duration>,
 }
 
-impl Terms {
-    fn is_default(&self) -> bool {
-        *self == Terms::default()
-    }
-}
-
 /// The id of a message that wants no answer.
 pub(crate) const NO_ANSWER: CallId = 0;
 
@@ -289,11 +283,12 @@ impl From<Vec<u8>> for Payload {
 /// Returns a call without its message, which the caller appends.
 fn call_head(actor: ActorId, method: EntryRef, terms: Terms, message_len: usize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(CALL_HEAD + message_len);
-    frame.extend_from_slice(&[MESH, if terms.is_default() { CALL } else { TERMS }]);
+    let has_terms = terms != Terms::default();
+    frame.extend_from_slice(&[MESH, if has_terms { TERMS } else { CALL }]);
     for number in [NO_ANSWER, actor.0, method.offset, method.name] {
         frame.extend_from_slice(&number.to_le_bytes());
     }
-    if !terms.is_default() {
+    if has_terms {
         frame.push(terms.urgent.into());
         frame.extend_from_slice(&terms.time_left.map_or(0, nanos).to_le_bytes());
     }
