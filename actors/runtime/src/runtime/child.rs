@@ -285,13 +285,9 @@ fn lower_soft_cpu_limit() {
 /// Sets the name that process lists show: without it, a process started through `/proc/self/exe`
 /// would be `exe`.
 fn name_process() {
-    let own = std::env::current_exe().ok();
-    let name = own
-        .as_ref()
-        .and_then(|path| path.file_name())
-        .map(|name| name.to_string_lossy().into_owned());
-    let name: String =
-        name.unwrap_or_default().trim_end_matches(" (deleted)").chars().take(15).collect();
+    let Ok(path) = std::env::current_exe() else { return };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.trim_end_matches(" (deleted)").chars().take(15).collect();
     if let Ok(name) = std::ffi::CString::new(name) {
         let _ = rustix::thread::set_name(&name);
     }

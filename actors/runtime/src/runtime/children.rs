@@ -253,12 +253,9 @@ impl Children {
             return self.ask(process, request, limit).await;
         };
         let mut states = job.states();
-        let has_ended = match grace.is_zero() {
-            true => false,
-            false => {
-                job.terminate();
-                timeout(grace, ended(&mut states)).await.is_ok()
-            }
+        let has_ended = !grace.is_zero() && {
+            job.terminate();
+            timeout(grace, ended(&mut states)).await.is_ok()
         };
         if !has_ended {
             job.kill();

@@ -144,7 +144,9 @@ impl Runtime {
     pub(super) async fn inspect(&'static self, request: Request) -> Result<String, String> {
         match request {
             Request::Stats => in_background(|| Ok(self.session_stats())).await,
-            Request::Stack { process, .. } => {
+            Request::Stack { process, .. }
+            | Request::EntityKeys { process, .. }
+            | Request::Entity { process, .. } => {
                 self.of_process(process, request, Duration::ZERO).await
             }
             Request::Profile { process, seconds, hertz, .. } => {
@@ -167,9 +169,6 @@ impl Runtime {
                 let since = Duration::try_from_secs_f64(since).unwrap_or_default();
                 let timeline = self.part::<Timeline>();
                 in_background(move || Ok(timeline.recent(SystemTime::UNIX_EPOCH + since))).await
-            }
-            Request::EntityKeys { process, .. } | Request::Entity { process, .. } => {
-                self.of_process(process, request, Duration::ZERO).await
             }
         }
     }

@@ -232,12 +232,8 @@ impl Runtime {
 
     /// Returns why a connection could not be accepted after `since`, if that has happened.
     pub(super) fn accept_failure_since(&self, since: Instant) -> Option<String> {
-        self.listening
-            .failure
-            .borrow()
-            .clone()
-            .filter(|(when, _)| *when >= since)
-            .map(|(_, problem)| problem)
+        let failure = self.listening.failure.borrow();
+        failure.as_ref().filter(|(when, _)| *when >= since).map(|(_, problem)| problem.clone())
     }
 
     /// Returns the reason when connections could not be accepted for [`ACCEPT_TIMEOUT`].
