@@ -159,7 +159,7 @@ impl Mesh {
     /// Returns all routes, in the order of their owners and actors.
     fn routes(&self) -> Vec<Arc<Route>> {
         let mut routes: Vec<_> = self.routes.iter().filter_map(|route| route.upgrade()).collect();
-        routes.sort_unstable_by_key(|route| (route.owner().id, route.actor()));
+        routes.sort_unstable_by_key(|route| (route.owner.id, route.actor));
         routes
     }
 

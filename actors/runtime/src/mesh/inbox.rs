@@ -226,9 +226,7 @@ impl Inbox {
         match self.reader.set(reader) {
             Ok(()) if is_of_fiber(reader) => {}
             Ok(()) => sources.register(self),
-            Err(_) => {
-                self.restarts.fetch_add(1, Ordering::Relaxed);
-            }
+            Err(_) => self.note_restart(),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::runtime::Runtime;
 #[derive(Clone, Debug)]
 pub struct PortRef {
     /// This process's runtime, if it was of the port's session when the reference was made.
-    runtime: Option<&'static Runtime>,
+    pub(super) runtime: Option<&'static Runtime>,
     /// The session of the port. Processes of other sessions can't use the reference.
     pub(crate) session: u64,
     /// The name of the object, with which errors begin or end.
@@ -75,12 +75,6 @@ impl PortRef {
         self.owner.id
     }
 
-    /// Returns this process's runtime, if there was one when the reference was made and it is of
-    /// the port's session.
-    pub(crate) fn known_runtime(&self) -> Option<&'static Runtime> {
-        self.runtime
-    }
-
     /// Returns this process's runtime, started if need be.
     ///
     /// # Errors
@@ -96,27 +90,18 @@ impl PortRef {
         Ticket(self.runtime().map_or(0, |runtime| runtime.mesh().next_ticket()))
     }
 
-    /// Sends a change of the port's holders. `then` runs when the owner has applied it, or is gone.
-    pub(crate) fn change_then(&self, change: Change, then: impl FnOnce() + Send + 'static) {
-        self.request_then(self.change_payload(change), move |_| then());
-    }
-
-    /// Sends a change of the port's holders.
-    pub(crate) fn change(&self, change: Change) {
-        self.send(self.change_payload(change));
-    }
-
     /// Sends a change of the port's holders, unless the link to the owner is lost: then the owner
     /// has removed this process from the holders itself.
     pub(crate) fn change_if_connected(&self, change: Change) {
         if let Ok(runtime) = self.runtime()
             && let Some(channel) = runtime.mesh().current_channel(self.owner.id)
         {
-            send(runtime, &channel, self.change_payload(change), None);
+            send(runtime, &channel, self.change(change), None);
         }
     }
 
-    fn change_payload(&self, change: Change) -> Vec<u8> {
+    /// Returns a change of the port's holders, as a message to its owner.
+    pub(super) fn change(&self, change: Change) -> Vec<u8> {
         let mut payload = mesh::port_head(PortId::HOLDERS);
         let change = (self.id, change);
         codec::append(&mut payload, &change).expect("changes can be serialized");

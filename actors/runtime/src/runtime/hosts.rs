@@ -158,11 +158,6 @@ impl Runtime {
 }
 
 impl Hosts {
-    /// Returns whether each job is the host of a machine.
-    pub(super) fn have_machines(&self) -> bool {
-        self.machines.exist()
-    }
-
     /// Returns whether there are or were any.
     fn have_been(&self) -> bool {
         self.last_host.load(Ordering::Relaxed) > 0

@@ -50,7 +50,7 @@ async fn plan_in_group(
     }
     let mut config = beside_host(runtime.config());
     config.interface = None;
-    if is_remote(runtime).await? && !runtime.hosts.have_machines() {
+    if is_remote(runtime).await? && !runtime.hosts.machines.exist() {
         // It has those that its host lets it see.
         config.gpus = None;
     }
@@ -76,7 +76,7 @@ async fn plan_host(
 ) -> Result<JobPlan, Exit> {
     let mut plan = from_backend(runtime, ChildPlace::Host, machine, processes).await?;
     plan.config = beside_host(runtime.config());
-    if runtime.hosts.have_machines() {
+    if runtime.hosts.machines.exist() {
         return Ok(plan);
     }
     plan.config.interface = None;
