@@ -100,20 +100,8 @@ pub struct IncomingMessage {
     pub responder: Responder,
     /// When nobody waits for the answer any more.
     pub deadline: Option<Instant>,
-}
-
-/// The place of a message among those that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    Usual,
-    /// Before all that are not urgent.
-    Urgent,
-}
-
-impl From<bool> for Urgency {
-    fn from(urgent: bool) -> Urgency {
-        if urgent { Urgency::Urgent } else { Urgency::Usual }
-    }
+    /// Whether it comes before those that are not urgent.
+    pub urgent: bool,
 }
 
 impl InboxState {
@@ -139,7 +127,7 @@ impl Inbox {
     }
 
     /// Adds a message that arrives at the time `now`, or fails it if the inbox is full or closed.
-    pub(crate) fn push(&self, mut message: IncomingMessage, urgency: Urgency, now: Instant) {
+    pub(crate) fn push(&self, mut message: IncomingMessage, now: Instant) {
         let (refused, refusal) = {
             let mut state = self.state.lock();
             // Senders that wait for room have counted their messages.
@@ -158,10 +146,8 @@ impl Inbox {
                     message.message = message.message.unshared();
                 }
                 state.since.get_or_insert(now);
-                match urgency {
-                    Urgency::Usual => state.waiting.push_back(message),
-                    Urgency::Urgent => state.urgent.push_back(message),
-                }
+                let queue = if message.urgent { &mut state.urgent } else { &mut state.waiting };
+                queue.push_back(message);
                 let reader = state.reader.take();
                 drop(state);
                 reader.into_iter().for_each(Waker::wake);
@@ -366,8 +352,9 @@ mod tests {
                 message: received.slice(place..=place).into(),
                 responder: Responder::none(),
                 deadline: None,
+                urgent: false,
             };
-            inbox.push(message, Urgency::Usual, Instant::now());
+            inbox.push(message, Instant::now());
         }
         let mut state = inbox.state.lock();
         assert!(!received.is_unique());

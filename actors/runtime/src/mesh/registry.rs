@@ -206,8 +206,10 @@ impl Registry {
                     Some(inbox) => {
                         let now = Instant::now();
                         let deadline = terms.time_left.map(deadline_after);
-                        let message = IncomingMessage { method, message, responder, deadline };
-                        inbox.push(message, terms.urgent.into(), now);
+                        let urgent = terms.urgent;
+                        let message =
+                            IncomingMessage { method, message, responder, deadline, urgent };
+                        inbox.push(message, now);
                     }
                     None if responder.expects_answer() => {
                         responder.fail(&CallFailure::Stopped(wire::unknown()));
