@@ -188,17 +188,12 @@ impl HostWire {
     /// Lets the host get blobs from other ones: several in one message, in pieces of bounded size.
     /// Each of `wanted` learns whether the host has its blob.
     fn copy(self: &Arc<HostWire>, wanted: Vec<(Blob, Then)>) {
-        let wanted: Vec<_> = wanted
-            .into_iter()
-            .map(|(blob, then)| {
-                let from = source_of(&blob);
-                (blob, then, from)
-            })
-            .collect();
+        let wanted: Vec<_> =
+            wanted.into_iter().map(|(blob, then)| (source_of(&blob), blob, then)).collect();
         let (mut pieces, mut unavailable) = (BTreeMap::<Place, Vec<Piece>>::new(), Vec::new());
         let mut last = self.last_blob.lock();
         let mut state = self.stays.0.lock();
-        for (blob, then, from) in wanted {
+        for (from, blob, then) in wanted {
             let Some((place, from, door)) = from.filter(|_| !state.is_lost) else {
                 unavailable.push(then);
                 continue;
@@ -212,14 +207,13 @@ impl HostWire {
             state.copies.insert((place, from), key);
             let len = blob.len();
             state.copying.insert(key, vec![self.noting(blob, key, (place, from), then)]);
-            let pieces = pieces.entry(place).or_default();
+            let (pieces, copied) = (pieces.entry(place).or_default(), CopiedBlob { key, from });
             match pieces.last_mut().filter(|piece| piece.len + len <= MAX_PIECE) {
-                Some(piece) => piece.add(key, from, len),
-                None => {
-                    let mut piece = Piece { door, blobs: Vec::new(), len: 0 };
-                    piece.add(key, from, len);
-                    pieces.push(piece);
+                Some(piece) => {
+                    piece.blobs.push(copied);
+                    piece.len += len;
                 }
+                None => pieces.push(Piece { door, blobs: vec![copied], len }),
             }
         }
         drop((last, state));
@@ -308,13 +302,6 @@ struct Piece {
     door: Door,
     blobs: Vec<CopiedBlob>,
     len: usize,
-}
-
-impl Piece {
-    fn add(&mut self, key: BlobKey, from: BlobKey, len: usize) {
-        self.blobs.push(CopiedBlob { key, from });
-        self.len += len;
-    }
 }
 
 /// A blob that a host gets from another one, and its numbers here and there.
