@@ -22,7 +22,6 @@ mod pace;
 mod peer;
 mod pending;
 mod port;
-mod recent;
 mod reconnecting;
 mod registry;
 mod route;

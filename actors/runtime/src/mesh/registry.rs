@@ -1,7 +1,7 @@
 //! The actors and ports of this process that others can reach, and answers to queries about the
 //! actors that it owns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,6 @@ use super::dead_letters::DeadLetters;
 use super::inbox::{Inbox, IncomingMessage, ReplyTo, Responder};
 use super::owned::{ActorStatus, OwnedActor};
 use super::port::{PeerId, Ports, Request, Requester};
-use super::recent::Recent;
 use super::waits::Waits;
 use super::wire::{self, ActorId, ActorLocation, CallFailure, Ends, Frame, Query};
 use crate::endpoint::Endpoint;
@@ -53,7 +52,7 @@ pub struct Registry {
     /// Exported actors that have not ended.
     exported: Mutex<BTreeMap<ActorId, Exported>>,
     /// Ended actors, exported and owned, in the order of their ends.
-    ended: Mutex<Recent<ActorId>>,
+    ended: Mutex<VecDeque<ActorId>>,
     ports: Ports,
     dead_letters: Arc<DeadLetters>,
     waits: Waits,
@@ -74,7 +73,7 @@ impl Registry {
             owner: OnceLock::new(),
             owned: DashMap::new(),
             exported: Mutex::default(),
-            ended: Mutex::new(Recent::new(ENDED_ACTORS)),
+            ended: Mutex::default(),
             ports: Ports::default(),
             dead_letters: DeadLetters::new(endpoint),
             waits: Waits::default(),
@@ -158,8 +157,15 @@ impl Registry {
 
     /// Remembers an actor that has ended for some time, for late callers.
     pub fn retire(&self, actor: ActorId) {
-        let forgotten = self.ended.lock().push(actor);
-        if let Some(forgotten) = forgotten {
+        let mut ended = self.ended.lock();
+        if ended.contains(&actor) {
+            return;
+        }
+        ended.push_back(actor);
+        if ended.len() > ENDED_ACTORS
+            && let Some(forgotten) = ended.pop_front()
+        {
+            drop(ended);
             self.inboxes.remove(&forgotten);
             self.owned.remove(&forgotten);
         }
