@@ -20,8 +20,7 @@ pub trait Source: Send + Sync {
     fn report(&self, process: ProcessId, report: &mut Report);
 
     /// Answers a request that is about it.
-    fn answer(&self, request: &Request) -> Option<Answer> {
-        let _ = request;
+    fn answer(&self, _request: &Request) -> Option<Answer> {
         None
     }
 }

@@ -37,7 +37,7 @@ impl Head {
                 if let Err(Refusal::Full(max_seats)) = entered
                     && !std::mem::replace(&mut self.has_warned, true)
                 {
-                    seats::warn(max_seats);
+                    fiber_backends::warn(&seats::all_taken(max_seats));
                 }
                 requester.answer(&entered);
             }

@@ -35,16 +35,11 @@ pub(super) fn max_seats(config: &Config) -> u64 {
     config.max_nested_processes.unwrap_or_else(by_cores) as u64
 }
 
-fn all_taken(max_seats: u64) -> String {
+pub(super) fn all_taken(max_seats: u64) -> String {
     format!(
         "{max_seats} processes run below the children of this session's first process, and \
          `max_nested_processes` allows no more. {REMEDY}"
     )
-}
-
-/// Says that a process did not get a seat.
-pub(super) fn warn(max_seats: u64) {
-    fiber_backends::warn(&all_taken(max_seats));
 }
 
 fn key() -> Key {

@@ -227,12 +227,8 @@ impl Payload {
         frame.into()
     }
 
-    /// Returns the message to a port that began as `port_head`.
-    pub fn to_port(frame: Vec<u8>, blobs: Blobs) -> Payload {
-        Payload::whole(frame, blobs)
-    }
-
-    fn whole(frame: Vec<u8>, blobs: Blobs) -> Payload {
+    /// Returns a message, such as one to a port that began as `port_head`.
+    pub fn whole(frame: Vec<u8>, blobs: Blobs) -> Payload {
         Payload { frame, body: Bytes::new(), blobs, fan_out: None }
     }
 

@@ -81,7 +81,7 @@ impl<S: ObjectState> StateHandle<S> {
         if let Ok(runtime) = self.handle.runtime() {
             runtime.mesh().unsent().send();
         }
-        Payload::to_port(frame, blobs.expect("operations can be serialized"))
+        Payload::whole(frame, blobs.expect("operations can be serialized"))
     }
 }
 

@@ -197,13 +197,11 @@ fn start(spec: &JobSpec) -> Result<Arc<ThreadJob>> {
     let key = spec.secrets.iter().find(|(name, _)| *name == variables::KEY);
     let ticket = key.and_then(|(_, ticket)| ticket.reveal().parse().ok());
     let (info, ticket) = info.zip(ticket).expect("the parent has set its address and the ticket");
-    let (states, killed) = (watch::Sender::new(JobState::Running), Notify::new());
-    let name = spec.name.clone();
     let job = Arc::new(ThreadJob {
-        name,
+        name: spec.name.clone(),
         node: OnceLock::new(),
-        states,
-        killed,
+        states: watch::Sender::new(JobState::Running),
+        killed: Notify::new(),
         verdict: OnceLock::new(),
     });
     if let Some(world) = simulation::world() {
