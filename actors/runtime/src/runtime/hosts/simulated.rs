@@ -5,15 +5,12 @@
 //! links within the host are in memory. A killed thread goes on with its task, and nothing of it
 //! arrives any more.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use fiber_backends::{Job, JobPlace, JobState};
-use fiber_core::stats::ProcessUsage;
 use fiber_core::{BuildId, Exit, ExitReason, ProcessId};
 use fiber_transport::{Connection, Link, Peer, PeerInfo, Role, memory};
-use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::endpoint::send_heartbeats;
@@ -26,7 +23,9 @@ use crate::runtime::{ControlMessage, ParentMessage, Runtime};
 const SIGKILL: i32 = 9;
 /// Enough for the tasks of tests and benchmarks.
 const STACK: usize = 256 << 10;
-const USAGE_AGE: Duration = Duration::from_millis(500);
+/// The statistics of the host, as all simulated processes send them with their heartbeats. They are
+/// taken once: of a process with many threads, the kernel needs long for them.
+static USAGE: LazyLock<Option<String>> = LazyLock::new(|| serde_json::to_string(&own_usage()).ok());
 
 /// Starts a simulated process, which is connected at once.
 pub(super) fn start(runtime: &'static Runtime, id: ProcessId) -> Arc<dyn Job> {
@@ -68,7 +67,7 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
         Err(error) => return ExitReason::NotStarted(error.to_string()),
     };
     fiber_core::spawn_local(send_heartbeats(Arc::clone(&host.link), config.heartbeat, || {
-        let (usage, below, events) = (serde_json::to_string(&host_usage()).ok(), None, None);
+        let (usage, below, events) = (USAGE.clone(), None, None);
         ControlMessage::Heartbeat { usage, below, events }.message()
     }));
     let mut inbox = StopOnDrop(started.receive);
@@ -89,23 +88,6 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
             ChildExit::Killed => ExitReason::Signal(SIGKILL),
             _ => ExitReason::Normal,
         },
-    }
-}
-
-/// Returns the statistics of the host, at most `USAGE_AGE` old. Each simulated process sends them
-/// with its heartbeats, and the kernel needs longer for a process of many threads than for a
-/// worker's.
-fn host_usage() -> ProcessUsage {
-    // The statistics are those of the process.
-    static LAST: Mutex<Option<(Instant, ProcessUsage)>> = Mutex::new(None);
-    let mut last = LAST.lock();
-    match &*last {
-        Some((at, usage)) if at.elapsed() < USAGE_AGE => usage.clone(),
-        _ => {
-            let usage = own_usage();
-            *last = Some((Instant::now(), usage.clone()));
-            usage
-        }
     }
 }
 
