@@ -337,12 +337,6 @@ impl Port for TopicPort {
     }
 }
 
-impl Drop for TopicPort {
-    fn drop(&mut self) {
-        self.topic.registry.ports().close(self.port);
-    }
-}
-
 /// Appends a message without blobs to one that a client begins: its kind is `OPEN` or `SUBSCRIBE`.
 pub fn append_operation<T: serde::Serialize>(frame: &mut Vec<u8>, kind: u8, operation: &T) {
     frame.push(kind);

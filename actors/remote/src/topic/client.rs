@@ -326,7 +326,6 @@ impl Drop for Client {
             frame.push(CLOSE);
             self.owner.send(frame);
         }
-        self.runtime.registry().ports().close(self.port);
     }
 }
 

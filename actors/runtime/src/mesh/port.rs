@@ -5,12 +5,12 @@
 //! never decodes the user's values, and runs no code of the user.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use fiber_core::{Error, ExitReason, Failure, FailureKind, forks};
+use fiber_core::{Error, ExitReason, Failure, FailureKind};
 use fiber_transport::{Link, Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
@@ -19,6 +19,9 @@ use serde::Serialize;
 use super::holders::{Change, Holders};
 use super::inbox::Responder;
 use super::wire::{self, AnswerFrame, CallFailure, PortId};
+
+/// Dropped ports are removed when there are this many, or twice as many as were left last time.
+const MIN_REMOVED: usize = 64;
 
 /// A shared object of this process.
 pub trait Port: Any + Send + Sync {
@@ -119,7 +122,10 @@ struct Held {
 /// The ports of this process.
 #[derive(Default)]
 pub struct Ports {
+    /// A dropped port keeps its memory until it is removed.
     open: DashMap<PortId, Weak<dyn Port>>,
+    /// How many there may be before dropped ones are removed.
+    max_open: AtomicUsize,
     /// Ports that other processes hold, or will hold.
     held: DashMap<PortId, Held>,
     last_port: AtomicU64,
@@ -140,6 +146,11 @@ impl Ports {
         let id = PortId(self.last_port.fetch_add(1, Ordering::Relaxed) + 1);
         let port = Arc::new_cyclic(|this| make(id, Weak::clone(this)));
         let weak: Weak<P> = Arc::downgrade(&port);
+        if self.open.len() >= self.max_open.load(Ordering::Relaxed) {
+            self.open.retain(|_, port| port.strong_count() > 0);
+            self.held.retain(|id, _| self.open.contains_key(id));
+            self.max_open.store(MIN_REMOVED.max(2 * self.open.len()), Ordering::Relaxed);
+        }
         self.open.insert(id, weak);
         port
     }
@@ -152,15 +163,6 @@ impl Ports {
         // As the parts of a session, it is never freed.
         std::mem::forget(Arc::clone(&port));
         port
-    }
-
-    /// Removes a port that is being dropped.
-    pub fn close(&self, id: PortId) {
-        if forks::is_forked() {
-            return;
-        }
-        self.open.remove(&id);
-        self.held.remove(&id);
     }
 
     /// Changes the holders of a port. The port ends if no process holds it.
@@ -176,7 +178,7 @@ impl Ports {
         };
         drop(held);
         self.held.remove_if(&id, |_, held| held.holders.is_empty());
-        // No map is locked here: dropping the last reference closes the port.
+        // No map is locked here: dropping the last reference runs code of the port.
         drop((freed, port));
     }
 

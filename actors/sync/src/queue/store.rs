@@ -192,12 +192,6 @@ fn waiting_text(queue: &str) -> String {
     )
 }
 
-impl Drop for Store {
-    fn drop(&mut self) {
-        self.runtime.registry().ports().close(self.port);
-    }
-}
-
 impl Source for Store {
     fn report(&self, process: ProcessId, report: &mut Report) {
         let state = self.state.lock();

@@ -315,7 +315,6 @@ pub(super) struct CopiedBlob {
 pub(super) struct BlobPort {
     id: PortId,
     kept: Weak<Mutex<KeptBlobs>>,
-    runtime: &'static Runtime,
 }
 
 /// Lets other hosts get blobs of this one.
@@ -329,10 +328,8 @@ pub(super) async fn open_door(
         // The parent gets them and passes them on.
         Err(error) => return tracing::warn!("other hosts can't get values of this one: {error}"),
     };
-    let port = runtime.registry().ports().open(|id| {
-        let kept = Arc::downgrade(&kept);
-        BlobPort { id, kept, runtime }
-    });
+    let new = |id| BlobPort { id, kept: Arc::downgrade(&kept) };
+    let port = runtime.registry().ports().open(new);
     let door = Door { owner: ProcessRef { id: runtime.id(), address }, port: port.id };
     kept.lock().port = Some(port);
     let _ = parent.send(wire::command(&FromHost::Door(door)));
@@ -353,12 +350,6 @@ impl Port for BlobPort {
     }
 
     fn lost(&self, _: PeerId) {}
-}
-
-impl Drop for BlobPort {
-    fn drop(&mut self) {
-        self.runtime.registry().ports().close(self.id);
-    }
 }
 
 /// Returns the answer for blobs that were asked for: which of them are here, and these.
