@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use super::kept_blobs::KeptBlobs;
-use super::shared::{KeptMessages, into_shared};
+use super::shared::{Key, into_shared, to_keep};
 use super::stays;
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
 use crate::endpoint::{CONTROL, message_limit, or_never};
@@ -76,7 +76,8 @@ struct Host {
     runtime: &'static Runtime,
     parent: Arc<dyn Link>,
     processes: RefCell<HashMap<Number, Hosted>>,
-    kept: RefCell<KeptMessages>,
+    /// The messages that this host keeps for its processes.
+    kept: RefCell<HashMap<Key, Received>>,
     kept_blobs: Arc<Mutex<KeptBlobs>>,
     /// Whether there are relayed messages to send.
     relayed: Notify,
@@ -139,17 +140,19 @@ impl Host {
                 });
             }
             Some(Arrived::Shared { number, key, message }) => {
-                let message = self.kept.borrow_mut().keep(key, message);
+                let message = to_keep(message);
+                self.kept.borrow_mut().insert(key, message.clone());
                 self.pass_on(number, message);
             }
             Some(Arrived::Command(ToHost::SendKept { number, key })) => {
-                match self.kept.borrow().get(key) {
+                match self.kept.borrow().get(&key).cloned() {
                     Some(message) => self.pass_on(number, message),
                     None => tracing::error!("a message that this host does not keep was wanted"),
                 }
             }
             Some(Arrived::Command(ToHost::DropKept(keys))) => {
-                self.kept.borrow_mut().drop_all(&keys);
+                let mut kept = self.kept.borrow_mut();
+                keys.iter().for_each(|key| drop(kept.remove(key)));
             }
             Some(Arrived::Command(ToHost::Start(process))) => self.start(*process),
             Some(Arrived::Command(ToHost::Terminate(number))) => {

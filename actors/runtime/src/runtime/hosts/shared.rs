@@ -120,34 +120,16 @@ impl Wire for HostWire {
     }
 }
 
-/// The messages that a host keeps for its processes.
-#[derive(Debug, Default)]
-pub(super) struct KeptMessages(HashMap<Key, Received>);
-
-impl KeptMessages {
-    /// Keeps a message, with its blobs where all processes of this host can map them. Returns it.
-    pub(super) fn keep(&mut self, key: Key, message: Received) -> Received {
-        let blobs = into_shared(&message.blobs);
-        // Short bytes would keep the frame, with the blobs that came in it.
-        let bytes = match message.bytes {
-            bytes if bytes.len() < SHORT => Bytes::copy_from_slice(&bytes),
-            bytes => bytes,
-        };
-        let message = Received { bytes, blobs };
-        self.0.insert(key, message.clone());
-        message
-    }
-
-    /// Returns the message for one more process.
-    pub(super) fn get(&self, key: Key) -> Option<Received> {
-        self.0.get(&key).cloned()
-    }
-
-    pub(super) fn drop_all(&mut self, keys: &[Key]) {
-        for key in keys {
-            self.0.remove(key);
-        }
-    }
+/// Returns a message as a host keeps it, with its blobs where all processes of the host can map
+/// them.
+pub(super) fn to_keep(message: Received) -> Received {
+    let blobs = into_shared(&message.blobs);
+    // Short bytes would keep the frame, with the blobs that came in it.
+    let bytes = match message.bytes {
+        bytes if bytes.len() < SHORT => Bytes::copy_from_slice(&bytes),
+        bytes => bytes,
+    };
+    Received { bytes, blobs }
 }
 
 /// Returns blobs where all processes of this host can map them, as far as there is room.
@@ -171,7 +153,7 @@ mod tests {
 
     /// A link whose other end is a host.
     #[derive(Debug, Default)]
-    struct ToKept(Mutex<(KeptMessages, Vec<String>)>);
+    struct ToKept(Mutex<(HashMap<Key, Received>, Vec<String>)>);
 
     impl Link for ToKept {
         fn send(&self, message: Message) -> Result<(), Closed> {
@@ -180,15 +162,15 @@ mod tests {
             let (kept, seen) = &mut *self.0.lock();
             seen.push(match wire::read(bytes.into()).unwrap() {
                 Arrived::Shared { number, key, message } => {
-                    kept.keep(key, message);
+                    kept.insert(key, to_keep(message));
                     format!("{key} to {number}")
                 }
                 Arrived::Command(ToHost::SendKept { number, key }) => {
-                    assert_eq!(kept.get(key).unwrap(), &b"words"[..]);
+                    assert_eq!(kept[&key], &b"words"[..]);
                     format!("{key} again to {number}")
                 }
                 Arrived::Command(ToHost::DropKept(keys)) => {
-                    kept.drop_all(&keys);
+                    keys.iter().for_each(|key| drop(kept.remove(key)));
                     format!("drop {keys:?}")
                 }
                 Arrived::Relayed(wire::EACH, Received { mut bytes, .. }) => {
