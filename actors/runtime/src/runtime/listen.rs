@@ -42,7 +42,6 @@ pub(super) struct Listening {
 }
 
 /// The address where children and peers connect.
-#[derive(Debug)]
 pub(super) struct Address {
     pub(super) link: fiber_core::Address,
     /// `link` as text, as it travels.
@@ -69,7 +68,6 @@ struct Expected {
 }
 
 /// A child that will connect. It is not expected any more when this is dropped.
-#[derive(Debug)]
 pub(super) struct ExpectedChild {
     pub(super) id: ProcessId,
     pub(super) connection: oneshot::Receiver<ChildConnection>,

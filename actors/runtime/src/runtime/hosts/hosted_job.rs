@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use fiber_backends::{Job, JobPlace, JobSpec, JobState};
 use fiber_core::{Exit, ExitReason, Meta, ProcessId};
-use fiber_transport::PeerInfo;
+use fiber_transport::{HandshakeError, Peer, PeerInfo};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -15,7 +15,6 @@ use super::shared::HostWire;
 use super::wire::{self, HostedProcess, Number, ToHost};
 use super::{HostGroup, HostNumber, HostRule};
 use crate::runtime::listen::hand_over;
-use fiber_transport::{HandshakeError, Peer};
 
 const SIGKILL: i32 = 9;
 

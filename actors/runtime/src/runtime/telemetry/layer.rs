@@ -115,11 +115,8 @@ fn resource() -> Resource {
         KeyValue::new("host.name", host),
     ];
     let resource = Resource::builder().with_attributes(process);
-    let named = |resource: &Resource| {
-        let name = resource.get(&SERVICE_NAME).map(|name| name.to_string());
-        name.is_some_and(|name| !name.starts_with("unknown_service"))
-    };
-    if named(&Resource::builder().build()) {
+    let name = Resource::builder().build().get(&SERVICE_NAME).map(|name| name.to_string());
+    if name.is_some_and(|name| !name.starts_with("unknown_service")) {
         return resource.build();
     }
     let program = fiber_core::executable_name().ok();
