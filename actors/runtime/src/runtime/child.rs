@@ -223,8 +223,8 @@ async fn first_message(connection: &mut Connection) -> Option<ControlMessage> {
     ControlMessage::read(&connection.next().await?.ok()?)
 }
 
-/// Receives messages of the parent until the child has to end. Returns why. `parent` is there if the
-/// child has a mesh of its own.
+/// Receives messages of the parent until the child has to end. Returns why. `parent` is there if
+/// the child has a mesh of its own.
 pub(super) async fn receive(
     runtime: &'static Runtime,
     mut connection: Connection,

@@ -31,8 +31,8 @@ impl Placement {
     }
 }
 
-/// Returns the plan of a process that shares a job with others of its group, if these have hosts, or
-/// goes into the host that its rule chooses.
+/// Returns the plan of a process that shares a job with others of its group, if these have hosts,
+/// or goes into the host that its rule chooses.
 async fn plan_in_group(
     runtime: &'static Runtime,
     group: Arc<HostGroup>,
