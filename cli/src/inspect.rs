@@ -11,8 +11,7 @@ use std::io;
 use std::time::Duration;
 
 use fiber_backends::cluster::ByteStream;
-use fiber_core::ProcessId;
-use fiber_core::inspect::{Answer, ProfileText, Request};
+use fiber_core::inspect::{Answer, Request};
 use fiber_core::stats::SessionStats;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
@@ -21,24 +20,12 @@ use tokio::time::timeout;
 /// The limit for an answer that the head has at hand.
 const ANSWER: Duration = Duration::from_secs(5);
 /// The limit for an answer of a process below the head, of which another one reads the names of
-/// functions.
+/// functions, or that looks at many keys.
 const RELAYED: Duration = Duration::from_secs(30);
 /// The limit for the end of a process below the head that is killed.
 const KILLED: Duration = Duration::from_secs(25);
 /// The longest answer in bytes: the stats of 1024 workers take about one million.
 const LONGEST: u64 = 256 << 20;
-
-/// The samples of a profile.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Samples {
-    pub(crate) seconds: f64,
-    /// The number in a second.
-    pub(crate) hertz: u32,
-    /// Includes threads that wait.
-    pub(crate) idle: bool,
-    /// Includes fiber's own threads.
-    pub(crate) all: bool,
-}
 
 /// A connection to the inspector of a session's head.
 pub(crate) struct Inspector {
@@ -54,38 +41,7 @@ impl Inspector {
 
     /// Returns the session's statistics.
     pub(crate) async fn stats(&mut self) -> Result<SessionStats, InspectError> {
-        self.request(&Request::Stats, ANSWER).await
-    }
-
-    /// Returns the stacks of a process's threads, as text. With `all`, those of idle runtime
-    /// threads, too.
-    pub(crate) async fn stack(
-        &mut self,
-        process: ProcessId,
-        all: bool,
-    ) -> Result<String, InspectError> {
-        self.request(&Request::Stack { process, all }, RELAYED).await
-    }
-
-    /// Ends a process below the head, with a grace period in seconds. Returns when it has ended.
-    pub(crate) async fn kill(
-        &mut self,
-        process: ProcessId,
-        grace: u32,
-    ) -> Result<(), InspectError> {
-        let limit = KILLED + Duration::from_secs(grace.into());
-        self.request(&Request::Kill { process, grace: grace.into() }, limit).await
-    }
-
-    /// Takes samples of a process for some seconds.
-    pub(crate) async fn profile(
-        &mut self,
-        process: ProcessId,
-        samples: &Samples,
-    ) -> Result<ProfileText, InspectError> {
-        let &Samples { seconds, hertz, idle, all } = samples;
-        let request = Request::Profile { process, seconds, hertz, idle, all };
-        self.request(&request, RELAYED + Duration::from_secs_f64(seconds)).await
+        self.request(&Request::Stats).await
     }
 
     /// Sends a request and returns its result. After an error, the next request needs a new
@@ -93,9 +49,8 @@ impl Inspector {
     pub(crate) async fn request<T: DeserializeOwned>(
         &mut self,
         request: &Request,
-        limit: Duration,
     ) -> Result<T, InspectError> {
-        let head = &self.head;
+        let (head, limit) = (&self.head, limit(request));
         let answer = match timeout(limit, exchange(&mut self.stream, request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(InspectError::ended(head, &error)),
@@ -121,6 +76,16 @@ impl fmt::Debug for Inspector {
 /// Returns the command that lets a stopped process of this host go on.
 pub(crate) fn continuing(pid: u32) -> String {
     format!("kill -CONT {pid}")
+}
+
+/// Returns the time limit for the answer to a request.
+fn limit(request: &Request) -> Duration {
+    match request {
+        Request::Stats | Request::Timeline { .. } => ANSWER,
+        Request::Stack { .. } | Request::EntityKeys { .. } | Request::Entity { .. } => RELAYED,
+        Request::Profile { seconds, .. } => RELAYED + Duration::from_secs_f64(*seconds),
+        Request::Kill { grace, .. } => KILLED + Duration::from_secs_f64(*grace),
+    }
 }
 
 async fn exchange(
@@ -210,6 +175,10 @@ mod tests {
     use super::testing::{FakeHead, stats};
     use super::*;
 
+    fn stack(process: fiber_core::ProcessId) -> Request {
+        Request::Stack { process, all: false }
+    }
+
     async fn own_heads() -> Vec<Head> {
         Sessions::of_host().heads().await.unwrap().0
     }
@@ -229,7 +198,8 @@ mod tests {
             assert_eq!((stats.program.as_str(), stats.report.processes.len()), ("squares", 4));
         }
         let id = head.stats.report.processes[1].id;
-        assert_eq!(inspector.stack(id, false).await.unwrap(), format!("the stack of {id}\n"));
+        let text: String = inspector.request(&stack(id)).await.unwrap();
+        assert_eq!(text, format!("the stack of {id}\n"));
         head.end();
         let problem = inspector.stats().await.unwrap_err();
         assert!(matches!(&problem, InspectError::Ended(_)), "{problem:?}");
@@ -263,7 +233,7 @@ mod tests {
         let head = FakeHead::start(stats("squares", 1));
         let mut inspector = connect(&head).await;
         let gone = fiber_core::ProcessId(0);
-        let problem = inspector.stack(gone, false).await.unwrap_err();
+        let problem = inspector.request::<String>(&stack(gone)).await.unwrap_err();
         assert!(matches!(&problem, InspectError::Refused(_)), "{problem:?}");
         assert!(inspector.stats().await.is_ok());
     }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use fiber_backends::cluster::Cluster;
 use fiber_core::Config;
+use fiber_core::inspect::Request;
 
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::Sessions;
@@ -44,8 +45,8 @@ pub(crate) async fn kill(
 
 /// Lets the head of a process end it, or the process that has started it.
 async fn end_by_head(sessions: &mut Sessions, target: &Target, grace: u32) -> anyhow::Result<()> {
-    let mut inspector = sessions.take(&target.head).await?;
-    let ended = inspector.kill(target.process, grace).await;
+    let request = Request::Kill { process: target.process, grace: grace.into() };
+    let ended = sessions.take(&target.head).await?.request::<()>(&request).await;
     ended.with_context(|| format!("{} can't be killed", target.name))?;
     let (name, head) = (&target.name, target.head.name());
     say!("{}", printable(format!("Killed {name}, a process of {head}")));

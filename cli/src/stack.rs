@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use fiber_core::inspect::LONGEST_PROFILE;
+use fiber_core::inspect::{LONGEST_PROFILE, ProfileText, Request};
 use fiber_core::{Patient, open_own};
 
 use crate::args::ClusterArgs;
 use crate::flamegraph;
+use crate::inspect::Inspector;
 use crate::inspect::sessions::Sessions;
 use crate::inspect::target::{Located, Target};
-use crate::inspect::{Inspector, Samples};
 use crate::terminal::printable;
 
 /// `fiber stack`.
@@ -24,9 +24,9 @@ pub(crate) async fn stack(
 ) -> anyhow::Result<ExitCode> {
     let mut sessions = Sessions::connect(cluster).await?;
     let observed = sessions.look().await?;
-    let text = match sessions.locate(&observed, name).await? {
-        Located::Known(target) => {
-            sessions.take(&target.head).await?.stack(target.process, all).await?
+    let text: String = match sessions.locate(&observed, name).await? {
+        Located::Known(Target { head, process, .. }) => {
+            sessions.take(&head).await?.request(&Request::Stack { process, all }).await?
         }
         Located::Unreachable(process) => process.stack(all)?,
     };
@@ -83,8 +83,8 @@ pub(crate) async fn profile(args: &Profile) -> anyhow::Result<ExitCode> {
     }
     tell!("Sampling {} for {} s", printable(&target.name), args.seconds);
     let &Profile { seconds, hertz, idle, all, .. } = args;
-    let samples = Samples { seconds, hertz, idle, all };
-    let profile = inspector.profile(target.process, &samples).await;
+    let request = Request::Profile { process: target.process, seconds, hertz, idle, all };
+    let profile = inspector.request::<ProfileText>(&request).await;
     let drawn = profile.map_err(anyhow::Error::from).and_then(|profile| {
         tell!("{}", printable(flamegraph::summary(&target.name, seconds, &profile)));
         match output.extension().is_some_and(|extension| extension == "folded") {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use fiber_core::ProcessId;
-use fiber_core::inspect::Request as Inspection;
+use fiber_core::inspect::{ProfileText, Request as Inspection};
 use fiber_core::stats::Slice;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -20,8 +20,8 @@ use super::access::{Access, Verdict};
 use super::connections::Place;
 use super::view;
 use crate::flamegraph;
+use crate::inspect::Inspector;
 use crate::inspect::sessions::{Head, Observed, Sessions};
-use crate::inspect::{Inspector, Samples};
 use crate::model::trends::AllTrends;
 
 const PAGE: &str = include_str!("page/index.html");
@@ -35,8 +35,6 @@ const FRESH: Duration = Duration::from_millis(400);
 const HERTZ: u32 = 99;
 /// The longest profile.
 const LONGEST_PROFILE: f64 = 60.0;
-/// Time limit for the head's timeline.
-const TIMELINE: Duration = Duration::from_secs(5);
 
 type Answer = Response<Full<Bytes>>;
 
@@ -159,13 +157,14 @@ impl Dashboard {
     }
 
     async fn stack(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {
-        Ok(self.inspector(query).await?.stack(process(query)?, false).await?)
+        let request = Inspection::Stack { process: process(query)?, all: false };
+        Ok(self.inspector(query).await?.request(&request).await?)
     }
 
     async fn timeline(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {
         let since = query.get("since").and_then(|text| text.parse().ok()).unwrap_or(0.0);
         let request = Inspection::Timeline { since };
-        let slices: Vec<Slice> = self.inspector(query).await?.request(&request, TIMELINE).await?;
+        let slices: Vec<Slice> = self.inspector(query).await?.request(&request).await?;
         Ok(Value::from_iter(slices.iter().map(view::slice)).to_string())
     }
 
@@ -176,9 +175,9 @@ impl Dashboard {
                 "a profile here takes up to {LONGEST_PROFILE} s: `fiber profile` takes longer ones"
             );
         }
-        let (id, idle) = (process(query)?, query.get("idle").is_some_and(|idle| idle == "1"));
-        let samples = Samples { seconds, hertz: HERTZ, idle, all: false };
-        let profile = self.inspector(query).await?.profile(id, &samples).await?;
+        let (process, idle) = (process(query)?, query.get("idle").is_some_and(|idle| idle == "1"));
+        let request = Inspection::Profile { process, seconds, hertz: HERTZ, idle, all: false };
+        let profile: ProfileText = self.inspector(query).await?.request(&request).await?;
         let name = query.get("name").map_or("profile", String::as_str);
         Ok(String::from_utf8(flamegraph::svg(&profile, &format!("{name}, {seconds} s"))?)?)
     }

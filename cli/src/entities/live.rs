@@ -1,7 +1,6 @@
 //! Entities of sessions that run.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::bail;
 use fiber_core::inspect::{EntityKey, EntityKeys, EntityRecord, Request};
@@ -14,9 +13,6 @@ use crate::inspect::sessions::{Head, Observed, Sessions};
 use crate::inspect::target;
 use crate::names::closest;
 use crate::terminal::warn;
-
-/// The time limit of an answer, which takes a look at many keys.
-const LIMIT: Duration = Duration::from_secs(30);
 
 /// Entities of a session.
 pub(super) struct Live {
@@ -59,13 +55,13 @@ impl Live {
     pub(super) async fn keys(&mut self, prefix: &str, limit: u64) -> anyhow::Result<EntityKeys> {
         let (process, name) = (self.entities.process, self.entities.name.clone());
         let request = Request::EntityKeys { process, name, prefix: prefix.into(), limit };
-        Ok(self.inspector.request(&request, LIMIT).await?)
+        Ok(self.inspector.request(&request).await?)
     }
 
     pub(super) async fn record(&mut self, key: &str) -> anyhow::Result<EntityRecord> {
         let (process, name) = (self.entities.process, self.entities.name.clone());
         let request = Request::Entity { process, name, key: key.into() };
-        Ok(self.inspector.request(&request, LIMIT).await?)
+        Ok(self.inspector.request(&request).await?)
     }
 
     /// Returns the name of the process in which a key is live.

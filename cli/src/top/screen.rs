@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crossterm::event::{Event, EventStream};
+use fiber_core::inspect::Request;
 use fiber_core::{ProcessId, Signals};
 use futures_util::StreamExt;
 use ratatui::DefaultTerminal;
@@ -121,8 +122,9 @@ async fn ask(
                 let Some((head, process)) = question else { return };
                 let (opened, answers) = (sessions.take(&head).await, answers.clone());
                 tokio::task::spawn_local(async move {
+                    let request = Request::Stack { process, all: false };
                     let text = match opened {
-                        Ok(mut inspector) => inspector.stack(process, false).await,
+                        Ok(mut inspector) => inspector.request::<String>(&request).await,
                         Err(problem) => Err(problem),
                     };
                     let text = text.unwrap_or_else(|problem| problem.to_string());
