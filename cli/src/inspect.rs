@@ -171,26 +171,28 @@ impl std::error::Error for InspectError {}
 
 #[cfg(test)]
 mod tests {
-    use super::sessions::{Head, Sessions};
-    use super::testing::{FakeHead, stats};
+    use fiber_backends::cluster::SessionHead;
+
+    use super::sessions::Sessions;
+    use super::testing::{FakeHead, head_here, stats};
     use super::*;
 
     fn stack(process: fiber_core::ProcessId) -> Request {
         Request::Stack { process, all: false }
     }
 
-    async fn own_heads() -> Vec<Head> {
+    async fn own_heads() -> Vec<SessionHead> {
         Sessions::of_host().heads().await.unwrap().0
     }
 
     async fn connect(head: &FakeHead) -> Inspector {
-        Sessions::of_host().take(&Head::own(head.socket())).await.unwrap()
+        Sessions::of_host().take(&head.session_head()).await.unwrap()
     }
 
     #[tokio::test]
     async fn a_head_is_found_and_answers_until_it_ends() {
         let head = FakeHead::start(stats("squares", 3));
-        let own = Head::own(head.socket());
+        let own = head.session_head();
         assert!(own_heads().await.contains(&own));
         let mut inspector = connect(&head).await;
         for _ in 0..2 {
@@ -213,12 +215,13 @@ mod tests {
     async fn a_head_that_does_not_answer_is_named() {
         let session = 0x51e7_0000_0000_0000 + u64::from(std::process::id());
         let (_listener, socket) = fiber_core::inspect::listen(session).unwrap();
-        let head = Head::own(socket.to_str().unwrap().into());
+        let inspector = socket.to_str().unwrap().into();
+        let head = SessionHead { inspector, ..head_here(std::process::id()) };
         let mut inspector = Sessions::of_host().take(&head).await.unwrap();
         tokio::time::pause();
         let problem = inspector.stats().await.unwrap_err();
         assert!(matches!(&problem, InspectError::Silent(_)), "{problem:?}");
-        assert!(problem.to_string().contains(&head.name()), "{problem}");
+        assert!(problem.to_string().contains(&head.name), "{problem}");
     }
 
     #[tokio::test]

@@ -48,7 +48,7 @@ async fn end_by_head(sessions: &mut Sessions, target: &Target, grace: u32) -> an
     let request = Request::Kill { process: target.process, grace: grace.into() };
     let ended = sessions.take(&target.head).await?.request::<()>(&request).await;
     ended.with_context(|| format!("{} can't be killed", target.name))?;
-    let (name, head) = (&target.name, target.head.name());
+    let (name, head) = (&target.name, &target.head.name);
     say!("{}", printable(format!("Killed {name}, a process of {head}")));
     Ok(())
 }

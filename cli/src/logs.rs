@@ -65,7 +65,7 @@ async fn last_lines(
             "only the last lines of {} are known, so they can't be followed: its output goes to \
              that of {}, or to files (`output`, `log_dir`)",
             target.name,
-            target.head.name()
+            target.head.name
         );
     }
     let stats = sessions.take(&target.head).await?.stats().await?;

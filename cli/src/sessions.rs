@@ -5,12 +5,12 @@ mod observed;
 use std::sync::Arc;
 
 use anyhow::bail;
-use fiber_backends::cluster::{Cluster, Location, ProcessState, SessionProcess};
+use fiber_backends::cluster::{Cluster, Location, ProcessState, SessionHead, SessionProcess};
 use fiber_core::stats::{ProcessRole, SessionStats};
 
 use crate::args::ClusterArgs;
 use crate::inspect::InspectError;
-use crate::inspect::sessions::{Head, Observed, Sessions, numbers};
+use crate::inspect::sessions::{Observed, Sessions, numbers};
 use crate::inspect::target::{self, Target, is_beside_head};
 use crate::names::{self, Entry};
 
@@ -21,7 +21,7 @@ pub(crate) struct Session {
     /// Each worker, with the number of processes between it and the head.
     pub(crate) workers: Vec<(usize, SessionProcess)>,
     /// Its statistics, with which it was listed, where no engine lists its processes.
-    observed: Option<(Head, Arc<SessionStats>)>,
+    observed: Option<(SessionHead, Arc<SessionStats>)>,
 }
 
 /// Returns all sessions, oldest first.
@@ -59,7 +59,8 @@ pub(crate) async fn remove_twins(
     here.retain(|program| !may_be_listed(program) || !names(program));
     if here.iter().any(may_be_listed) {
         let numbers = numbers(engine).await;
-        let is_listed = |(_, stats): &(Head, Arc<SessionStats>)| numbers.contains(&stats.session);
+        let is_listed =
+            |(_, stats): &(SessionHead, Arc<SessionStats>)| numbers.contains(&stats.session);
         here.retain(|session| !session.observed.as_ref().is_some_and(is_listed));
     }
 }
@@ -115,7 +116,7 @@ impl Named {
         let (name, session) = match self {
             Named::Session(session) => return Ok(session),
             Named::Job(process, session) => (process.name, session),
-            Named::Inside(target) => (target.name, target.head.name()),
+            Named::Inside(target) => (target.name, target.head.name),
         };
         bail!("{name} is a process of {session}: {why}")
     }
@@ -155,8 +156,8 @@ pub(crate) fn named(mut sessions: Vec<Session>, name: &str) -> anyhow::Result<Se
         Meant::Silent(problem) => bail!(problem.clone()),
         Meant::Job(place, index) => (*place, sessions[*place].workers[*index].1.name.clone()),
         Meant::Inside(target) => {
-            let head = target.head.name();
-            let place = sessions.iter().position(|session| session.head.name == head);
+            let head = &target.head.name;
+            let place = sessions.iter().position(|session| session.head.name == *head);
             let path = target.name.strip_prefix(&format!("{head}/")).unwrap_or(&target.name);
             (place.expect("the entry is of one of these sessions"), path.to_string())
         }
@@ -205,7 +206,7 @@ fn entries(sessions: &[Session]) -> Vec<Entry<Meant>> {
 /// Returns the entries of a session that is known by its statistics.
 fn observed_entries<'a>(
     place: usize,
-    head: &'a Head,
+    head: &'a SessionHead,
     stats: &'a SessionStats,
 ) -> impl Iterator<Item = Entry<Meant>> + 'a {
     stats.report.processes.iter().enumerate().map(move |(index, process)| {
@@ -233,7 +234,7 @@ fn inside<'a>(
     known.flat_map(move |(head, stats)| {
         let processes = stats.report.processes.iter();
         let hidden = processes.filter(move |process| {
-            process.role != ProcessRole::Head && !listed(&head.name(), &process.name)
+            process.role != ProcessRole::Head && !listed(&head.name, &process.name)
         });
         hidden.map(move |process| target::entry(head, stats, process).map(Meant::Inside))
     })
@@ -302,7 +303,7 @@ mod tests {
     use fiber_core::stats::JobPlace;
 
     use super::*;
-    use crate::inspect::testing::stats;
+    use crate::inspect::testing::{head_elsewhere, head_here, stats};
 
     fn process(name: &str, parent: Option<&str>) -> SessionProcess {
         SessionProcess {
@@ -363,7 +364,7 @@ mod tests {
     fn a_process_of_a_program_of_this_host_is_a_job_if_its_pid_is_of_this_host() {
         let mut stats = stats("simulate", 2);
         stats.report.processes[2].set_job(JobPlace::Container { name: "fiber-1".into() });
-        let (head, stats) = (Head::here(4001), Ok(Arc::new(stats)));
+        let (head, stats) = (head_here(4001), Ok(Arc::new(stats)));
         let sessions = observed::sessions(&[Observed { head, stats }]);
         let chosen = |name: &str| {
             let entries = entries(&sessions);
@@ -393,7 +394,7 @@ mod tests {
         Ok(match take(sessions, meant).map_err(|error| error.to_string())? {
             Named::Session(session) => session.head.name,
             Named::Job(process, session) => format!("{} of {session}", process.job),
-            Named::Inside(target) => format!("{} inside {}", target.name, target.head.name()),
+            Named::Inside(target) => format!("{} inside {}", target.name, target.head.name),
         })
     }
 
@@ -414,7 +415,7 @@ mod tests {
         let mut stats = stats("program", 2);
         // One has a job of its own.
         stats.report.processes[1].name = "pool/worker-1".into();
-        let head = Head::elsewhere("b");
+        let head = head_elsewhere("b");
         let observed = [Observed { head, stats: Ok(Arc::new(stats)) }];
         for name in ["squares/worker-2", "b/squares/worker-2", "squares"] {
             assert_eq!(meant(&observed, name).unwrap(), "squares/worker-2 inside b", "{name}");

@@ -112,7 +112,7 @@ pub(crate) async fn profile(args: &Profile) -> anyhow::Result<ExitCode> {
 }
 
 fn title(target: &Target, args: &Profile) -> String {
-    let head = target.head.name();
+    let head = &target.head.name;
     format!("{} of {head}: {} s at {} Hz", target.name, args.seconds, args.hertz)
 }
 

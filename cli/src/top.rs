@@ -57,7 +57,7 @@ pub(crate) async fn top(args: &Top) -> anyhow::Result<ExitCode> {
     if let Some(name) = &args.name {
         let target = sessions.find(&observed, name).await?;
         observed.retain(|observed| observed.head == target.head);
-        sessions.limit_to(&target.head.name());
+        sessions.limit_to(&target.head.name);
         session = Some(target.session);
     }
     if args.once {
@@ -84,7 +84,7 @@ fn print_text(observed: &[Observed]) {
     for session in observed {
         match &session.stats {
             Ok(stats) => {
-                texts.push(plain::session(&session.head.name(), &Model::new(stats, None)));
+                texts.push(plain::session(&session.head.name, &Model::new(stats, None)));
             }
             Err(problem) => warn(problem),
         }
@@ -127,7 +127,7 @@ fn value(observed: &[Observed]) -> anyhow::Result<Value> {
         match &session.stats {
             Ok(stats) => {
                 let mut value = serde_json::to_value(&**stats)?;
-                value["name"] = session.head.name().into();
+                value["name"] = session.head.name.clone().into();
                 sessions.push(value);
             }
             Err(problem) => problems.push(problem.to_string()),
@@ -142,15 +142,14 @@ mod tests {
 
     use super::*;
     use crate::inspect::InspectError;
-    use crate::inspect::sessions::Head;
-    use crate::inspect::testing::stats;
+    use crate::inspect::testing::{head_here, stats};
 
     #[test]
     fn json_has_the_figures_and_the_names_of_sessions() {
         let observed = [
-            Observed { head: Head::here(7), stats: Ok(Arc::new(stats("simulate", 2))) },
+            Observed { head: head_here(7), stats: Ok(Arc::new(stats("simulate", 2))) },
             Observed {
-                head: Head::here(8),
+                head: head_here(8),
                 stats: Err(InspectError::Silent("pid 8 is silent".into())),
             },
         ];

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
+use fiber_backends::cluster::SessionHead;
 use fiber_core::ProcessId;
 use fiber_core::inspect::{ProfileText, Request as Inspection};
 use fiber_core::stats::Slice;
@@ -21,7 +22,7 @@ use super::connections::Place;
 use super::view;
 use crate::flamegraph;
 use crate::inspect::Inspector;
-use crate::inspect::sessions::{Head, Observed, Sessions};
+use crate::inspect::sessions::{Observed, Sessions};
 use crate::model::trends::AllTrends;
 
 const PAGE: &str = include_str!("page/index.html");
@@ -43,7 +44,7 @@ type Answer = Response<Full<Bytes>>;
 pub(super) struct Dashboard {
     access: Access,
     /// The head of the only session that it shows.
-    only: Option<Head>,
+    only: Option<SessionHead>,
     seen: Mutex<Seen>,
 }
 
@@ -69,7 +70,7 @@ impl Seen {
 }
 
 impl Dashboard {
-    pub(super) fn new(access: Access, sessions: Sessions, only: Option<Head>) -> Dashboard {
+    pub(super) fn new(access: Access, sessions: Sessions, only: Option<SessionHead>) -> Dashboard {
         let seen = Seen { sessions, trends: AllTrends::default(), last: None };
         Dashboard { access, only, seen: Mutex::new(seen) }
     }
@@ -151,7 +152,7 @@ impl Dashboard {
     async fn inspector(&self, query: &HashMap<String, String>) -> anyhow::Result<Inspector> {
         let name = query.get("head").map(String::as_str).unwrap_or_default();
         let observed = self.observed().await?;
-        let session = observed.iter().find(|one| one.head.name() == name);
+        let session = observed.iter().find(|one| one.head.name == name);
         let head = &session.with_context(|| format!("the session of {name} has ended"))?.head;
         Ok(self.seen.lock().await.sessions.take(head).await?)
     }

@@ -22,7 +22,7 @@ pub(super) fn session(observed: &Observed, trends: &AllTrends, open: Option<Proc
         }
         Err(problem) => json!({ "problem": problem.to_string() }),
     };
-    session["head"] = observed.head.name().into();
+    session["head"] = observed.head.name.clone().into();
     session
 }
 
@@ -82,15 +82,14 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::inspect::sessions::Head;
-    use crate::inspect::testing::stats;
+    use crate::inspect::testing::{head_elsewhere, stats};
 
     #[test]
     fn the_page_gets_rows_with_exact_ids_and_the_details_of_one_process() {
         let mut stats = stats("squares", 2);
         stats.report.processes[1].id = ProcessId(u64::MAX - 1);
         stats.report.pools[0].workers[0].process = ProcessId(u64::MAX - 1);
-        let head = Head::elsewhere("fiber-1");
+        let head = head_elsewhere("fiber-1");
         let observed = Observed { head, stats: Ok(Arc::new(stats)) };
         let shown = session(&observed, &AllTrends::default(), Some(ProcessId(3)));
         assert_eq!(shown["head"], "fiber-1");

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use anyhow::bail;
+use fiber_backends::cluster::SessionHead;
 use fiber_core::inspect::{EntityKey, EntityKeys, EntityRecord, Request};
 use fiber_core::stats::{EntitiesStats, SessionStats};
 
 use super::Listed;
 use crate::args::EntitiesSource;
 use crate::inspect::Inspector;
-use crate::inspect::sessions::{Head, Observed, Sessions};
+use crate::inspect::sessions::{Observed, Sessions};
 use crate::inspect::target;
 use crate::names::closest;
 use crate::terminal::warn;
@@ -44,8 +45,8 @@ impl Live {
             [(first, ..), (second, ..), rest @ ..] => bail!(
                 "{} sessions have entities `{name}`, among them {} and {}: choose one by --session",
                 rest.len() + 2,
-                first.name(),
-                second.name()
+                first.name,
+                second.name
             ),
         };
         let inspector = sessions.take(head).await?;
@@ -79,13 +80,13 @@ pub(super) async fn list(source: &EntitiesSource) -> anyhow::Result<Vec<Listed>>
             warn(problem);
         }
     }
-    let listed = |(head, stats, entities): (&Head, &Arc<SessionStats>, &EntitiesStats)| {
+    let listed = |(head, stats, entities): (&SessionHead, &Arc<SessionStats>, &EntitiesStats)| {
         let keepers = stats.report.entity_processes.iter();
         let live = keepers.filter(|keeper| keeper.name == entities.name).map(|keeper| keeper.live);
         Listed {
             name: entities.name.clone(),
             of: Some(entities.of.clone()),
-            session: Some(format!("{} ({})", head.name(), stats.program)),
+            session: Some(format!("{} ({})", head.name, stats.program)),
             processes: Some(entities.processes),
             live: Some(live.sum()),
             recorded: None,
@@ -108,7 +109,7 @@ async fn look(source: &EntitiesSource) -> anyhow::Result<(Sessions, Vec<Observed
 /// Returns the entities of a session that answers.
 fn entities(
     session: &Observed,
-) -> impl Iterator<Item = (&Head, &Arc<SessionStats>, &EntitiesStats)> {
+) -> impl Iterator<Item = (&SessionHead, &Arc<SessionStats>, &EntitiesStats)> {
     let stats = session.stats.iter();
     stats.flat_map(move |stats| {
         stats.report.entities.iter().map(move |entities| (&session.head, stats, entities))

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::bail;
+use fiber_backends::cluster::SessionHead;
 use fiber_core::{process_state, read_lossy};
 
 use super::InspectError;
-use super::sessions::Head;
 use crate::names::Entry;
 
 /// A process of a session whose head does not answer.
@@ -36,17 +36,17 @@ impl Unreachable {
 }
 
 /// Returns the names of a head that does not answer, and of the processes below it on this host.
-pub(super) fn entries(head: &Head, problem: &InspectError) -> Vec<Entry<Unreachable>> {
-    let mut sessions = vec![head.name()];
+pub(super) fn entries(head: &SessionHead, problem: &InspectError) -> Vec<Entry<Unreachable>> {
+    let mut sessions = vec![head.name.clone()];
     let meant = |pid| Unreachable { pid, problem: problem.clone() };
     let mut below = Vec::new();
-    if let Some(pid) = head.pid() {
+    if let Some(pid) = head.pid {
         sessions.insert(0, pid.to_string());
         sessions.extend(program(pid));
         let all: Vec<_> = pids().filter_map(|pid| Some((pid, process_state(pid)?.1))).collect();
         add_below(&all, pid, "", &mut below);
     }
-    let own = Entry::session(&sessions, head.name(), meant(head.pid()));
+    let own = Entry::session(&sessions, head.name.clone(), meant(head.pid));
     let below = below.into_iter().map(|(pid, path)| {
         let job = vec![pid.to_string(), format!("pid {pid}")];
         Entry::process(&sessions, &path, job, meant(Some(pid)))

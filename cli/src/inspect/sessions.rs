@@ -22,49 +22,10 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// The pause if it can't answer. In a container, each attempt executes several programs.
 const LONG_PAUSE: Duration = Duration::from_secs(60);
 
-/// A head that has an inspector.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Head(SessionHead);
-
-impl Head {
-    /// Returns its name, as `fiber ps` shows it.
-    pub(crate) fn name(&self) -> String {
-        self.0.name.clone()
-    }
-
-    /// Returns its pid, if it is a process of this host.
-    pub(crate) fn pid(&self) -> Option<u32> {
-        self.0.pid
-    }
-
-    /// Returns what stands for a head that can't be named.
-    fn unnamed() -> Head {
-        Head(SessionHead { name: String::new(), inspector: String::new(), pid: None })
-    }
-
-    /// Returns a process of this host.
-    #[cfg(test)]
-    pub(crate) fn here(pid: u32) -> Head {
-        Head(SessionHead { name: format!("pid {pid}"), inspector: String::new(), pid: Some(pid) })
-    }
-
-    /// Returns a head that an engine runs.
-    #[cfg(test)]
-    pub(crate) fn elsewhere(name: &str) -> Head {
-        Head(SessionHead { name: name.into(), inspector: name.into(), pid: None })
-    }
-
-    /// Returns a head in this process.
-    #[cfg(test)]
-    pub(crate) fn own(socket: String) -> Head {
-        Head(SessionHead { inspector: socket, ..Head::here(std::process::id()).0 })
-    }
-}
-
 /// A session as its head describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
-    pub(crate) head: Head,
+    pub(crate) head: SessionHead,
     /// Its statistics, or the reason why there are none.
     pub(crate) stats: Result<Arc<SessionStats>, InspectError>,
 }
@@ -120,16 +81,16 @@ impl Sessions {
     pub(crate) async fn look(&mut self) -> anyhow::Result<Vec<Observed>> {
         let (mut heads, mut unnamed) = self.heads().await?;
         if let Some(only) = &self.only {
-            heads.retain(|head| head.0.name == *only);
+            heads.retain(|head| head.name == *only);
             unnamed.clear();
         }
-        let known = |inspector: &String| heads.iter().any(|head| head.0.inspector == *inspector);
+        let known = |inspector: &String| heads.iter().any(|head| head.inspector == *inspector);
         self.connections.retain(|inspector, _| known(inspector));
         self.failed.retain(|inspector, _| known(inspector));
         let mut asked = Vec::new();
         for head in heads {
-            let connection = self.connections.remove(&head.0.inspector);
-            let pause = self.failed.get(&head.0.inspector);
+            let connection = self.connections.remove(&head.inspector);
+            let pause = self.failed.get(&head.inspector);
             let pause = pause.filter(|(until, _)| *until > Instant::now());
             asked.push((head, connection, pause.map(|(_, error)| error.clone())));
         }
@@ -143,7 +104,7 @@ impl Sessions {
         }));
         let mut observed = Vec::new();
         for (head, connection, stats) in answers.await {
-            let inspector = head.0.inspector.clone();
+            let inspector = head.inspector.clone();
             if let Some(connection) = connection {
                 self.connections.insert(inspector.clone(), connection);
             }
@@ -224,30 +185,30 @@ impl Sessions {
 
     /// Returns the connection to the inspector of a head, or a new one: an engine may have room for
     /// one alone.
-    pub(crate) async fn take(&mut self, head: &Head) -> Result<Inspector, InspectError> {
-        match self.connections.remove(&head.0.inspector) {
+    pub(crate) async fn take(&mut self, head: &SessionHead) -> Result<Inspector, InspectError> {
+        match self.connections.remove(&head.inspector) {
             Some(connection) => Ok(connection),
             None => self.open(head).await,
         }
     }
 
     /// Connects to the inspector of a head.
-    async fn open(&self, head: &Head) -> Result<Inspector, InspectError> {
-        let cluster = match (head.pid(), &self.engine) {
+    async fn open(&self, head: &SessionHead) -> Result<Inspector, InspectError> {
+        let cluster = match (head.pid, &self.engine) {
             (None, Some(engine)) => engine,
             _ => &self.host,
         };
-        open(&**cluster, &head.0).await
+        open(&**cluster, head).await
     }
 
     /// Asks a head for its statistics. Returns the connection unless it is broken.
     async fn ask(
         &self,
-        head: &Head,
+        head: &SessionHead,
         connection: Option<Inspector>,
     ) -> (Option<Inspector>, Result<SessionStats, InspectError>) {
-        if let Some(pid) = head.pid().filter(|pid| is_stopped(*pid)) {
-            return (None, Err(InspectError::stopped(&head.name(), pid)));
+        if let Some(pid) = head.pid.filter(|pid| is_stopped(*pid)) {
+            return (None, Err(InspectError::stopped(&head.name, pid)));
         }
         let opened = match connection {
             Some(connection) => Ok(connection),
@@ -264,13 +225,13 @@ impl Sessions {
     }
 
     /// Returns whether the command line asks for the sessions of a backend, which this is not.
-    fn is_excluded(&self, head: &Head, stats: &SessionStats) -> bool {
+    fn is_excluded(&self, head: &SessionHead, stats: &SessionStats) -> bool {
         let asked = self.engine.as_ref().unwrap_or(&self.host);
-        self.is_named && head.pid().is_some() && !asked.includes(&stats.backend)
+        self.is_named && head.pid.is_some() && !asked.includes(&stats.backend)
     }
 
     /// Returns all heads, and those that can't even be named.
-    pub(super) async fn heads(&mut self) -> anyhow::Result<(Vec<Head>, Vec<Observed>)> {
+    pub(super) async fn heads(&mut self) -> anyhow::Result<(Vec<SessionHead>, Vec<Observed>)> {
         let mut found = self.host.heads().await?;
         if let Some(engine) = &self.engine {
             if self.listed.as_ref().is_none_or(|(at, _)| at.elapsed() > LISTING) {
@@ -283,10 +244,11 @@ impl Sessions {
         let (mut heads, mut unnamed) = (Vec::new(), Vec::new());
         for head in found {
             match head {
-                Ok(head) => heads.push(Head(head)),
+                Ok(head) => heads.push(head),
                 Err(problem) => {
-                    let stats = Err(InspectError::Silent(problem));
-                    unnamed.push(Observed { head: Head::unnamed(), stats });
+                    let (name, inspector) = (String::new(), String::new());
+                    let head = SessionHead { name, inspector, pid: None };
+                    unnamed.push(Observed { head, stats: Err(InspectError::Silent(problem)) });
                 }
             }
         }
@@ -316,7 +278,7 @@ pub(crate) async fn numbers(cluster: &dyn Cluster) -> Vec<String> {
 fn remove_twins(observed: &mut Vec<Observed>) {
     let number =
         |session: &Observed| session.stats.as_ref().ok().map(|stats| stats.session.clone());
-    let is_here = |session: &Observed| session.head.pid().is_some();
+    let is_here = |session: &Observed| session.head.pid.is_some();
     let listed: Vec<_> =
         observed.iter().filter(|session| !is_here(session)).filter_map(number).collect();
     observed.retain(|session| {
@@ -327,7 +289,7 @@ fn remove_twins(observed: &mut Vec<Observed>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::testing::{FakeHead, stats};
+    use crate::inspect::testing::{FakeHead, head_elsewhere, head_here, stats};
 
     #[test]
     fn a_head_that_an_engine_lists_is_one_session() {
@@ -336,8 +298,8 @@ mod tests {
             stats.session = number.into();
             Observed { head, stats: Ok(Arc::new(stats)) }
         };
-        let (local, other) = (Head::here(1), Head::here(2));
-        let engine = Head::elsewhere("fiber-1");
+        let (local, other) = (head_here(1), head_here(2));
+        let engine = head_elsewhere("fiber-1");
         let mut all =
             vec![observed(local, "a"), observed(other.clone(), "b"), observed(engine.clone(), "a")];
         remove_twins(&mut all);
@@ -348,9 +310,9 @@ mod tests {
     #[tokio::test]
     async fn a_question_after_a_look_takes_its_connection() {
         let head = FakeHead::start(stats("squares", 1));
-        let own = Head::own(head.socket());
+        let own = head.session_head();
         let mut sessions = Sessions::of_host();
-        sessions.limit_to(&own.name());
+        sessions.limit_to(&own.name);
         sessions.look().await.unwrap();
         let connections = head.connections();
         sessions.take(&own).await.unwrap().stats().await.unwrap();
@@ -361,7 +323,7 @@ mod tests {
     async fn a_head_that_fails_is_asked_again_after_a_pause_each_time() {
         let head = FakeHead::answering("nonsense\n");
         let mut sessions = Sessions::of_host();
-        sessions.limit_to(&Head::own(head.socket()).name());
+        sessions.limit_to(&head.session_head().name);
         let pause =
             |sessions: &Sessions| sessions.failed.get(&head.socket()).map(|(until, _)| *until);
         sessions.look().await.unwrap();

@@ -1,17 +1,18 @@
 //! The session or process that a name on the command line stands for.
 
 use anyhow::bail;
+use fiber_backends::cluster::SessionHead;
 use fiber_core::ProcessId;
 use fiber_core::stats::{JobPlace, ProcessRole, ProcessStats, SessionStats};
 
 use super::outside::{self, Unreachable};
-use super::sessions::{Head, Observed};
+use super::sessions::Observed;
 use crate::names::{self, Entry};
 
 /// A process of a session whose head can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    pub(crate) head: Head,
+    pub(crate) head: SessionHead,
     /// The number of the session.
     pub(crate) session: String,
     pub(crate) process: ProcessId,
@@ -67,7 +68,7 @@ pub(crate) fn locate(observed: &[Observed], name: &str) -> anyhow::Result<Locate
 /// Returns the names in sessions whose heads do not answer.
 pub(crate) fn unreachable(observed: &[Observed]) -> impl Iterator<Item = Entry<Unreachable>> {
     // No head has an empty name.
-    let named = observed.iter().filter(|session| !session.head.name().is_empty());
+    let named = observed.iter().filter(|session| !session.head.name.is_empty());
     let entries =
         |session: &Observed| Some(outside::entries(&session.head, session.stats.as_ref().err()?));
     named.filter_map(entries).flatten()
@@ -80,9 +81,13 @@ pub(crate) fn silent(observed: &[Observed]) -> String {
 }
 
 /// Returns the names of a process.
-pub(crate) fn entry(head: &Head, stats: &SessionStats, process: &ProcessStats) -> Entry<Target> {
-    let mut sessions = vec![head.name(), stats.program.clone(), stats.session.clone()];
-    if let Some(pid) = head.pid() {
+pub(crate) fn entry(
+    head: &SessionHead,
+    stats: &SessionStats,
+    process: &ProcessStats,
+) -> Entry<Target> {
+    let mut sessions = vec![head.name.clone(), stats.program.clone(), stats.session.clone()];
+    if let Some(pid) = head.pid {
         // Shells take it without quotes.
         sessions.insert(0, pid.to_string());
     }
@@ -94,10 +99,10 @@ pub(crate) fn entry(head: &Head, stats: &SessionStats, process: &ProcessStats) -
         role: process.role,
     };
     if process.role == ProcessRole::Head {
-        let shown = format!("{} ({})", head.name(), stats.program);
+        let shown = format!("{} ({})", head.name, stats.program);
         return Entry::session(&sessions, shown, target);
     }
-    let job = match (process.pid, head.pid(), process.job.as_ref().and_then(JobPlace::name)) {
+    let job = match (process.pid, head.pid, process.job.as_ref().and_then(JobPlace::name)) {
         (_, _, Some(name)) => vec![name.to_string()],
         (Some(pid), Some(_), None) if is_beside_head(stats, process) => {
             vec![pid.to_string(), format!("pid {pid}")]
@@ -152,7 +157,7 @@ mod tests {
 
     use super::*;
     use crate::inspect::InspectError;
-    use crate::inspect::testing::stats;
+    use crate::inspect::testing::{head_here, stats};
 
     fn session(pid: u32, program: &str) -> Observed {
         let mut stats = stats(program, 11);
@@ -162,12 +167,12 @@ mod tests {
             process.pid = process.pid.map(|number| number - 4000 + pid);
             process.set_job(JobPlace::Process { pid: process.pid.unwrap() });
         }
-        Observed { head: Head::here(pid), stats: Ok(Arc::new(stats)) }
+        Observed { head: head_here(pid), stats: Ok(Arc::new(stats)) }
     }
 
     fn named(observed: &[Observed], name: &str) -> String {
         match find(observed, name) {
-            Ok(target) => format!("{} {}", target.head.name(), target.name),
+            Ok(target) => format!("{} {}", target.head.name, target.name),
             Err(problem) => problem.to_string(),
         }
     }
@@ -208,7 +213,7 @@ mod tests {
     #[test]
     fn a_head_that_does_not_answer_is_named() {
         let problem = InspectError::Silent("pid 300 does not answer".into());
-        let silent = Observed { head: Head::here(300), stats: Err(problem) };
+        let silent = Observed { head: head_here(300), stats: Err(problem) };
         let observed = [session(100, "simulate"), silent];
         assert_eq!(named(&observed, "300"), "pid 300 does not answer");
         assert!(named(&observed, "zzz").contains("pid 300 does not answer"));

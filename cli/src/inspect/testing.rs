@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use fiber_backends::cluster::SessionHead;
 use fiber_core::ProcessId;
 use fiber_core::inspect::{self, Answer, ProfileText, Request};
 use fiber_core::stats::{
@@ -121,6 +122,16 @@ pub(crate) fn service(stats: &mut SessionStats, actors: u64) {
     }
 }
 
+/// Returns a head that is a process of this host.
+pub(crate) fn head_here(pid: u32) -> SessionHead {
+    SessionHead { name: format!("pid {pid}"), inspector: String::new(), pid: Some(pid) }
+}
+
+/// Returns a head that an engine runs.
+pub(crate) fn head_elsewhere(name: &str) -> SessionHead {
+    SessionHead { name: name.into(), inspector: name.into(), pid: None }
+}
+
 /// A head that answers from this process.
 #[derive(Debug)]
 pub(crate) struct FakeHead {
@@ -161,6 +172,10 @@ impl FakeHead {
 
     pub(crate) fn socket(&self) -> String {
         self.socket.to_str().unwrap().to_string()
+    }
+
+    pub(crate) fn session_head(&self) -> SessionHead {
+        SessionHead { inspector: self.socket(), ..head_here(std::process::id()) }
     }
 
     /// Returns how many connections of this process there were. Commands of other tests look at all

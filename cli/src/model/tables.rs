@@ -19,10 +19,10 @@ const MOST: usize = 20;
 
 /// Returns the list of sessions, each with the name of its head.
 pub(crate) fn sessions<'a>(
-    sessions: impl IntoIterator<Item = (String, &'a SessionStats)>,
+    sessions: impl IntoIterator<Item = (&'a str, &'a SessionStats)>,
 ) -> Table {
     Table::of("Sessions", sessions)
-        .text("NAME", 14, 14, |(name, _)| Cell::text(name))
+        .text("NAME", 14, 14, |(name, _)| Cell::text(*name))
         .text("PROGRAM", 12, 40, |(_, stats)| Cell::text(&stats.program))
         .figure("BACKEND", 10, 2, |(_, stats)| Cell::text(&stats.backend))
         .figure("PROCESSES", 9, 1, |(_, stats)| Cell::count(stats.report.processes.len() as u64))

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use fiber_backends::cluster::{ProcessState, SessionProcess, Usage};
+use fiber_backends::cluster::{ProcessState, SessionHead, SessionProcess, Usage};
 use fiber_core::ProcessId;
 use fiber_core::stats::{self, JobPlace, ProcessRole, ProcessStats, SessionStats};
 
 use super::Session;
-use crate::inspect::sessions::{Head, Observed};
+use crate::inspect::sessions::Observed;
 use crate::inspect::target::{is_beside_head, machine};
 use crate::inspect::{InspectError, continuing, outside};
 
@@ -25,7 +25,7 @@ pub(super) fn sessions(observed: &[Observed]) -> Vec<Session> {
 /// Returns the sessions of this host whose heads have not answered.
 pub(super) fn silent(observed: &[Observed]) -> impl Iterator<Item = Session> {
     observed.iter().filter_map(|session| {
-        let (head, pid) = (&session.head, session.head.pid()?);
+        let (head, pid) = (&session.head, session.head.pid?);
         let state = match session.stats.as_ref().err()? {
             InspectError::Stopped(_) => ProcessState::Paused(continuing(pid)),
             problem => ProcessState::Silent(problem.to_string()),
@@ -34,18 +34,18 @@ pub(super) fn silent(observed: &[Observed]) -> impl Iterator<Item = Session> {
             program: outside::program(pid),
             has_output: false,
             state,
-            ..SessionProcess::new(head.name(), JobPlace::Process { pid })
+            ..SessionProcess::new(&head.name, JobPlace::Process { pid })
         };
         Some(Session { head: own, workers: Vec::new(), observed: None })
     })
 }
 
-fn session(head: &Head, stats: &Arc<SessionStats>) -> Session {
+fn session(head: &SessionHead, stats: &Arc<SessionStats>) -> Session {
     let mut workers = Vec::new();
     let mut processes = stats.report.processes.iter();
     let first = processes.next();
     for process in processes {
-        workers.push((depth(stats, process), listed(stats, &head.name(), process)));
+        workers.push((depth(stats, process), listed(stats, &head.name, process)));
     }
     let mut own = first.map_or_else(
         || {
@@ -62,8 +62,8 @@ fn session(head: &Head, stats: &Arc<SessionStats>) -> Session {
         },
         |first| listed(stats, "", first),
     );
-    (own.job, own.program, own.parent) = (head.name(), Some(own.name), None);
-    own.name = head.name();
+    (own.job, own.program, own.parent) = (head.name.clone(), Some(own.name), None);
+    own.name = head.name.clone();
     Session { head: own, workers, observed: Some((head.clone(), Arc::clone(stats))) }
 }
 
@@ -106,7 +106,7 @@ fn listed(stats: &SessionStats, head: &str, process: &ProcessStats) -> SessionPr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::testing::stats;
+    use crate::inspect::testing::{head_here, stats};
 
     #[test]
     fn a_session_is_listed_by_names_with_places_and_what_it_uses() {
@@ -115,7 +115,7 @@ mod tests {
         let below = &mut stats.report.processes[2];
         below.parent = Some(worker);
         below.set_job(JobPlace::Container { name: "fiber-1".into() });
-        let session = session(&Head::here(4001), &Arc::new(stats));
+        let session = session(&head_here(4001), &Arc::new(stats));
         let head = &session.head;
         assert_eq!((head.name.as_str(), head.program.as_deref()), ("pid 4001", Some("simulate")));
         let (place, machine) = (head.place.to_string(), head.machine.as_deref());

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use fiber_backends::cluster::SessionHead;
 use fiber_core::ProcessId;
 use fiber_core::stats::SessionStats;
 
 use super::theme::Theme;
-use crate::inspect::sessions::{Head, Observed};
+use crate::inspect::sessions::Observed;
 use crate::model::Model;
 use crate::model::table::{Filter, Order, Row, Table};
 use crate::model::trends::{AllTrends, Trends};
@@ -77,7 +78,7 @@ pub(crate) enum Effect {
     None,
     Leave,
     /// Ask the head for the stacks of a process.
-    Stack(Head, ProcessId),
+    Stack(SessionHead, ProcessId),
 }
 
 #[derive(Debug)]
@@ -164,7 +165,7 @@ impl App {
             return None;
         }
         let program = model.map_or(String::new(), |model| format!(" ({})", model.stats.program));
-        let ended = format!("The session of {}{program} has ended.", head.name());
+        let ended = format!("The session of {}{program} has ended.", head.name);
         if self.only || self.observed.is_empty() {
             return Some(ended);
         }
@@ -206,10 +207,9 @@ impl App {
 
     /// Returns the sessions of the list, without those that its filter hides.
     pub(crate) fn listed_sessions(&self) -> Vec<(&Observed, &Arc<SessionStats>)> {
-        let name = |session: &Observed| session.head.name();
         let fits = |(session, stats): &(&Observed, &Arc<SessionStats>)| {
             let filter = &self.sessions_filter;
-            filter.passes(&name(session)) || filter.passes(&stats.program)
+            filter.passes(&session.head.name) || filter.passes(&stats.program)
         };
         self.sessions().filter(fits).collect()
     }
@@ -242,7 +242,7 @@ impl App {
     }
 
     /// Returns the head of the session that is shown.
-    pub(crate) fn head(&self) -> Option<Head> {
+    pub(crate) fn head(&self) -> Option<SessionHead> {
         self.shown().map(|(observed, _)| observed.head.clone())
     }
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crossterm::event::{Event, EventStream};
+use fiber_backends::cluster::SessionHead;
 use fiber_core::inspect::Request;
 use fiber_core::{ProcessId, Signals};
 use futures_util::StreamExt;
@@ -14,7 +15,7 @@ use tokio::time::{MissedTickBehavior, interval_at};
 use super::app::{App, Effect, Screen};
 use super::theme::Theme;
 use super::view;
-use crate::inspect::sessions::{Head, Observed, Sessions};
+use crate::inspect::sessions::{Observed, Sessions};
 use crate::killed_by;
 
 /// A report of the task that asks the heads.
@@ -105,7 +106,7 @@ async fn run(
 async fn ask(
     mut sessions: Sessions,
     interval: Duration,
-    mut questions: mpsc::UnboundedReceiver<(Head, ProcessId)>,
+    mut questions: mpsc::UnboundedReceiver<(SessionHead, ProcessId)>,
     answers: mpsc::UnboundedSender<Update>,
 ) {
     let mut ticks = interval_at(tokio::time::Instant::now() + interval, interval);

@@ -83,7 +83,7 @@ fn header(frame: &mut Frame, area: Rect, app: &App, model: Option<&Model>) {
         spans.push(Span::styled("  PAUSED", app.theme.bad()));
     }
     if let Some(model) = model.filter(|_| app.screen != Screen::Sessions) {
-        let name = app.head().map(|head| head.name()).unwrap_or_default();
+        let name = app.head().map(|head| head.name).unwrap_or_default();
         let (backend, summary) = (&model.stats.backend, model.summary.join(", "));
         spans.push(Span::raw(format!("  {}  ", model.stats.program)));
         spans.push(Span::styled(format!("{name}, {backend}, {summary}"), app.theme.dim()));

@@ -13,8 +13,9 @@ use crate::model::tables;
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let inner = block(app, "", true).inner(area);
     let all = app.listed_sessions();
-    let listed =
-        tables::sessions(all.iter().map(|(observed, stats)| (observed.head.name(), &***stats)));
+    let listed = tables::sessions(
+        all.iter().map(|(observed, stats)| (observed.head.name.as_str(), &***stats)),
+    );
     let columns = Columns::fitting(usize::from(inner.width), &listed);
     let problems = app.observed.iter().filter_map(|session| session.stats.as_ref().err());
     let mut notes: Vec<Line> =

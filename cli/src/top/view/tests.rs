@@ -11,14 +11,14 @@ use super::super::app::{Effect, Pane};
 use super::super::theme::Theme;
 use super::*;
 use crate::inspect::InspectError;
-use crate::inspect::sessions::{Head, Observed};
-use crate::inspect::testing::{service, stats};
+use crate::inspect::sessions::Observed;
+use crate::inspect::testing::{head_here, service, stats};
 
 const PLAIN: Theme = Theme { color: false, unicode: false };
 
 fn observed(pid: u32, mut stats: SessionStats) -> Observed {
     stats.session = format!("{pid:016x}");
-    Observed { head: Head::here(pid), stats: Ok(Arc::new(stats)) }
+    Observed { head: head_here(pid), stats: Ok(Arc::new(stats)) }
 }
 
 /// Returns the screen of a session with this many workers.
@@ -211,7 +211,7 @@ fn a_worker_shows_its_statistics_and_its_stack() {
     let Effect::Stack(head, process) = press(&mut app, &[KeyCode::Char('s')]) else {
         panic!("it asks")
     };
-    assert_eq!((head.name().as_str(), process.0), ("pid 4001", 2));
+    assert_eq!((head.name.as_str(), process.0), ("pid 4001", 2));
     shows(&mut app, (80, 24), &["Stacks of squares/worker-1", "Waiting"]);
     app.stack = Some((1..=100).map(|line| format!("frame {line}\n")).collect());
     shows(&mut app, (80, 24), &["frame 1\n", "frame 20"].map(str::trim_end));
@@ -276,7 +276,7 @@ fn a_terminal_that_is_too_small_says_so() {
 fn sessions_are_listed_and_one_opens() {
     let mut app = App::new(PLAIN, None);
     let problem = InspectError::Silent("pid 9 does not answer".into());
-    let silent = Observed { head: Head::here(9), stats: Err(problem) };
+    let silent = Observed { head: head_here(9), stats: Err(problem) };
     let all = || vec![observed(1, stats("one", 2)), observed(2, stats("two", 3)), silent.clone()];
     assert_eq!(app.update(all()), None);
     shows(&mut app, (80, 24), &["Sessions 2", "pid 1", "one", "two", "pid 9 does not answer"]);
@@ -296,7 +296,7 @@ fn sessions_are_listed_and_one_opens() {
 fn a_session_that_does_not_answer_stays() {
     let mut app = app(PLAIN, 2);
     let problem = InspectError::Silent("pid 4001 does not answer".into());
-    let silent = Observed { head: Head::here(4001), stats: Err(problem) };
+    let silent = Observed { head: head_here(4001), stats: Err(problem) };
     assert_eq!(app.update(vec![silent]), None);
     shows(&mut app, (80, 24), &["pid 4001 does not answer"]);
     assert_eq!(app.update(vec![observed(4001, stats("simulate", 2))]), None);
