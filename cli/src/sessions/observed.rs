@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use fiber_backends::cluster::{ProcessState, SessionHead, SessionProcess, Usage};
-use fiber_core::ProcessId;
 use fiber_core::stats::{self, JobPlace, ProcessRole, ProcessStats, SessionStats};
 
 use super::Session;
@@ -13,10 +12,9 @@ use crate::inspect::{InspectError, continuing, outside};
 
 /// Returns the sessions whose heads have answered, oldest first.
 pub(super) fn sessions(observed: &[Observed]) -> Vec<Session> {
-    let answered = observed.iter().filter_map(|session| {
-        let stats = session.stats.as_ref().ok()?;
-        Some(self::session(&session.head, stats))
-    });
+    let answered = observed
+        .iter()
+        .filter_map(|session| self::session(&session.head, session.stats.as_ref().ok()?));
     let mut sessions: Vec<Session> = answered.collect();
     sessions.sort_by_key(|session| session.head.started_at);
     sessions
@@ -40,31 +38,15 @@ pub(super) fn silent(observed: &[Observed]) -> impl Iterator<Item = Session> {
     })
 }
 
-fn session(head: &SessionHead, stats: &Arc<SessionStats>) -> Session {
-    let mut workers = Vec::new();
-    let mut processes = stats.report.processes.iter();
-    let first = processes.next();
-    for process in processes {
-        workers.push((depth(stats, process), listed(stats, &head.name, process)));
-    }
-    let mut own = first.map_or_else(
-        || {
-            listed(
-                stats,
-                "",
-                &ProcessStats::new(
-                    ProcessId(0),
-                    stats.program.clone(),
-                    ProcessRole::Head,
-                    stats.taken_at,
-                ),
-            )
-        },
-        |first| listed(stats, "", first),
-    );
-    (own.job, own.program, own.parent) = (head.name.clone(), Some(own.name), None);
-    own.name = head.name.clone();
-    Session { head: own, workers, observed: Some((head.clone(), Arc::clone(stats))) }
+fn session(head: &SessionHead, stats: &Arc<SessionStats>) -> Option<Session> {
+    // The head describes itself first.
+    let (first, below) = stats.report.processes.split_first()?;
+    let worker = |process| (depth(stats, process), listed(stats, &head.name, process));
+    let mut own = listed(stats, "", first);
+    own.program = Some(std::mem::replace(&mut own.name, head.name.clone()));
+    (own.job, own.parent) = (head.name.clone(), None);
+    let observed = Some((head.clone(), Arc::clone(stats)));
+    Some(Session { head: own, workers: below.iter().map(worker).collect(), observed })
 }
 
 /// Returns the number of processes between a process and its head.
@@ -115,7 +97,7 @@ mod tests {
         let below = &mut stats.report.processes[2];
         below.parent = Some(worker);
         below.set_job(JobPlace::Container { name: "fiber-1".into() });
-        let session = session(&head_here(4001), &Arc::new(stats));
+        let session = session(&head_here(4001), &Arc::new(stats)).unwrap();
         let head = &session.head;
         assert_eq!((head.name.as_str(), head.program.as_deref()), ("pid 4001", Some("simulate")));
         let (place, machine) = (head.place.to_string(), head.machine.as_deref());
