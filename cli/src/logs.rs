@@ -1,12 +1,11 @@
 //! `fiber logs`, and the output of attached runs.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fiber_backends::cluster::{Cluster, OutputChunk};
-use fiber_core::Patient;
 use futures_util::stream::{LocalBoxStream, StreamExt};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
@@ -15,7 +14,7 @@ use crate::args::ClusterArgs;
 use crate::inspect::sessions::Sessions;
 use crate::inspect::target::{self, Target};
 use crate::sessions::{self, Named};
-use crate::terminal;
+use crate::terminal::{has_reader, warn, write_chunk};
 
 pub(crate) async fn logs(
     args: &ClusterArgs,
@@ -35,7 +34,7 @@ pub(crate) async fn logs(
             let Some(output) = cluster.logs_at_hand(name, follow, tail)? else {
                 return Err(problem);
             };
-            terminal::warn(format!("{problem:#}: the output of {name} so far follows"));
+            warn(format!("{problem:#}: the output of {name} so far follows"));
             forward(output).await?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -92,16 +91,11 @@ pub(crate) async fn forward(
     mut output: LocalBoxStream<'_, fiber_core::Result<OutputChunk>>,
 ) -> anyhow::Result<ForwardEnd> {
     while let Some(chunk) = output.next().await {
-        let written = match chunk? {
-            OutputChunk::Stdout(bytes) => write(Patient(io::stdout().lock()), &bytes),
-            OutputChunk::Stderr(bytes) => write(Patient(io::stderr().lock()), &bytes),
-        };
-        match written {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Ok(ForwardEnd::ReaderGone);
-            }
+        match has_reader(write_chunk(&chunk?)) {
+            Ok(true) => {}
+            Ok(false) => return Ok(ForwardEnd::ReaderGone),
             Err(error) if is_lost_terminal(&error) => return Ok(ForwardEnd::TerminalGone),
-            written => written?,
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(ForwardEnd::Complete)
@@ -116,9 +110,4 @@ fn is_lost_terminal(error: &io::Error) -> bool {
     };
     Errno::from_io_error(error) == Some(Errno::IO)
         && (is_device(io::stdout().as_fd()) || is_device(io::stderr().as_fd()))
-}
-
-fn write(mut stream: impl Write, bytes: &[u8]) -> io::Result<()> {
-    stream.write_all(bytes)?;
-    stream.flush()
 }

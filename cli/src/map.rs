@@ -27,7 +27,7 @@ use self::report::{Directory, Ended, Report, quoted, say_failure};
 use self::task::{End, Outcome, Settings};
 use self::template::Template;
 use crate::run::READER_GONE;
-use crate::terminal::of_output;
+use crate::terminal::{has_reader, of_output};
 use crate::{ExitError, args, program};
 
 /// The exit code if no command was run, or not all items could be read.
@@ -108,24 +108,12 @@ fn dry_run(items: Items, template: &Template) -> anyhow::Result<ExitCode> {
     for item in items {
         let mut line = quoted(&template.expand(&item?));
         line.push(b'\n');
-        if let Some(code) = without_reader(out.write_all(&line).map_err(of_output))? {
-            return Ok(code);
+        if !has_reader(out.write_all(&line).map_err(of_output))? {
+            return Ok(ExitCode::from(READER_GONE));
         }
     }
-    Ok(without_reader(out.flush().map_err(of_output))?.unwrap_or(ExitCode::SUCCESS))
-}
-
-/// Returns the exit code if what was written has no reader any more.
-///
-/// # Errors
-/// It could not be written for another reason.
-fn without_reader(written: io::Result<()>) -> io::Result<Option<ExitCode>> {
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            Ok(Some(ExitCode::from(READER_GONE)))
-        }
-        written => written.map(|()| None),
-    }
+    let is_read = has_reader(out.flush().map_err(of_output))?;
+    Ok(if is_read { ExitCode::SUCCESS } else { ExitCode::from(READER_GONE) })
 }
 
 /// Sets the configuration of this session, and returns the settings of its workers.
@@ -219,8 +207,8 @@ impl Run {
                 bail!(ExitError { code: *exit_code, problem: problem.clone() });
             }
             self.done += 1;
-            if let Some(code) = without_reader(self.report.add(&item, &command, &ended))? {
-                return Ok(code);
+            if !has_reader(self.report.add(&item, &command, &ended))? {
+                return Ok(ExitCode::from(READER_GONE));
             }
             if !ended.is_success() {
                 self.failed += 1;

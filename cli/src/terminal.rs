@@ -4,6 +4,7 @@
 use std::fmt::{Arguments, Display};
 use std::io::{self, ErrorKind, Write};
 
+use fiber_backends::cluster::OutputChunk;
 use fiber_core::Patient;
 use serde_json::Value;
 
@@ -64,12 +65,30 @@ pub(crate) fn column(name: &str) -> String {
 
 /// See [`say`].
 pub(crate) fn write_output(line: Arguments<'_>) {
-    match writeln!(Patient(io::stdout()), "{line}") {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            tell!("error: {}", of_output(error));
-            std::process::exit(1);
-        }
-        _ => {}
+    if let Err(error) = has_reader(writeln!(Patient(io::stdout()), "{line}")) {
+        tell!("error: {}", of_output(error));
+        std::process::exit(1);
+    }
+}
+
+/// Writes a session's output to this command's own streams.
+pub(crate) fn write_chunk(chunk: &OutputChunk) -> io::Result<()> {
+    match chunk {
+        OutputChunk::Stdout(bytes) => write(Patient(io::stdout().lock()), bytes),
+        OutputChunk::Stderr(bytes) => write(Patient(io::stderr().lock()), bytes),
+    }
+}
+
+fn write(mut stream: impl Write, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes)?;
+    stream.flush()
+}
+
+/// Returns whether what was written has a reader. One that stops early, like `head`, is no failure.
+pub(crate) fn has_reader(written: io::Result<()>) -> io::Result<bool> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true),
     }
 }
 

@@ -6,7 +6,7 @@ mod screen;
 mod theme;
 mod view;
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::{Observed, Sessions};
 use crate::model::Model;
-use crate::terminal::{escaped, of_output, printable, warn};
+use crate::terminal::{escaped, has_reader, of_output, printable, warn};
 
 /// The options of `fiber top`.
 #[derive(Debug, clap::Args)]
@@ -110,11 +110,9 @@ async fn print_json(
         }
         let value = value(&observed)?;
         let text = if once { format!("{value:#}\n") } else { format!("{value}\n") };
-        match Patient(std::io::stdout()).write_all(escaped(text).as_bytes()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => bail!(of_output(error)),
-            Ok(()) if !once => {}
-            // A reader that stops early, like `head`, is no failure.
-            _ => return Ok(ExitCode::SUCCESS),
+        let written = Patient(std::io::stdout()).write_all(escaped(text).as_bytes());
+        if !has_reader(written).map_err(of_output)? || once {
+            return Ok(ExitCode::SUCCESS);
         }
         ticks.tick().await;
         observed = sessions.look().await?;

@@ -1,12 +1,12 @@
 //! Where an attached command prints: the session's output, and below it a line with its progress.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
+use bytes::Bytes;
 use fiber_backends::cluster::OutputChunk;
-use fiber_core::Patient;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::terminal::printable;
+use crate::terminal::{has_reader, printable, write_chunk};
 
 /// The output of the command.
 pub(crate) struct Screen {
@@ -39,18 +39,15 @@ impl Screen {
 
     /// Prints output. Returns `false` if its reader is gone.
     pub(crate) fn print(&mut self, chunk: OutputChunk) -> io::Result<bool> {
-        let (stream, bytes) = match chunk {
-            OutputChunk::Stdout(bytes) => (0, bytes),
-            OutputChunk::Stderr(bytes) => (1, bytes),
-        };
         if self.line.is_none() {
-            return readable(write(stream, &bytes));
+            return has_reader(write_chunk(&chunk));
         }
-        let unfinished = &mut self.unfinished[stream];
-        unfinished.extend_from_slice(&bytes);
-        let Some(end) = unfinished.iter().rposition(|byte| *byte == b'\n') else { return Ok(true) };
-        let lines: Vec<u8> = unfinished.drain(..=end).collect();
-        readable(self.above(|| write(stream, &lines)))
+        let [stdout, stderr] = &mut self.unfinished;
+        let lines = match chunk {
+            OutputChunk::Stdout(bytes) => complete(stdout, &bytes).map(OutputChunk::Stdout),
+            OutputChunk::Stderr(bytes) => complete(stderr, &bytes).map(OutputChunk::Stderr),
+        };
+        lines.map_or(Ok(true), |lines| has_reader(self.above(|| write_chunk(&lines))))
     }
 
     pub(crate) fn shows_progress(&self) -> bool {
@@ -70,9 +67,9 @@ impl Screen {
         if let Some(line) = self.line.take() {
             line.finish_and_clear();
         }
-        for (stream, unfinished) in self.unfinished.iter_mut().enumerate() {
-            readable(write(stream, &std::mem::take(unfinished)))?;
-        }
+        let [stdout, stderr] = std::mem::take(&mut self.unfinished);
+        has_reader(write_chunk(&OutputChunk::Stdout(stdout.into())))?;
+        has_reader(write_chunk(&OutputChunk::Stderr(stderr.into())))?;
         Ok(())
     }
 
@@ -92,21 +89,9 @@ impl Drop for Screen {
     }
 }
 
-fn write(stream: usize, bytes: &[u8]) -> io::Result<()> {
-    let write = |stream: &mut dyn Write| {
-        stream.write_all(bytes)?;
-        stream.flush()
-    };
-    match stream {
-        0 => write(&mut Patient(io::stdout().lock())),
-        _ => write(&mut Patient(io::stderr().lock())),
-    }
-}
-
-/// Returns whether what was written has a reader.
-fn readable(written: io::Result<()>) -> io::Result<bool> {
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        written => written.map(|()| true),
-    }
+/// Adds output to an unfinished line, and returns the lines that are complete by it.
+fn complete(unfinished: &mut Vec<u8>, bytes: &[u8]) -> Option<Bytes> {
+    unfinished.extend_from_slice(bytes);
+    let end = unfinished.iter().rposition(|byte| *byte == b'\n')?;
+    Some(unfinished.drain(..=end).collect())
 }
