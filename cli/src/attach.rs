@@ -23,14 +23,6 @@ use crate::sessions;
 use crate::wait::report;
 use crate::{connect, killed_by};
 
-/// Why a command leaves a session that goes on.
-enum Left {
-    /// The key.
-    Detached,
-    /// A signal.
-    Signal(i32),
-}
-
 pub(crate) async fn attach(args: &args::Attach) -> anyhow::Result<ExitCode> {
     let cluster = connect(&args.cluster).await?;
     let found = sessions::find(&args.cluster, &*cluster, &args.name).await?;
@@ -83,15 +75,15 @@ async fn follow(
                 break;
             },
             line = progress.next(), if screen.shows_progress() => screen.show(&line),
-            () = keys::pressed(&mut keys) => return Ok(leave(name, screen, Left::Detached)),
-            signal = signals.next() => return Ok(leave(name, screen, Left::Signal(signal))),
+            () = keys::pressed(&mut keys) => return Ok(leave(name, screen, 0)),
+            signal = signals.next() => return Ok(leave(name, screen, killed_by(signal))),
         }
     }
     // The output is complete a moment before the engine knows the exit code.
     if !has_ended(&ended) {
         tokio::select! {
             () = &mut ended => {}
-            signal = signals.next() => return Ok(leave(name, screen, Left::Signal(signal))),
+            signal = signals.next() => return Ok(leave(name, screen, killed_by(signal))),
         }
     }
     screen.close()?;
@@ -103,7 +95,8 @@ fn has_ended<F: Future>(waiting: &futures_util::future::MaybeDone<F>) -> bool {
     !matches!(waiting, futures_util::future::MaybeDone::Future(_))
 }
 
-fn leave(name: &str, mut screen: Screen, left: Left) -> ExitCode {
+/// Leaves a session that goes on.
+fn leave(name: &str, mut screen: Screen, code: u8) -> ExitCode {
     // The reader may be gone.
     let _ = screen.close();
     if std::io::stderr().is_terminal() {
@@ -112,8 +105,5 @@ fn leave(name: &str, mut screen: Screen, left: Left) -> ExitCode {
              kill {name}` ends it"
         );
     }
-    match left {
-        Left::Detached => ExitCode::SUCCESS,
-        Left::Signal(signal) => ExitCode::from(killed_by(signal)),
-    }
+    ExitCode::from(code)
 }
