@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use fiber_core::inspect::{EntityKey, EntityKeys, EntityRecord, RecordedValue};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::live::Live;
@@ -19,6 +20,7 @@ use crate::journal::value::value;
 use crate::terminal::{printable, say_json};
 
 /// Entities, as the list shows them.
+#[derive(Serialize)]
 struct Listed {
     name: String,
     /// The type of the actors, if it is known.
@@ -94,18 +96,7 @@ async fn list(source: &EntitiesSource, as_json: bool) -> anyhow::Result<()> {
         None => live::list(source).await?,
     };
     if as_json {
-        let entities = listed.iter().map(|entities| {
-            json!({
-                "name": entities.name,
-                "of": entities.of,
-                "session": entities.session,
-                "processes": entities.processes,
-                "live": entities.live,
-                "recorded": entities.recorded,
-                "journal": entities.journal,
-            })
-        });
-        say_json(&entities.collect::<Vec<_>>().into());
+        say_json(&json!(listed));
     } else if listed.is_empty() {
         say!("There are no entities.");
     } else if source.journal.is_some() {
@@ -181,7 +172,7 @@ fn show(record: &EntityRecord, place: Option<String>, as_json: bool) {
             .map(|state| json!({ "number": state.number, "state": json_of(state) }))
             .unwrap_or_default();
         shown["events"] = record.events.iter().map(event_json).collect();
-        shown["reminders"] = serde_json::to_value(reminders).expect("reminders are JSON");
+        shown["reminders"] = json!(reminders);
         return say_json(&shown);
     }
     let mut text = match place {
@@ -215,15 +206,9 @@ fn rounded(time: Duration) -> humantime::FormattedDuration {
 }
 
 fn key_json(key: &EntityKey, place: Option<String>) -> Value {
-    json!({
-        "key": key.key,
-        "live_in": place,
-        "unanswered": key.unanswered,
-        "last_event": key.last_event,
-        "events": key.events,
-        "has_snapshot": key.has_snapshot,
-        "reminders": key.reminders,
-    })
+    let mut shown = json!(key);
+    shown["live_in"] = place.into();
+    shown
 }
 
 /// Returns an event, which is recorded with the version of its form.
