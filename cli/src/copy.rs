@@ -14,8 +14,8 @@ use futures_util::TryStreamExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
-use crate::killed_by;
 use crate::progress::{Spinner, Spinners};
+use crate::{hex, killed_by};
 
 /// The size in bytes of the buffer for an archive.
 const PIPE: usize = 256 << 10;
@@ -67,7 +67,7 @@ pub(crate) async fn copy(
 ) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::listen().context("signal handlers can't be installed")?;
     let mut step = Spinner::begin(&format!("copying {source} to {target}"));
-    let session: String = random::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
+    let session = hex(&random::<6>());
     let copied = tokio::select! {
         copied = open_and_copy(cluster, &session, &source, &target, &mut step) => {
             copied.map(|()| ExitCode::SUCCESS)

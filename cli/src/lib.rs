@@ -184,6 +184,15 @@ const fn killed_by(signal: i32) -> u8 {
     128 + signal as u8
 }
 
+/// Returns bytes as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 /// An error with an exit code of its own.
 #[derive(Debug)]
 struct ExitError {

@@ -23,7 +23,7 @@ use crate::logs::{ForwardEnd, forward};
 use crate::progress::Spinners;
 use crate::supervise::TO_BE_CONTINUED;
 use crate::terminal::say_json;
-use crate::{ExitError, forwarded, killed_by, program, sessions, supervise, wait};
+use crate::{ExitError, forwarded, hex, killed_by, program, sessions, supervise, wait};
 
 /// The exit code for a program that could not be started, as with `docker run`.
 const NOT_STARTED: u8 = 125;
@@ -146,7 +146,7 @@ fn run_request(
     config: &Config,
     backend: &SessionBackend,
 ) -> anyhow::Result<RunRequest> {
-    let session: String = random::<4>().iter().map(|byte| format!("{byte:02x}")).collect();
+    let session = hex(&random::<4>());
     for (index, volume) in args.volumes.iter().enumerate() {
         if let Some(other) = args.volumes[..index].iter().find(|other| other.path == volume.path) {
             bail!(

@@ -3,6 +3,8 @@
 use fiber_core::random;
 use hyper::header::{COOKIE, HOST, HeaderMap};
 
+use crate::hex;
+
 const COOKIE_NAME: &str = "fiber";
 
 /// The secret of a dashboard, and the address that browsers must use.
@@ -31,7 +33,7 @@ pub(super) enum Verdict {
 
 impl Access {
     pub(super) fn new(port: u16) -> Access {
-        let word = || random::<16>().iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let word = || hex(&random::<16>());
         Access { port, path: format!("/{}/", word()), token: word() }
     }
 

@@ -8,7 +8,8 @@ use fiber_core::{Error, Patient};
 use fiber_journal::{OutcomeKind, Reader};
 use serde_json::{Value, json};
 
-use super::value::{hex, value};
+use super::value::value;
+use crate::hex;
 
 pub(crate) fn export(path: &Path, calls: &[String]) -> anyhow::Result<()> {
     let reader = Reader::open(path)?;

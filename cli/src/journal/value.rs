@@ -9,6 +9,8 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
+use crate::hex;
+
 /// Decodes a value, as far as it describes itself.
 pub(crate) fn value(bytes: &[u8], blobs: impl Iterator<Item = Bytes>) -> Value {
     let apart: Vec<_> = blobs.map(Blob::private).collect();
@@ -16,15 +18,6 @@ pub(crate) fn value(bytes: &[u8], blobs: impl Iterator<Item = Bytes>) -> Value {
         Ok(Json(value)) => value,
         Err(_) => json!({ "hex": hex(bytes) }),
     }
-}
-
-/// Returns bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 struct Json(Value);

@@ -6,11 +6,12 @@ use std::io::{self, Write};
 
 use fiber::pool::suspend_progress;
 use fiber_core::Patient;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 pub(super) use self::directory::Directory;
 use super::items::{Fields, Item};
 use super::task::{End, Outcome};
+use crate::hex;
 use crate::terminal::{escaped, of_output};
 
 /// The number of failures that are printed. All are counted.
@@ -123,47 +124,41 @@ fn shown(command: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn json(item: &Item, columns: Option<&[String]>, command: &[Vec<u8>], ended: &Ended) -> Value {
-    let mut line = Map::new();
-    line.insert("index".into(), item.number.into());
     let value = match &item.fields {
         Fields::Text(text) => text_or_hex(text),
         Fields::Row(row) => {
             let names = columns.unwrap_or_default().iter().cloned();
-            names.zip(row.iter().map(|field| text_or_hex(field))).collect::<Map<_, _>>().into()
+            Value::from_iter(names.zip(row.iter().map(|field| text_or_hex(field))))
         }
     };
-    line.insert("item".into(), value);
-    let words: Vec<Value> = command.iter().map(|word| text_or_hex(word)).collect();
-    line.insert("command".into(), words.into());
-    let end = ended.outcome().map(|outcome| &outcome.end);
-    let code = end.and_then(|end| match end {
-        End::Exited(code) => Some(*code),
-        _ => None,
+    let (code, signal) = match ended.outcome().map(|outcome| &outcome.end) {
+        Some(End::Exited(code)) => (Some(*code), None),
+        Some(End::Signaled(signal)) => (None, Some(*signal)),
+        _ => (None, None),
+    };
+    let mut line = json!({
+        "index": item.number,
+        "item": value,
+        "command": Value::from_iter(command.iter().map(|word| text_or_hex(word))),
+        "exit_code": code,
+        "signal": signal,
+        "error": (!ended.is_success()).then(|| ended.problem()),
     });
-    let signal = end.and_then(|end| match end {
-        End::Signaled(signal) => Some(*signal),
-        _ => None,
-    });
-    line.insert("exit_code".into(), json!(code));
-    line.insert("signal".into(), json!(signal));
-    line.insert("error".into(), json!((!ended.is_success()).then(|| ended.problem())));
     if let Some(outcome) = ended.outcome() {
-        line.insert("duration".into(), json!(outcome.duration.as_secs_f64()));
-        line.insert("host".into(), json!(outcome.host));
-        line.insert("attempts".into(), json!(outcome.attempts));
-        line.insert("stdout".into(), text_or_hex(&outcome.stdout));
-        line.insert("stderr".into(), text_or_hex(&outcome.stderr));
+        line["duration"] = outcome.duration.as_secs_f64().into();
+        line["host"] = outcome.host.as_str().into();
+        line["attempts"] = outcome.attempts.into();
+        line["stdout"] = text_or_hex(&outcome.stdout);
+        line["stderr"] = text_or_hex(&outcome.stderr);
     }
-    line.into()
+    line
 }
 
 /// Returns a text, or what `fiber journal export` makes of bytes that are none.
 fn text_or_hex(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.into(),
-        Err(_) => {
-            json!({ "hex": bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>() })
-        }
+        Err(_) => json!({ "hex": hex(bytes) }),
     }
 }
 
