@@ -1,5 +1,6 @@
 //! The processes of sessions whose heads do not answer, as `/proc` has them.
 
+use std::io;
 use std::path::Path;
 
 use anyhow::bail;
@@ -43,8 +44,7 @@ pub(super) fn entries(head: &SessionHead, problem: &InspectError) -> Vec<Entry<U
     if let Some(pid) = head.pid {
         sessions.insert(0, pid.to_string());
         sessions.extend(program(pid));
-        let all: Vec<_> = pids().filter_map(|pid| Some((pid, process_state(pid)?.1))).collect();
-        add_below(&all, pid, "", &mut below);
+        add_below(&parents().unwrap_or_default(), pid, "", &mut below);
     }
     let own = Entry::session(&sessions, head.name.clone(), meant(head.pid));
     let below = below.into_iter().map(|(pid, path)| {
@@ -54,8 +54,8 @@ pub(super) fn entries(head: &SessionHead, problem: &InspectError) -> Vec<Entry<U
     std::iter::once(own).chain(below).collect()
 }
 
-/// Adds the processes that fiber has started below a process, with their paths. `all` has the pid
-/// of each process and that of its parent.
+/// Adds the processes that fiber has started below a process, with their paths. `all` is of
+/// [`parents`].
 fn add_below(all: &[(u32, u32)], parent: u32, path: &str, found: &mut Vec<(u32, String)>) {
     let Some(program) = program(parent) else { return };
     for (pid, _) in all.iter().filter(|(_, above)| *above == parent) {
@@ -72,9 +72,15 @@ fn add_below(all: &[(u32, u32)], parent: u32, path: &str, found: &mut Vec<(u32, 
     }
 }
 
-fn pids() -> impl Iterator<Item = u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+/// Returns the pids of all processes, each with that of its parent.
+pub(crate) fn parents() -> io::Result<Vec<(u32, u32)>> {
+    let mut parents = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+        // It may have ended.
+        parents.extend(pid.and_then(|pid| Some((pid, process_state(pid)?.1))));
+    }
+    Ok(parents)
 }
 
 /// Returns the first word of a process's command line.
@@ -87,4 +93,25 @@ fn title(pid: u32) -> Option<String> {
 pub(crate) fn program(pid: u32) -> Option<String> {
     let title = title(pid)?;
     Some(Path::new(&title).file_name()?.to_str()?.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_program_does_not_hide_its_parent() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("a) S 7 (b");
+        symlink("/bin/sleep", &program).unwrap();
+        let mut child = Command::new(program).arg0("sleep").arg("60").spawn().unwrap();
+        let found = parents().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&(child.id(), std::process::id())), "{found:?}");
+    }
 }
