@@ -72,7 +72,7 @@ fn execute(mut args: args::Map) -> anyhow::Result<ExitCode> {
         None => Report::Text,
     };
     let pool = pool(&args, own_program.as_deref(), settings)?;
-    let pending = Pending::new(!args.unordered);
+    let pending = Pending::default();
     let commands = Commands::new(items, template, pending.clone());
     let results = start(&args, &pool, commands);
     let run = Run { pending, report, has_own_program: own_program.is_some(), done: 0, failed: 0 };
@@ -232,17 +232,20 @@ impl Run {
         &self,
         result: fiber::Result<Outcome>,
     ) -> anyhow::Result<(items::Item, Vec<Vec<u8>>, Ended)> {
-        let (ended, index) = match result {
-            Ok(outcome) => (Ended::Outcome(outcome), None),
+        let with_outcome = |outcome: Outcome| {
+            let item = self.pending.take(&outcome.command);
+            (item.map(|item| (item, outcome.command.clone())), Ended::Outcome(outcome))
+        };
+        let lost =
+            |index: u64, problem| (self.pending.take_number(index + 1), Ended::Lost(problem));
+        let (taken, ended) = match result {
+            Ok(outcome) => with_outcome(outcome),
             Err(Error::Task { index, failure, .. }) => {
                 let outcome = match failure.kind {
                     FailureKind::Returned => Outcome::of_failure(&failure.message),
                     _ => None,
                 };
-                match outcome {
-                    Some(outcome) => (Ended::Outcome(outcome), None),
-                    None => (Ended::Lost(failure.to_string()), Some(index)),
-                }
+                outcome.map_or_else(|| lost(index, failure.to_string()), with_outcome)
             }
             Err(
                 Error::WorkerDied { index, deaths, exit, .. }
@@ -250,13 +253,9 @@ impl Run {
             ) => {
                 let problem =
                     format!("{deaths} workers died while they ran it; the last one {exit}");
-                (Ended::Lost(problem), Some(index))
+                lost(index, problem)
             }
             Err(error) => return Err(error.into()),
-        };
-        let taken = match (&ended, index) {
-            (Ended::Outcome(outcome), _) => self.pending.take(&outcome.command),
-            (Ended::Lost(_), index) => self.pending.take_number(index.map_or(0, |index| index + 1)),
         };
         let (item, command) = taken.ok_or_else(|| anyhow!("an outcome belongs to no item"))?;
         Ok((item, command, ended))

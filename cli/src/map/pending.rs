@@ -1,6 +1,6 @@
 //! The items whose commands have no outcome yet.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::items::{Item, Items};
@@ -43,66 +43,55 @@ impl Iterator for Commands {
 }
 
 /// The items that were taken and have no outcome.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Pending(Arc<Mutex<Inner>>);
 
+#[derive(Default)]
 struct Inner {
-    items: BTreeMap<u64, (Item, Vec<Vec<u8>>)>,
-    /// The numbers of the items, by their commands, if outcomes come in any order.
-    by_command: Option<HashMap<Vec<Vec<u8>>, VecDeque<u64>>>,
+    /// The items of each command, in their order.
+    items: HashMap<Vec<Vec<u8>>, VecDeque<Item>>,
     error: Option<anyhow::Error>,
 }
 
 impl Pending {
-    pub(super) fn new(in_order: bool) -> Pending {
-        let by_command = (!in_order).then(HashMap::new);
-        let inner = Inner { items: BTreeMap::new(), by_command, error: None };
-        Pending(Arc::new(Mutex::new(inner)))
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, item: Item, command: &[Vec<u8>]) {
-        let mut inner = self.lock();
-        if let Some(numbers) = &mut inner.by_command {
-            numbers.entry(command.to_vec()).or_default().push_back(item.number);
-        }
-        inner.items.insert(item.number, (item, command.to_vec()));
+        self.lock().items.entry(command.to_vec()).or_default().push_back(item);
     }
 
-    /// Removes the item of an outcome, with its command: that with the same command, or the next
-    /// one in order. Items with equal commands have equal rights.
-    pub(super) fn take(&self, command: &[Vec<u8>]) -> Option<(Item, Vec<Vec<u8>>)> {
-        let mut inner = self.lock();
-        let Some(by_command) = &mut inner.by_command else {
-            return inner.items.pop_first().map(|(_, taken)| taken);
-        };
-        let numbers = by_command.get_mut(command)?;
-        let number = numbers.pop_front()?;
-        if numbers.is_empty() {
-            by_command.remove(command);
-        }
-        inner.items.remove(&number)
+    /// Removes the first item of a command, whose outcome has come. Items with equal commands have
+    /// equal rights.
+    pub(super) fn take(&self, command: &[Vec<u8>]) -> Option<Item> {
+        self.lock().remove(command, 0)
     }
 
     /// Removes the item of this number, with its command.
     pub(super) fn take_number(&self, number: u64) -> Option<(Item, Vec<Vec<u8>>)> {
         let mut inner = self.lock();
-        let taken = inner.items.remove(&number);
-        if let Some(by_command) = &mut inner.by_command {
-            by_command.retain(|_, numbers| {
-                numbers.retain(|other| *other != number);
-                !numbers.is_empty()
-            });
-        }
-        taken
+        let (command, place) = inner.items.iter().find_map(|(command, items)| {
+            let place = items.iter().position(|item| item.number == number)?;
+            Some((command.clone(), place))
+        })?;
+        Some((inner.remove(&command, place)?, command))
     }
 
     /// Takes the error that has ended the items.
     pub(super) fn take_error(&self) -> Option<anyhow::Error> {
         self.lock().error.take()
+    }
+}
+
+impl Inner {
+    fn remove(&mut self, command: &[Vec<u8>], place: usize) -> Option<Item> {
+        let items = self.items.get_mut(command)?;
+        let item = items.remove(place);
+        if items.is_empty() {
+            self.items.remove(command);
+        }
+        item
     }
 }
 
@@ -115,34 +104,31 @@ mod tests {
         vec![word.into()]
     }
 
-    fn pending(in_order: bool) -> Pending {
-        let pending = Pending::new(in_order);
+    fn pending() -> Pending {
+        let pending = Pending::default();
         for (number, word) in (1..).zip(["a", "b", "a", "c"]) {
             pending.add(Item { number, fields: Fields::Text(word.into()) }, &command(word));
         }
         pending
     }
 
-    fn number(taken: Option<(Item, Vec<Vec<u8>>)>) -> Option<u64> {
-        taken.map(|(item, _)| item.number)
-    }
-
     #[test]
-    fn outcomes_in_order_belong_to_the_next_item() {
-        let pending = pending(true);
-        for expected in [1, 2, 3, 4] {
-            assert_eq!(number(pending.take(&command("any"))), Some(expected));
+    fn outcomes_belong_to_the_first_item_of_their_command() {
+        let pending = pending();
+        let taken = |word| pending.take(&command(word)).map(|item| item.number);
+        for (word, number) in [("c", 4), ("a", 1), ("b", 2), ("a", 3)] {
+            assert_eq!(taken(word), Some(number), "{word}");
         }
-        assert_eq!(number(pending.take(&command("any"))), None);
+        assert_eq!(taken("a"), None);
     }
 
     #[test]
-    fn outcomes_without_order_belong_to_the_item_of_their_command() {
-        let pending = pending(false);
-        assert_eq!(number(pending.take(&command("b"))), Some(2));
-        assert_eq!(number(pending.take_number(1)), Some(1));
-        assert_eq!(number(pending.take(&command("a"))), Some(3));
-        assert_eq!(number(pending.take(&command("a"))), None);
-        assert_eq!(number(pending.take(&command("c"))), Some(4));
+    fn a_task_without_an_outcome_belongs_to_its_number() {
+        let pending = pending();
+        let lost = |number| pending.take_number(number).map(|(item, of)| (item.number, of));
+        assert_eq!(lost(1), Some((1, command("a"))));
+        assert_eq!(pending.take(&command("a")).map(|item| item.number), Some(3));
+        assert_eq!(lost(3), None);
+        assert_eq!(lost(4), Some((4, command("c"))));
     }
 }
