@@ -28,7 +28,6 @@ use self::answers::Dashboard;
 use self::connections::Connections;
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::Sessions;
-use crate::inspect::target;
 
 /// Time limit for a request's header.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,17 +41,18 @@ pub(crate) async fn dashboard(
     name: Option<&str>,
 ) -> anyhow::Result<ExitCode> {
     let mut sessions = Sessions::connect(cluster).await?;
-    let only = match name {
-        Some(name) => Some(target::find(&sessions.look().await?, name)?.head),
-        None => None,
-    };
+    if let Some(name) = name {
+        let observed = sessions.look().await?;
+        let head = sessions.find(&observed, name).await?.head;
+        sessions.limit_to(&head.name);
+    }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.with_context(|| {
         format!("port {port} of 127.0.0.1 can't be used: leave out `--port`, or choose another one")
     })?;
     let access = Access::new(listener.local_addr()?.port());
     say!("{}", access.link());
     tell!("Open this link in a browser on this host. Ctrl-C ends the dashboard.");
-    let dashboard = Rc::new(Dashboard::new(access, sessions, only));
+    let dashboard = Rc::new(Dashboard::new(access, sessions));
     let connections = Rc::new(Connections::default());
     loop {
         let Ok((stream, _)) = listener.accept().await else {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::args::ClusterArgs;
 use crate::inspect::sessions::Sessions;
-use crate::inspect::target::{self, Target};
+use crate::inspect::target::Target;
 use crate::sessions::{self, Named};
 use crate::terminal::{has_reader, warn, write_chunk};
 
@@ -43,7 +43,8 @@ pub(crate) async fn logs(
     if let Some(session) = session.filter(|_| !process.has_output) {
         let mut sessions = Sessions::connect(args).await?;
         let name = format!("{session}/{}", process.name);
-        let target = target::find(&sessions.look().await?, &name)?;
+        let observed = sessions.look().await?;
+        let target = sessions.find(&observed, &name).await?;
         return last_lines(&mut sessions, target, follow, tail).await;
     }
     let output = cluster.logs(&process.job, follow, tail).await?;

@@ -67,7 +67,7 @@ pub(crate) async fn top(args: &Top) -> anyhow::Result<ExitCode> {
     let interval = args.interval.unwrap_or(Duration::from_secs(1));
     if args.json {
         let once = args.interval.is_none();
-        return print_json(sessions, observed, session.is_some(), interval, once).await;
+        return print_json(sessions, observed, interval, once).await;
     }
     if observed.is_empty() {
         say!("There are no sessions.");
@@ -97,7 +97,6 @@ fn print_text(observed: &[Observed]) {
 async fn print_json(
     mut sessions: Sessions,
     mut observed: Vec<Observed>,
-    is_one: bool,
     interval: Duration,
     once: bool,
 ) -> anyhow::Result<ExitCode> {
@@ -105,7 +104,7 @@ async fn print_json(
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ticks.tick().await;
     loop {
-        if is_one && observed.is_empty() {
+        if sessions.is_limited() && observed.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
         let value = value(&observed)?;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
-use fiber_backends::cluster::SessionHead;
 use fiber_core::ProcessId;
 use fiber_core::inspect::{ProfileText, Request as Inspection};
 use fiber_core::stats::Slice;
@@ -43,8 +42,6 @@ type Answer = Response<Full<Bytes>>;
 #[derive(Debug)]
 pub(super) struct Dashboard {
     access: Access,
-    /// The head of the only session that it shows.
-    only: Option<SessionHead>,
     seen: Mutex<Seen>,
 }
 
@@ -70,9 +67,9 @@ impl Seen {
 }
 
 impl Dashboard {
-    pub(super) fn new(access: Access, sessions: Sessions, only: Option<SessionHead>) -> Dashboard {
+    pub(super) fn new(access: Access, sessions: Sessions) -> Dashboard {
         let seen = Seen { sessions, trends: AllTrends::default(), last: None };
-        Dashboard { access, only, seen: Mutex::new(seen) }
+        Dashboard { access, seen: Mutex::new(seen) }
     }
 
     pub(super) async fn answer(&self, request: &Request<Incoming>, place: &Place) -> Answer {
@@ -126,22 +123,14 @@ impl Dashboard {
         }
     }
 
-    async fn observed(&self) -> anyhow::Result<Vec<Observed>> {
-        let mut observed = self.seen.lock().await.look().await?;
-        if let Some(only) = &self.only {
-            observed.retain(|session| session.head == *only);
-        }
-        Ok(observed)
-    }
-
     async fn state(&self, query: &HashMap<String, String>) -> Value {
         let open = query.get("open").and_then(|id| id.parse().ok());
-        match self.observed().await {
+        let mut seen = self.seen.lock().await;
+        match seen.look().await {
             Ok(observed) => {
-                let seen = self.seen.lock().await;
                 let sessions: Vec<_> =
                     observed.iter().map(|one| view::session(one, &seen.trends, open)).collect();
-                let ended = self.only.is_some() && sessions.is_empty();
+                let ended = seen.sessions.is_limited() && sessions.is_empty();
                 json!({ "sessions": sessions, "problem": ended.then_some("The session has ended.") })
             }
             Err(error) => json!({ "sessions": [], "problem": format!("{error:#}") }),
@@ -151,10 +140,11 @@ impl Dashboard {
     /// Connects to the head that the query names.
     async fn inspector(&self, query: &HashMap<String, String>) -> anyhow::Result<Inspector> {
         let name = query.get("head").map(String::as_str).unwrap_or_default();
-        let observed = self.observed().await?;
+        let mut seen = self.seen.lock().await;
+        let observed = seen.look().await?;
         let session = observed.iter().find(|one| one.head.name == name);
         let head = &session.with_context(|| format!("the session of {name} has ended"))?.head;
-        Ok(self.seen.lock().await.sessions.take(head).await?)
+        Ok(seen.sessions.take(head).await?)
     }
 
     async fn stack(&self, query: &HashMap<String, String>) -> anyhow::Result<String> {

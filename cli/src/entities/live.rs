@@ -100,7 +100,7 @@ async fn look(source: &EntitiesSource) -> anyhow::Result<(Sessions, Vec<Observed
     let mut sessions = Sessions::connect(&source.cluster).await?;
     let mut observed = sessions.look().await?;
     if let Some(name) = &source.session {
-        let head = target::find(&observed, name)?.head;
+        let head = sessions.find(&observed, name).await?.head;
         observed.retain(|session| session.head == head);
     }
     Ok((sessions, observed))

@@ -183,6 +183,11 @@ impl Sessions {
         self.only = Some(head.to_string());
     }
 
+    /// Returns whether only one head is asked.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.only.is_some()
+    }
+
     /// Returns the connection to the inspector of a head, or a new one: an engine may have room for
     /// one alone.
     pub(crate) async fn take(&mut self, head: &SessionHead) -> Result<Inspector, InspectError> {

@@ -42,15 +42,11 @@ impl Located {
     }
 }
 
-/// Returns the process that `name` means. A session means its head. See [`names`].
+/// Returns what `name` means, also in sessions whose heads do not answer. A session means its head.
+/// See [`names`].
 ///
 /// A session is called `pid 4711`, `4711`, by its program or by its number.
-pub(crate) fn find(observed: &[Observed], name: &str) -> anyhow::Result<Target> {
-    locate(observed, name)?.known()
-}
-
-/// Returns what `name` means, also in sessions whose heads do not answer.
-pub(crate) fn locate(observed: &[Observed], name: &str) -> anyhow::Result<Located> {
+pub(super) fn locate(observed: &[Observed], name: &str) -> anyhow::Result<Located> {
     let mut entries = Vec::new();
     for session in observed {
         let Ok(stats) = &session.stats else { continue };
@@ -171,7 +167,7 @@ mod tests {
     }
 
     fn named(observed: &[Observed], name: &str) -> String {
-        match find(observed, name) {
+        match locate(observed, name).and_then(Located::known) {
             Ok(target) => format!("{} {}", target.head.name, target.name),
             Err(problem) => problem.to_string(),
         }
