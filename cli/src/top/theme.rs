@@ -92,10 +92,6 @@ impl Theme {
         }
     }
 
-    pub(crate) fn head(&self) -> Style {
-        self.dim()
-    }
-
     pub(crate) fn selected(&self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }

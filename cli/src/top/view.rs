@@ -232,11 +232,6 @@ fn block<'a>(app: &App, title: impl Into<String>, focused: bool) -> Block<'a> {
         .title(Span::styled(format!(" {} ", title.into()), app.theme.title(focused)))
 }
 
-/// Returns the title of a pane with the number of its rows and its order.
-fn title(app: &App, pane: Pane, name: &str, rows: usize) -> String {
-    format!("{name} {rows}{}", sorted(app, pane))
-}
-
 /// Returns the end of a pane's title: how its rows are sorted.
 fn sorted(app: &App, pane: Pane) -> String {
     match app.order(pane) {

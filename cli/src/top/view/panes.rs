@@ -7,7 +7,7 @@ use ratatui::text::Line;
 use super::super::app::{App, Pane};
 use super::columns::Columns;
 use super::table::Table;
-use super::{marked, title};
+use super::{marked, sorted};
 use crate::model::Model;
 
 /// Draws the table of a pane.
@@ -24,7 +24,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, model: &Model, pane
     };
     let none = lines.is_empty().then(|| Line::styled("none", app.theme.dim()));
     let table = Table {
-        title: title(app, pane, table.name, lines.len()),
+        title: format!("{} {}{}", table.name, lines.len(), sorted(app, pane)),
         focused,
         // On the smallest screen there is one line of events.
         head: (pane != Pane::Events).then(|| columns.head()),

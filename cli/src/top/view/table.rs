@@ -28,7 +28,7 @@ impl Table<'_> {
         let height = height.saturating_sub(usize::from(self.head.is_some()));
         let (cursor, mark) = self.selected;
         let first = first_row(cursor, height, self.lines.len());
-        let head = self.head.map(|head| Line::styled(head, app.theme.head()));
+        let head = self.head.map(|head| Line::styled(head, app.theme.dim()));
         let mut shown: Vec<Line> = head.into_iter().collect();
         let visible = self.lines.into_iter().enumerate().skip(first).take(height);
         shown.extend(visible.map(|(index, line)| match index == cursor {
