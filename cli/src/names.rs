@@ -6,7 +6,7 @@
 //! such as a container, names it, too. The beginning of a name is enough if it is the beginning of
 //! one only; sessions take precedence over processes, whose names may begin with a session's.
 
-use anyhow::anyhow;
+use anyhow::bail;
 
 /// Something that has names.
 #[derive(Clone, Debug)]
@@ -37,42 +37,28 @@ impl<T> Entry<T> {
     }
 }
 
-/// Why a name means nothing.
-#[derive(Debug)]
-pub(crate) enum Unnamed {
-    /// It may be one of several, as this message says.
-    Ambiguous(String),
-    /// There is no such name. Perhaps this one is meant.
-    Unknown(Option<String>),
-}
-
-impl Unnamed {
-    /// Returns the message for a name, with a note about what may be unknown.
-    pub(crate) fn explain(self, name: &str, note: &str) -> anyhow::Error {
-        match self {
-            Unnamed::Ambiguous(problem) => anyhow!("{problem}"),
-            Unnamed::Unknown(Some(other)) => {
-                anyhow!("there is no session or process `{name}`: did you mean `{other}`?")
-            }
-            Unnamed::Unknown(None) => anyhow!(
-                "there is no session or process `{name}`: `fiber ps` and `fiber top` list all{note}"
-            ),
-        }
-    }
-}
-
 /// Returns what a name means.
-pub(crate) fn choose<'a, T>(entries: &'a [Entry<T>], name: &str) -> Result<&'a T, Unnamed> {
+///
+/// # Errors
+/// It means nothing, or may be one of several. `note` says what may be unknown.
+pub(crate) fn choose<'a, T>(
+    entries: &'a [Entry<T>],
+    name: &str,
+    note: &str,
+) -> anyhow::Result<&'a T> {
     if let Some(found) = choose_certain(entries, name)? {
         return Ok(found);
     }
-    let begins = |entry: &&Entry<T>| !name.is_empty() && entry.begins_with(name);
-    match the_only(name, entries.iter().filter(begins))? {
-        Some(found) => Ok(found),
-        None => {
-            let known = entries.iter().flat_map(|entry| &entry.names).map(String::as_str);
-            Err(Unnamed::Unknown(closest(name, known).map(String::from)))
-        }
+    let beginnings = entries.iter().filter(|entry| entry.begins_with(name));
+    if let Some(found) = the_only(name, beginnings)? {
+        return Ok(found);
+    }
+    let known = entries.iter().flat_map(|entry| &entry.names).map(String::as_str);
+    match closest(name, known) {
+        Some(other) => bail!("there is no session or process `{name}`: did you mean `{other}`?"),
+        None => bail!(
+            "there is no session or process `{name}`: `fiber ps` and `fiber top` list all{note}"
+        ),
     }
 }
 
@@ -80,13 +66,13 @@ pub(crate) fn choose<'a, T>(entries: &'a [Entry<T>], name: &str) -> Result<&'a T
 /// mean something that is not among these entries.
 ///
 /// # Errors
-/// [`Unnamed::Ambiguous`].
+/// It may be one of several.
 pub(crate) fn choose_certain<'a, T>(
     entries: &'a [Entry<T>],
     name: &str,
-) -> Result<Option<&'a T>, Unnamed> {
+) -> anyhow::Result<Option<&'a T>> {
     let is = |entry: &&Entry<T>| entry.names.iter().any(|known| known == name);
-    let begins = |entry: &&Entry<T>| !name.is_empty() && entry.begins_with(name);
+    let begins = |entry: &&Entry<T>| entry.begins_with(name);
     let session = |entry: &&Entry<T>| entry.is_session;
     for found in [
         entries.iter().filter(session).filter(is).collect::<Vec<_>>(),
@@ -108,7 +94,7 @@ impl<T> Entry<T> {
     }
 
     fn begins_with(&self, name: &str) -> bool {
-        self.names.iter().any(|known| known.starts_with(name))
+        !name.is_empty() && self.names.iter().any(|known| known.starts_with(name))
     }
 }
 
@@ -116,16 +102,16 @@ impl<T> Entry<T> {
 fn the_only<'a, T: 'a>(
     name: &str,
     found: impl Iterator<Item = &'a Entry<T>>,
-) -> Result<Option<&'a T>, Unnamed> {
+) -> anyhow::Result<Option<&'a T>> {
     match found.collect::<Vec<_>>().as_slice() {
         [] => Ok(None),
         [one] => Ok(Some(&one.meant)),
-        [first, second, rest @ ..] => Err(Unnamed::Ambiguous(format!(
+        [first, second, rest @ ..] => bail!(
             "`{name}` may be any of {}, among them {} and {}: type more of it, or the pid",
             rest.len() + 2,
             first.shown,
             second.shown
-        ))),
+        ),
     }
 }
 
@@ -164,7 +150,7 @@ mod tests {
             Entry::session(&sessions("ab"), "ab".into(), 3),
             Entry::process(&sessions("ab"), "pool-1/host-1", vec![], 4),
         ];
-        let meant = |name| choose(&entries, name).ok().copied();
+        let meant = |name| choose(&entries, name, "").ok().copied();
         assert_eq!(meant("a"), Some(0));
         assert_eq!(meant("ab"), Some(3));
         for name in ["a/pool-1/host-1", "17.0", "17", "a/pool-1"] {
@@ -173,7 +159,7 @@ mod tests {
         for name in ["pool-2/host-1", "pool-2", "a/pool-2/h"] {
             assert_eq!(meant(name), Some(2), "{name}");
         }
-        let problem = choose(&entries, "pool-1/host-1").unwrap_err().explain("pool-1/host-1", "");
+        let problem = choose(&entries, "pool-1/host-1", "").unwrap_err();
         assert!(problem.to_string().contains("a/pool-1/host-1 and ab/pool-1/host-1"), "{problem}");
         assert!(meant("").is_none() && meant("zzz").is_none());
         // A beginning of a process may also be that of one that these entries lack.

@@ -129,31 +129,26 @@ pub(crate) async fn find(
     name: &str,
 ) -> anyhow::Result<Named> {
     let sessions = all(cluster).await?;
-    let mut entries = entries(&sessions);
-    let certain = names::choose_certain(&entries, name);
-    let meant = match certain.map_err(|unnamed| unnamed.explain(name, ""))? {
-        Some(meant) => meant.clone(),
-        None => {
-            // Processes that share a job are known to their heads alone.
-            let observed = Sessions::connect(args).await?.look().await?;
-            entries.extend(inside(&sessions, &observed));
-            let silent = target::unreachable(&observed);
-            entries.extend(silent.map(|entry| entry.map(|process| Meant::Silent(process.problem))));
-            let chosen = names::choose(&entries, name);
-            chosen.map_err(|unnamed| unnamed.explain(name, &target::silent(&observed)))?.clone()
-        }
-    };
-    take(sessions, meant)
+    let entries = entries(&sessions);
+    if let Some(meant) = names::choose_certain(&entries, name)? {
+        return Ok(take(sessions, meant.clone()));
+    }
+    // Processes that share a job are known to their heads alone.
+    let observed = Sessions::connect(args).await?.look().await?;
+    let known = entries.into_iter().chain(inside(&sessions, &observed));
+    let silent = target::unreachable(&observed);
+    let silent = silent.map(|entry| entry.map(|process| Err(process.problem)));
+    let entries: Vec<_> = known.map(|entry| entry.map(Ok)).chain(silent).collect();
+    let meant = names::choose(&entries, name, &target::silent(&observed))?.clone()?;
+    Ok(take(sessions, meant))
 }
 
 /// Returns the session of this name; or the session of the process of this name, with that process
 /// and those below it alone.
 pub(crate) fn named(mut sessions: Vec<Session>, name: &str) -> anyhow::Result<Session> {
     let entries = entries(&sessions);
-    let chosen = names::choose(&entries, name).map_err(|unnamed| unnamed.explain(name, ""))?;
-    let (place, path) = match chosen {
+    let (place, path) = match names::choose(&entries, name, "")? {
         Meant::Session(place) => return Ok(sessions.swap_remove(*place)),
-        Meant::Silent(problem) => bail!(problem.clone()),
         Meant::Job(place, index) => (*place, sessions[*place].workers[*index].1.name.clone()),
         Meant::Inside(target) => {
             let head = &target.head.name;
@@ -174,8 +169,6 @@ enum Meant {
     Session(usize),
     Job(usize, usize),
     Inside(Target),
-    /// Its head does not answer.
-    Silent(InspectError),
 }
 
 fn entries(sessions: &[Session]) -> Vec<Entry<Meant>> {
@@ -240,8 +233,8 @@ fn inside<'a>(
     })
 }
 
-fn take(mut sessions: Vec<Session>, meant: Meant) -> anyhow::Result<Named> {
-    Ok(match meant {
+fn take(mut sessions: Vec<Session>, meant: Meant) -> Named {
+    match meant {
         Meant::Session(place) => Named::Session(sessions.swap_remove(place)),
         Meant::Job(place, index) => {
             let mut session = sessions.swap_remove(place);
@@ -249,8 +242,7 @@ fn take(mut sessions: Vec<Session>, meant: Meant) -> anyhow::Result<Named> {
             Named::Job(process, session.head.name)
         }
         Meant::Inside(target) => Named::Inside(target),
-        Meant::Silent(problem) => bail!(problem),
-    })
+    }
 }
 
 /// Fails for a process outside of the cluster, on which no command can act.
@@ -368,8 +360,7 @@ mod tests {
         let sessions = observed::sessions(&[Observed { head, stats }]);
         let chosen = |name: &str| {
             let entries = entries(&sessions);
-            let chosen = names::choose(&entries, name);
-            chosen.map_err(|unnamed| unnamed.explain(name, "").to_string()).cloned()
+            names::choose(&entries, name, "").map_err(|error| error.to_string()).cloned()
         };
         for name in ["4001", "pid 4001", "simulate", "sim"] {
             assert!(matches!(chosen(name), Ok(Meant::Session(0))), "{name}");
@@ -389,9 +380,8 @@ mod tests {
         let sessions = some();
         let mut entries = entries(&sessions);
         entries.extend(inside(&sessions, observed));
-        let chosen = names::choose(&entries, name);
-        let meant = chosen.map_err(|unnamed| unnamed.explain(name, "").to_string())?.clone();
-        Ok(match take(sessions, meant).map_err(|error| error.to_string())? {
+        let chosen = names::choose(&entries, name, "").map_err(|error| error.to_string())?;
+        Ok(match take(sessions, chosen.clone()) {
             Named::Session(session) => session.head.name,
             Named::Job(process, session) => format!("{} of {session}", process.job),
             Named::Inside(target) => format!("{} inside {}", target.name, target.head.name),

@@ -55,10 +55,7 @@ pub(super) fn locate(observed: &[Observed], name: &str) -> anyhow::Result<Locate
         entries.extend(known.map(|entry| entry.map(Located::Known)));
     }
     entries.extend(unreachable(observed).map(|entry| entry.map(Located::Unreachable)));
-    match names::choose(&entries, name) {
-        Ok(located) => Ok(located.clone()),
-        Err(unnamed) => Err(unnamed.explain(name, &silent(observed))),
-    }
+    names::choose(&entries, name, &silent(observed)).cloned()
 }
 
 /// Returns the names in sessions whose heads do not answer.
