@@ -18,7 +18,6 @@ pub(crate) struct Target {
     pub(crate) process: ProcessId,
     /// Its full name, for messages and file names.
     pub(crate) name: String,
-    pub(crate) role: ProcessRole,
 }
 
 /// What a name means.
@@ -89,7 +88,6 @@ pub(crate) fn entry(
         session: stats.session.clone(),
         process: process.id,
         name: process.name.clone(),
-        role: process.role,
     };
     if process.role == ProcessRole::Head {
         let shown = format!("{} ({})", head.name, stats.program);
