@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use fiber_backends::cluster::Cluster;
-
+use crate::args::ClusterArgs;
+use crate::connect;
 use crate::terminal::{printable, say_json};
 
-pub(crate) async fn clean(cluster: &dyn Cluster, as_json: bool) -> anyhow::Result<ExitCode> {
-    let removed = cluster.sweep().await?;
+pub(crate) async fn clean(args: &ClusterArgs, as_json: bool) -> anyhow::Result<ExitCode> {
+    let removed = connect(args).await?.sweep().await?;
     if as_json {
         say_json(&removed.into());
     } else if removed.is_empty() {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use anyhow::{Context, anyhow, bail};
 use fiber_backends::Step;
@@ -14,15 +15,16 @@ use futures_util::TryStreamExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::io::{ReaderStream, SyncIoBridge};
 
+use crate::args::ClusterArgs;
 use crate::progress::{Spinner, Spinners};
-use crate::{hex, killed_by};
+use crate::{connect, hex, killed_by};
 
 /// The size in bytes of the buffer for an archive.
 const PIPE: usize = 256 << 10;
 
 /// The source or target of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CopyPath {
+enum CopyPath {
     /// A path of this host.
     Host(PathBuf),
     /// A path in a volume, which begins with `/`.
@@ -30,7 +32,7 @@ pub(crate) enum CopyPath {
 }
 
 /// Parses source and target.
-pub(crate) fn copy_paths(source: &str, target: &str) -> anyhow::Result<(CopyPath, CopyPath)> {
+fn copy_paths(source: &str, target: &str) -> anyhow::Result<(CopyPath, CopyPath)> {
     let copy_paths = (copy_path(source)?, copy_path(target)?);
     if let (CopyPath::Host(_), CopyPath::Host(_)) = copy_paths {
         bail!(
@@ -61,10 +63,13 @@ fn copy_path(text: &str) -> anyhow::Result<CopyPath> {
 }
 
 pub(crate) async fn copy(
-    cluster: &dyn Cluster,
-    source: CopyPath,
-    target: CopyPath,
+    args: &ClusterArgs,
+    source: &str,
+    target: &str,
 ) -> anyhow::Result<ExitCode> {
+    // Wrong paths are refused before connecting to an engine.
+    let (source, target) = copy_paths(source, target)?;
+    let cluster = &*connect(args).await?;
     let mut signals = Signals::listen().context("signal handlers can't be installed")?;
     let mut step = Spinner::begin(&format!("copying {source} to {target}"));
     let session = hex(&random::<6>());
@@ -91,39 +96,33 @@ async fn open_and_copy(
     target: &CopyPath,
     step: &mut Spinner,
 ) -> anyhow::Result<()> {
-    let mut open = Vec::new();
     if let CopyPath::Host(path) = source {
         std::fs::symlink_metadata(path)
             .map_err(|error| anyhow!("`{}` can't be read: {error}", path.display()))?;
     }
-    for side in [source, target] {
-        if let CopyPath::Volume { claim, .. } = side {
-            open.push(cluster.volume(claim, session, &Spinners).await?);
-        }
-    }
-    let mut volumes = open.iter().map(|volume| &**volume);
-    let source = OpenPath::new(source, &mut volumes)?;
-    let target = OpenPath::new(target, &mut volumes)?;
+    let source = OpenPath::open(source, cluster, session).await?;
+    let target = OpenPath::open(target, cluster, session).await?;
     source.copy_to(&target, step).await
 }
 
 /// A path with its open volume.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum OpenPath<'a> {
     Host(&'a Path),
-    Volume { volume: &'a dyn Volume, claim: &'a str, path: &'a str },
+    Volume { volume: Rc<dyn Volume + 'a>, claim: &'a str, path: &'a str },
 }
 
 impl<'a> OpenPath<'a> {
-    fn new(
+    async fn open(
         side: &'a CopyPath,
-        volumes: &mut impl Iterator<Item = &'a (dyn Volume + 'a)>,
+        cluster: &'a dyn Cluster,
+        session: &'a str,
     ) -> anyhow::Result<OpenPath<'a>> {
         Ok(match side {
             CopyPath::Host(path) => OpenPath::Host(path),
             CopyPath::Volume { claim, path } => {
-                let volume = volumes.next().context("each path in a volume has an open volume")?;
-                OpenPath::Volume { volume, claim, path }
+                let volume = cluster.volume(claim, session, &Spinners).await?;
+                OpenPath::Volume { volume: volume.into(), claim, path }
             }
         })
     }
@@ -144,27 +143,15 @@ impl<'a> OpenPath<'a> {
     fn split(&self) -> (OpenPath<'a>, String) {
         match *self {
             OpenPath::Host(path) => {
-                let parent = path
-                    .parent()
-                    .filter(|parent| !parent.as_os_str().is_empty())
-                    .unwrap_or(Path::new("."));
-                let name = path
-                    .file_name()
-                    .map(|name| name.to_string_lossy().into_owned())
-                    .unwrap_or_default();
-                (OpenPath::Host(parent), name)
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                (OpenPath::Host(parent.unwrap_or(Path::new("."))), name)
             }
-            OpenPath::Volume { volume, claim, path } => {
+            OpenPath::Volume { ref volume, claim, path } => {
                 let path = path.trim_end_matches('/');
                 let (parent, name) = path.rsplit_once('/').unwrap_or(("", ""));
-                (
-                    OpenPath::Volume {
-                        volume,
-                        claim,
-                        path: if parent.is_empty() { "/" } else { parent },
-                    },
-                    name.into(),
-                )
+                let path = if parent.is_empty() { "/" } else { parent };
+                (OpenPath::Volume { volume: Rc::clone(volume), claim, path }, name.into())
             }
         }
     }
@@ -193,7 +180,7 @@ impl<'a> OpenPath<'a> {
     async fn copy_to(&self, target: &OpenPath<'_>, step: &mut Spinner) -> anyhow::Result<()> {
         let Some(kind) = self.kind().await? else { bail!("there is no file {self}") };
         let (directory, name) = match target.kind().await? {
-            Some(VolumeKind::Directory) => (*target, self.name()?),
+            Some(VolumeKind::Directory) => (target.clone(), self.name()?),
             Some(VolumeKind::File) if kind == VolumeKind::Directory => {
                 bail!("{self} is a directory, but {target} is none")
             }
@@ -236,7 +223,7 @@ impl<'a> OpenPath<'a> {
                 let path = path.to_path_buf();
                 blocking(move || pack(&path, SyncIoBridge::new(archive))).await
             }
-            OpenPath::Volume { volume, path, .. } => {
+            OpenPath::Volume { ref volume, path, .. } => {
                 let mut chunks = volume.read(path);
                 let mut bytes = 0u64;
                 while let Some(chunk) = chunks.try_next().await? {
@@ -260,7 +247,7 @@ impl<'a> OpenPath<'a> {
                 })
                 .await
             }
-            OpenPath::Volume { volume, path, .. } => {
+            OpenPath::Volume { ref volume, path, .. } => {
                 let parts = ReaderStream::with_capacity(archive, 64 << 10);
                 Ok(volume.write(path, Box::pin(parts)).await?)
             }

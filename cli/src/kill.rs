@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use anyhow::Context;
-use fiber_backends::cluster::Cluster;
 use fiber_core::Config;
 use fiber_core::inspect::Request;
 
 use crate::args::ClusterArgs;
+use crate::connect;
 use crate::inspect::sessions::Sessions;
 use crate::inspect::target::Target;
 use crate::sessions::{self, Named};
@@ -15,10 +15,10 @@ use crate::terminal::printable;
 
 pub(crate) async fn kill(
     args: &ClusterArgs,
-    cluster: &dyn Cluster,
     names: &[String],
     now: bool,
 ) -> anyhow::Result<ExitCode> {
+    let cluster = &*connect(args).await?;
     let grace = if now { 0 } else { grace(&args.config()?) };
     for name in names {
         match sessions::find(args, cluster, name).await? {

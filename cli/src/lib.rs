@@ -124,22 +124,14 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
         Command::Entities { command } => block_on(entities::entities(command)),
         Command::Stack { cluster, all, name } => block_on(stack::stack(&cluster, all, &name)),
         Command::Profile(profile) => block_on(stack::profile(&profile)),
-        Command::Logs { cluster, follow, tail, name } => block_on(async {
-            logs::logs(&cluster, &*connect(&cluster).await?, &name, follow, tail).await
-        }),
+        Command::Logs { cluster, follow, tail, name } => {
+            block_on(logs::logs(&cluster, &name, follow, tail))
+        }
         Command::Attach(options) => block_on(attach::attach(&options)),
         Command::Wait(options) => block_on(wait::wait(&options)),
-        Command::Kill { cluster, now, names } => {
-            block_on(async { kill::kill(&cluster, &*connect(&cluster).await?, &names, now).await })
-        }
-        Command::Cp { cluster, source, target } => {
-            // Wrong paths are refused before connecting to an engine.
-            let (source, target) = copy::copy_paths(&source, &target)?;
-            block_on(async { copy::copy(&*connect(&cluster).await?, source, target).await })
-        }
-        Command::Clean { cluster, json } => {
-            block_on(async { clean::clean(&*connect(&cluster).await?, json).await })
-        }
+        Command::Kill { cluster, now, names } => block_on(kill::kill(&cluster, &names, now)),
+        Command::Cp { cluster, source, target } => block_on(copy::copy(&cluster, &source, &target)),
+        Command::Clean { cluster, json } => block_on(clean::clean(&cluster, json)),
     }
 }
 

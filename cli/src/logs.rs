@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use fiber_backends::cluster::{Cluster, OutputChunk};
+use fiber_backends::cluster::OutputChunk;
 use futures_util::stream::{LocalBoxStream, StreamExt};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
 use crate::args::ClusterArgs;
+use crate::connect;
 use crate::inspect::sessions::Sessions;
 use crate::inspect::target::Target;
 use crate::sessions::{self, Named};
@@ -18,11 +19,11 @@ use crate::terminal::{has_reader, warn, write_chunk};
 
 pub(crate) async fn logs(
     args: &ClusterArgs,
-    cluster: &dyn Cluster,
     name: &str,
     follow: bool,
     tail: Option<u64>,
 ) -> anyhow::Result<ExitCode> {
+    let cluster = &*connect(args).await?;
     let (process, session) = match sessions::find(args, cluster, name).await {
         Ok(Named::Session(session)) => (session.head, None),
         Ok(Named::Job(process, session)) => (process, Some(session)),
