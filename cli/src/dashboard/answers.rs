@@ -12,6 +12,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
 use hyper::{Method, Request, Response, StatusCode};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -181,23 +182,12 @@ fn process(query: &HashMap<String, String>) -> anyhow::Result<ProcessId> {
 
 /// Returns the parameters of a query, decoded.
 fn parameters(query: &str) -> HashMap<String, String> {
+    let decoded = |text: &str| {
+        let text = text.replace('+', " ");
+        percent_decode_str(&text).decode_utf8_lossy().into_owned()
+    };
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
-}
-
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let byte = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = byte.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        (rest, bytes) = match (first, byte) {
-            (b'%', Some(byte)) => (&after[2..], [bytes, vec![byte]].concat()),
-            (b'+', _) => (after, [bytes, vec![b' ']].concat()),
-            (other, _) => (after, [bytes, vec![*other]].concat()),
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 fn or_problem(result: anyhow::Result<String>, kind: &'static str) -> Answer {
