@@ -42,36 +42,25 @@ pub(crate) fn find(command: impl AsRef<OsStr>) -> Result<PathBuf, ExitError> {
 
 fn check(path: &Path) -> Result<(), ExitError> {
     let shown = path.display();
-    let refused = |code, problem| Err(ExitError { code, problem });
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) => metadata,
+    let (code, problem) = match fs::metadata(path) {
+        Ok(found) if found.is_dir() => {
+            (NOT_EXECUTABLE, format!("`{shown}` is a directory: name the program in it"))
+        }
+        Ok(found) if found.permissions().mode() & 0o111 == 0 => (
+            NOT_EXECUTABLE,
+            format!("`{shown}` is not executable: run `chmod +x {shown}` if it is a program"),
+        ),
+        Ok(_) => return Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let remedy = neighbour(path)
                 .map_or("build it first, or correct the path".into(), |neighbour| {
                     format!("did you mean `{}`?", neighbour.display())
                 });
-            return refused(NOT_FOUND, format!("there is no program `{shown}`: {remedy}"));
+            (NOT_FOUND, format!("there is no program `{shown}`: {remedy}"))
         }
-        Err(error) => {
-            return refused(
-                NOT_EXECUTABLE,
-                format!("the program `{shown}` can't be read: {error}"),
-            );
-        }
+        Err(error) => (NOT_EXECUTABLE, format!("the program `{shown}` can't be read: {error}")),
     };
-    if metadata.is_dir() {
-        return refused(
-            NOT_EXECUTABLE,
-            format!("`{shown}` is a directory: name the program in it"),
-        );
-    }
-    if metadata.permissions().mode() & 0o111 == 0 {
-        return refused(
-            NOT_EXECUTABLE,
-            format!("`{shown}` is not executable: run `chmod +x {shown}` if it is a program"),
-        );
-    }
-    Ok(())
+    Err(ExitError { code, problem })
 }
 
 /// Returns an executable with a similar name in the directory of a path that does not exist.
