@@ -15,8 +15,9 @@ use crate::model::trends::{AllTrends, Trends};
 use crate::model::workers::{self, Worker};
 
 /// The panes of a session's screen, in the order of Tab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pane {
+    #[default]
     Pools,
     Workers,
     Tasks,
@@ -60,9 +61,10 @@ impl Pane {
 }
 
 /// The content of the screen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Screen {
     /// The list of sessions.
+    #[default]
     Sessions,
     /// One session.
     Session,
@@ -81,7 +83,7 @@ pub(crate) enum Effect {
     Stack(SessionHead, ProcessId),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct App {
     pub(crate) theme: Theme,
     pub(crate) observed: Vec<Observed>,
@@ -125,28 +127,11 @@ impl App {
     pub(crate) fn new(theme: Theme, session: Option<String>) -> App {
         App {
             theme,
-            observed: Vec::new(),
             only: session.is_some(),
             screen: if session.is_some() { Screen::Session } else { Screen::Sessions },
             session,
-            model: None,
-            pane: Pane::Pools,
             detail: Pane::Tasks,
-            help: false,
-            paused: false,
-            filter: Filter::default(),
-            sessions_filter: Filter::default(),
-            text_filter: Filter::default(),
-            typing: false,
-            orders: [Order::Natural; Pane::ALL.len()],
-            cursors: [0; Pane::ALL.len()],
-            session_cursor: 0,
-            zoom: None,
-            grid: None,
-            stack: None,
-            scroll: 0,
-            notice: None,
-            trends: AllTrends::default(),
+            ..App::default()
         }
     }
 

@@ -21,7 +21,7 @@ const ASCII_BORDER: border::Set = border::Set {
 };
 
 /// The abilities of the terminal.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Theme {
     pub(crate) color: bool,
     pub(crate) unicode: bool,
