@@ -102,17 +102,24 @@ fn age(since: SystemTime) -> Duration {
 }
 
 fn words(state: &ProcessState) -> String {
+    match described(state) {
+        ("silent", ..) => "no answer".into(),
+        (state, Some(why), Some(code)) => format!("{state} ({code}, {why})"),
+        (state, None, Some(code)) => format!("{state} ({code})"),
+        (state, Some(why), None) => format!("{state}: {why}"),
+        (state, None, None) => state.into(),
+    }
+}
+
+/// Returns the name of a state, what is known about it, and the exit code.
+fn described(state: &ProcessState) -> (&'static str, Option<&str>, Option<i32>) {
     match state {
-        ProcessState::Starting(None) => "starting".into(),
-        ProcessState::Starting(Some(why)) => format!("starting: {why}"),
-        ProcessState::Running => "running".into(),
-        ProcessState::Paused(command) => format!("paused: {command}"),
-        ProcessState::Ended(ended) => match &ended.reason {
-            Some(why) => format!("ended ({}, {why})", ended.code),
-            None => format!("ended ({})", ended.code),
-        },
-        ProcessState::Gone => "gone".into(),
-        ProcessState::Silent(_) => "no answer".into(),
+        ProcessState::Starting(why) => ("starting", why.as_deref(), None),
+        ProcessState::Running => ("running", None, None),
+        ProcessState::Paused(command) => ("paused", Some(command), None),
+        ProcessState::Ended(ended) => ("ended", ended.reason.as_deref(), Some(ended.code)),
+        ProcessState::Gone => ("gone", None, None),
+        ProcessState::Silent(why) => ("silent", Some(why), None),
     }
 }
 
@@ -123,14 +130,7 @@ fn session(session: &Session) -> Value {
 }
 
 fn process(process: &SessionProcess) -> Value {
-    let (state, detail, code) = match &process.state {
-        ProcessState::Starting(why) => ("starting", why.clone(), None),
-        ProcessState::Running => ("running", None, None),
-        ProcessState::Paused(command) => ("paused", Some(command.clone()), None),
-        ProcessState::Ended(ended) => ("ended", ended.reason.clone(), Some(ended.code)),
-        ProcessState::Gone => ("gone", None, None),
-        ProcessState::Silent(why) => ("silent", Some(why.clone()), None),
-    };
+    let (state, detail, code) = described(&process.state);
     let since = process.started_at;
     let since = since.map(|since| humantime::format_rfc3339_seconds(since).to_string());
     json!({
