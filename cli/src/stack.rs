@@ -11,7 +11,6 @@ use fiber_core::{Patient, open_own};
 
 use crate::args::ClusterArgs;
 use crate::flamegraph;
-use crate::inspect::Inspector;
 use crate::inspect::sessions::Sessions;
 use crate::inspect::target::{Located, Target};
 use crate::terminal::printable;
@@ -73,7 +72,10 @@ pub(crate) async fn profile(args: &Profile) -> anyhow::Result<ExitCode> {
     if to_stdout && std::io::stdout().is_terminal() {
         bail!("a flame graph is not for terminals: redirect the output, or name a file by `-o`");
     }
-    let (target, mut inspector) = open(&args.cluster, &args.name).await?;
+    let mut sessions = Sessions::connect(&args.cluster).await?;
+    let observed = sessions.look().await?;
+    let target = sessions.find(&observed, &args.name).await?;
+    let mut inspector = sessions.take(&target.head).await?;
     let output = args.output.clone().unwrap_or_else(|| default_output(&target.name));
     let mut file = None;
     if !to_stdout {
@@ -120,14 +122,6 @@ fn default_output(name: &str) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let name: String = name.chars().map(plain).collect();
     format!("{}.svg", name.trim_start_matches(['-', '.'])).into()
-}
-
-async fn open(cluster: &ClusterArgs, name: &str) -> anyhow::Result<(Target, Inspector)> {
-    let mut sessions = Sessions::connect(cluster).await?;
-    let observed = sessions.look().await?;
-    let target = sessions.find(&observed, name).await?;
-    let inspector = sessions.take(&target.head).await?;
-    Ok((target, inspector))
 }
 
 #[cfg(test)]
