@@ -45,7 +45,7 @@ pub(crate) struct Sessions {
     listed: Option<(Instant, Vec<SessionHead>)>,
     /// Connections by their inspectors.
     connections: HashMap<String, Inspector>,
-    /// Inspectors that did not answer, with the time when they are asked again.
+    /// Inspectors that are not asked until this time, because they did not answer.
     failed: HashMap<String, (Instant, InspectError)>,
 }
 
@@ -85,14 +85,14 @@ impl Sessions {
             unnamed.clear();
         }
         let known = |inspector: &String| heads.iter().any(|head| head.inspector == *inspector);
+        let now = Instant::now();
         self.connections.retain(|inspector, _| known(inspector));
-        self.failed.retain(|inspector, _| known(inspector));
+        self.failed.retain(|inspector, (until, _)| known(inspector) && *until > now);
         let mut asked = Vec::new();
         for head in heads {
             let connection = self.connections.remove(&head.inspector);
-            let pause = self.failed.get(&head.inspector);
-            let pause = pause.filter(|(until, _)| *until > Instant::now());
-            asked.push((head, connection, pause.map(|(_, error)| error.clone())));
+            let paused = self.failed.get(&head.inspector).map(|(_, error)| error.clone());
+            asked.push((head, connection, paused));
         }
         let sessions = &*self;
         let answers = join_all(asked.into_iter().map(|(head, connection, paused)| async move {
@@ -109,19 +109,14 @@ impl Sessions {
                 self.connections.insert(inspector.clone(), connection);
             }
             let pause = match &stats {
-                Err(InspectError::Silent(_)) => Some(PAUSE),
-                Err(InspectError::Unknown(_)) => Some(LONG_PAUSE),
+                Err(error @ InspectError::Silent(_)) => Some((PAUSE, error)),
+                Err(error @ InspectError::Unknown(_)) => Some((LONG_PAUSE, error)),
                 _ => None,
             };
-            match (&stats, pause) {
-                (Err(error), Some(pause)) => {
-                    let now = Instant::now();
-                    let paused = self.failed.get(&inspector).is_some_and(|(end, _)| *end > now);
-                    if !paused {
-                        self.failed.insert(inspector, (now + pause, error.clone()));
-                    }
-                }
-                _ => drop(self.failed.remove(&inspector)),
+            if let Some((pause, error)) = pause {
+                // A pause that has begun keeps its end.
+                let until = Instant::now() + pause;
+                self.failed.entry(inspector).or_insert_with(|| (until, error.clone()));
             }
             let excluded = stats.as_ref().is_ok_and(|stats| self.is_excluded(&head, stats));
             if !excluded && !matches!(stats, Err(InspectError::Ended(_))) {
