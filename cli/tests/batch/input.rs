@@ -3,21 +3,12 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use fiber_test_support::program::Setup;
+use fiber_test_support::program::{Setup, fails};
 use fiber_test_support::trial;
 
 use super::session::StartedSession;
 use super::{fiber, run};
 use crate::cluster::SYSTEM;
-
-#[track_caller]
-pub(crate) fn fails(setup: Setup, code: i32, words: &[&str]) {
-    let ending = setup.run().code(code);
-    assert!(ending.errors.contains("error: "), "{}", ending.errors);
-    for word in words {
-        assert!(ending.errors.contains(word), "`{word}` is missing in: {}", ending.errors);
-    }
-}
 
 #[trial]
 fn missing_commands_of_the_batch_system_are_named() {

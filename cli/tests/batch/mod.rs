@@ -1,6 +1,6 @@
 //! The promises of `fiber run` on batch systems, tested on each: [`System`] says what differs.
 
-pub(crate) mod input;
+mod input;
 mod runs;
 mod scenarios;
 pub(crate) mod session;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fiber_test_support::command;
 use fiber_test_support::program::{ProgramOutput, Setup};
-use fiber_test_support::wait::wait_until;
+use fiber_test_support::wait::wait_for;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -109,12 +109,10 @@ impl StartedSession {
     /// Waits until the session's entry of `fiber ps` satisfies a condition.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, reached: impl Fn(&Value) -> bool) -> Value {
-        let mut last = Value::Null;
-        wait_until(what, || {
-            last = self.listed();
-            reached(&last)
-        });
-        last
+        wait_for(what, || {
+            let listed = self.listed();
+            if reached(&listed) { Ok(listed) } else { Err(listed) }
+        })
     }
 
     /// Checks what the commands say that would ask its head, which can't answer.

@@ -1,9 +1,10 @@
 //! Cases of Docker alone: paused containers, and labels that anybody may set.
 
 use fiber_test_support::docker::{docker, try_docker};
+use fiber_test_support::program::fails;
 use fiber_test_support::trial;
 
-use crate::engine::{Engine, StartedSession, fails, fiber, output, own_name};
+use crate::engine::{Engine, StartedSession, fiber, output, own_name};
 use crate::images;
 
 #[trial]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use fiber_test_support::command::listed;
 use fiber_test_support::program::{SCENARIO, Setup};
-use fiber_test_support::wait::wait_until;
+use fiber_test_support::wait::wait_for;
 use serde_json::Value;
 
 pub(crate) const ALL: [&dyn Engine; 2] = [&docker::Docker, &kubernetes::Kubernetes];
@@ -74,16 +74,6 @@ pub(crate) fn output(setup: Setup) -> String {
     setup.run().code(0).out
 }
 
-/// Runs a command that must fail with this code and an error. Its errors have these words.
-#[track_caller]
-pub(crate) fn fails(setup: Setup, code: i32, words: &[&str]) {
-    let errors = setup.run().code(code).errors;
-    assert!(errors.lines().any(|line| line.starts_with("error: ")), "{errors}");
-    for word in words {
-        assert!(errors.contains(word), "`{word}` is missing in: {errors}");
-    }
-}
-
 /// Returns a unique name.
 pub(crate) fn own_name(what: &str) -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -126,12 +116,10 @@ impl StartedSession {
     /// Waits until the session's entry of `fiber ps` satisfies a condition.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, reached: impl Fn(&Value) -> bool) -> Value {
-        let mut last = Value::Null;
-        wait_until(what, || {
-            last = self.listed();
-            reached(&last)
-        });
-        last
+        wait_for(what, || {
+            let listed = self.listed();
+            if reached(&listed) { Ok(listed) } else { Err(listed) }
+        })
     }
 }
 

@@ -1,9 +1,9 @@
 //! Errors of the command line, the engine and the cluster.
 
-use fiber_test_support::program::Setup;
+use fiber_test_support::program::{Setup, fails};
 use fiber_test_support::trial;
 
-use crate::engine::{Engine, StartedSession, TestVolume, fails, fiber, run};
+use crate::engine::{Engine, StartedSession, TestVolume, fiber, run};
 
 #[trial]
 fn no_engine(engine: &'static dyn Engine) {

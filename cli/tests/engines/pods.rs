@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use fiber_test_support::gpus::Gpus;
 use fiber_test_support::kubeconfig;
 use fiber_test_support::kubectl::{apply, get, kubectl, try_kubectl, try_send};
-use fiber_test_support::program::Setup;
+use fiber_test_support::program::{Setup, fails};
 use fiber_test_support::trial;
 use fiber_test_support::wait::wait_until;
 use rustix::process::Signal;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::engine::kubernetes::{TestNamespace, namespace, pod_of_job};
-use crate::engine::{Engine, StartedSession, TestVolume, fails, fiber, own_name, run};
+use crate::engine::{Engine, StartedSession, TestVolume, fiber, own_name, run};
 use crate::images;
 
 #[trial]

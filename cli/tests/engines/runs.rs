@@ -1,11 +1,12 @@
 //! `fiber run`.
 
 use fiber_test_support::docker::docker;
+use fiber_test_support::program::fails;
 use fiber_test_support::{following, trial};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::engine::{Engine, StartedSession, fails, fiber, output, own_name, run};
+use crate::engine::{Engine, StartedSession, fiber, output, own_name, run};
 
 /// Returns a unique session name.
 fn named() -> String {

@@ -1,8 +1,8 @@
 //! Errors of Slurm alone.
 
+use fiber_test_support::program::fails;
 use fiber_test_support::trial;
 
-use crate::batch::input::fails;
 use crate::batch::session::{StartedSession, own_name};
 use crate::batch::{fiber, run};
 

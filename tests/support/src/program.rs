@@ -73,6 +73,16 @@ pub fn copy_executable(to: &Path) {
     assert!(copied.expect("cp can be started").success());
 }
 
+/// Runs a command that must fail with this code and an error. Its errors have these words.
+#[track_caller]
+pub fn fails(setup: Setup, code: i32, words: &[&str]) {
+    let errors = setup.run().code(code).errors;
+    assert!(errors.lines().any(|line| line.starts_with("error: ")), "{errors}");
+    for word in words {
+        assert!(errors.contains(word), "`{word}` is missing in: {errors}");
+    }
+}
+
 impl Setup {
     /// Configures the program of a scenario, in an empty directory, with no configuration but the
     /// link of this test run.
