@@ -11,7 +11,6 @@ use anyhow::{Context, bail};
 use fiber_backends::cluster::{self, Cluster, Location, SessionHead, SessionProcess};
 use fiber_core::Signals;
 use futures_util::StreamExt;
-use futures_util::future::maybe_done;
 use futures_util::stream::pending;
 
 use self::keys::Keys;
@@ -51,8 +50,8 @@ async fn follow(
     let mut keys = Keys::of_terminal();
     let mut screen = Screen::new(name, keys.is_some());
     let mut progress = Progress::of_head(&args.cluster, name).await?;
-    let ended = maybe_done(cluster.wait(name));
-    tokio::pin!(ended);
+    let mut end = cluster.wait(name);
+    let mut ended = None;
     let mut output = match head.has_output {
         true => cluster.logs(name, true, (!args.from_start).then_some(0)).await?,
         false => {
@@ -71,28 +70,27 @@ async fn follow(
                 },
                 None => break,
             },
-            () = &mut ended, if !has_ended(&ended) => if !head.has_output {
-                break;
-            },
+            status = &mut end, if ended.is_none() => {
+                ended = Some(status);
+                if !head.has_output {
+                    break;
+                }
+            }
             line = progress.next(), if screen.shows_progress() => screen.show(&line),
             () = keys::pressed(&mut keys) => return Ok(leave(name, screen, 0)),
             signal = signals.next() => return Ok(leave(name, screen, killed_by(signal))),
         }
     }
     // The output is complete a moment before the engine knows the exit code.
-    if !has_ended(&ended) {
-        tokio::select! {
-            () = &mut ended => {}
+    let ended = match ended {
+        Some(status) => status,
+        None => tokio::select! {
+            status = &mut end => status,
             signal = signals.next() => return Ok(leave(name, screen, killed_by(signal))),
-        }
-    }
+        },
+    };
     screen.close()?;
-    let ended = ended.take_output().context("the exit status is read once")??;
-    Ok(ExitCode::from(report(name, &ended)))
-}
-
-fn has_ended<F: Future>(waiting: &futures_util::future::MaybeDone<F>) -> bool {
-    !matches!(waiting, futures_util::future::MaybeDone::Future(_))
+    Ok(ExitCode::from(report(name, &ended?)))
 }
 
 /// Leaves a session that goes on.
