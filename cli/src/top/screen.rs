@@ -24,16 +24,6 @@ enum Update {
     Stack(ProcessId, String),
 }
 
-/// Why the screen was left.
-enum Left {
-    /// A person wanted to.
-    Wanted,
-    /// The session has ended.
-    Ended(String),
-    /// A signal.
-    Signal(i32),
-}
-
 /// Shows sessions until a person leaves, or the one that is watched ends.
 pub(crate) async fn show(
     sessions: Sessions,
@@ -49,23 +39,20 @@ pub(crate) async fn show(
     let mut terminal = ratatui::try_init()?;
     let left = run(&mut terminal, &mut app, sessions, interval, signals).await;
     ratatui::restore();
-    Ok(match left? {
-        Left::Wanted => ExitCode::SUCCESS,
-        Left::Ended(message) => {
-            say!("{message}");
-            ExitCode::SUCCESS
-        }
-        Left::Signal(signal) => ExitCode::from(killed_by(signal)),
-    })
+    let (code, message) = left?;
+    message.iter().for_each(|message| say!("{message}"));
+    Ok(code)
 }
 
+/// Returns the exit code, and what to say if the session has ended.
 async fn run(
     terminal: &mut DefaultTerminal,
     app: &mut App,
     sessions: Sessions,
     interval: Duration,
     mut signals: Signals,
-) -> anyhow::Result<Left> {
+) -> anyhow::Result<(ExitCode, Option<String>)> {
+    let wanted = (ExitCode::SUCCESS, None);
     let (asked, questions) = mpsc::unbounded_channel();
     let (answers, mut updates) = mpsc::unbounded_channel();
     tokio::task::spawn_local(ask(sessions, interval, questions, answers));
@@ -76,7 +63,7 @@ async fn run(
             update = updates.recv() => match update {
                 Some(Update::Looked(observed)) => {
                     if let Some(message) = app.update(observed?) {
-                        return Ok(Left::Ended(message));
+                        return Ok((ExitCode::SUCCESS, Some(message)));
                     }
                 }
                 Some(Update::Stack(process, text)) => {
@@ -84,20 +71,20 @@ async fn run(
                         app.stack = Some(text);
                     }
                 }
-                None => return Ok(Left::Wanted),
+                None => return Ok(wanted),
             },
             event = events.next() => match event {
                 Some(Ok(Event::Key(key))) => match app.press(key) {
                     Effect::None => {}
-                    Effect::Leave => return Ok(Left::Wanted),
+                    Effect::Leave => return Ok(wanted),
                     Effect::Stack(head, process) => drop(asked.send((head, process))),
                 },
                 // A new size is drawn at once.
                 Some(Ok(_)) => {}
                 // The terminal is gone.
-                Some(Err(_)) | None => return Ok(Left::Wanted),
+                Some(Err(_)) | None => return Ok(wanted),
             },
-            signal = signals.next() => return Ok(Left::Signal(signal)),
+            signal = signals.next() => return Ok((ExitCode::from(killed_by(signal)), None)),
         }
     }
 }
