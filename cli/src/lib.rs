@@ -199,3 +199,13 @@ impl std::fmt::Display for ExitError {
 }
 
 impl std::error::Error for ExitError {}
+
+impl ExitError {
+    /// Gives an error this exit code, unless it has one of its own.
+    fn or(code: u8, error: anyhow::Error) -> anyhow::Error {
+        match error.is::<ExitError>() {
+            true => error,
+            false => anyhow!(ExitError { code, problem: format!("{error:#}") }),
+        }
+    }
+}

@@ -39,10 +39,7 @@ const MANY_FAILED: u8 = 101;
 const SEPARATOR: &[u8] = b":::";
 
 pub(crate) fn map(args: args::Map) -> anyhow::Result<ExitCode> {
-    execute(args).map_err(|error| match error.downcast::<ExitError>() {
-        Ok(refusal) => anyhow!(refusal),
-        Err(error) => anyhow!(ExitError { code: REFUSED, problem: format!("{error:#}") }),
-    })
+    execute(args).map_err(|error| ExitError::or(REFUSED, error))
 }
 
 fn execute(mut args: args::Map) -> anyhow::Result<ExitCode> {

@@ -40,10 +40,7 @@ const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 const PROGRAM_END: u32 = 25;
 
 pub(crate) async fn run(args: args::Run) -> anyhow::Result<ExitCode> {
-    let refused = |error: anyhow::Error| match error.downcast::<ExitError>() {
-        Ok(refusal) => anyhow!(refusal),
-        Err(error) => anyhow!(ExitError { code: NOT_STARTED, problem: format!("{error:#}") }),
-    };
+    let refused = |error| ExitError::or(NOT_STARTED, error);
     let config = args.cluster.config().map_err(refused)?;
     let backend = cluster::configured(&config).map_err(|error| refused(error.into()))?;
     check(&args, backend).map_err(refused)?;
