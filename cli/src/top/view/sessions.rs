@@ -5,18 +5,15 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::super::app::App;
-use super::columns::Columns;
+use super::marked;
 use super::table::Table;
-use super::{block, marked};
 use crate::model::tables;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
-    let inner = block(app, "", true).inner(area);
     let all = app.listed_sessions();
     let listed = tables::sessions(
         all.iter().map(|(observed, stats)| (observed.head.name.as_str(), &***stats)),
     );
-    let columns = Columns::fitting(usize::from(inner.width), &listed);
     let problems = app.observed.iter().filter_map(|session| session.stats.as_ref().err());
     let mut notes: Vec<Line> =
         problems.map(|problem| Line::styled(problem.to_string(), app.theme.bad())).collect();
@@ -26,8 +23,9 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App) {
     let table = Table {
         title: format!("Sessions {}", all.len()),
         focused: true,
-        head: Some(columns.head()),
-        lines: listed.rows.iter().map(|row| columns.line(0, row, &app.theme)).collect(),
+        of: &listed,
+        rows: listed.rows.iter().map(|row| (row.depth, row)).collect(),
+        has_head: true,
         selected: (app.session_cursor, marked(true, true, app)),
         notes,
     };
