@@ -7,6 +7,7 @@
 //! one only; sessions take precedence over processes, whose names may begin with a session's.
 
 use anyhow::bail;
+use fiber_core::nearest;
 
 /// Something that has names.
 #[derive(Clone, Debug)]
@@ -54,7 +55,7 @@ pub(crate) fn choose<'a, T>(
         return Ok(found);
     }
     let known = entries.iter().flat_map(|entry| &entry.names).map(String::as_str);
-    match closest(name, known) {
+    match nearest(name, known) {
         Some(other) => bail!("there is no session or process `{name}`: did you mean `{other}`?"),
         None => bail!(
             "there is no session or process `{name}`: `fiber ps` and `fiber top` list all{note}"
@@ -115,30 +116,9 @@ fn the_only<'a, T: 'a>(
     }
 }
 
-/// Returns the name of `known` that `wanted` is probably a mistyped form of.
-pub(crate) fn closest<'a>(
-    wanted: &str,
-    known: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let likeness = |name: &str| strsim::jaro_winkler(wanted, name);
-    let best = known
-        .into_iter()
-        .map(|name| (likeness(name), name))
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    best.filter(|(likeness, _)| *likeness > 0.8).map(|(_, name)| name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_similar_names_are_suggested() {
-        let known = ["fiber-e3ae700b", "fiber-00112233"];
-        assert_eq!(closest("fiber-e3ae700c", known), Some("fiber-e3ae700b"));
-        assert_eq!(closest("mailbox", known), None);
-        assert_eq!(closest("fiber", []), None);
-    }
 
     #[test]
     fn a_process_is_named_by_its_path_its_session_and_its_job() {

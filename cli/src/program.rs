@@ -6,8 +6,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use fiber_core::nearest;
+
 use crate::ExitError;
-use crate::names::closest;
 
 /// The exit codes of shells if there is no such program, and if it can't be executed.
 pub(crate) const NOT_FOUND: u8 = 127;
@@ -71,6 +72,6 @@ fn neighbour(path: &Path) -> Option<PathBuf> {
         .filter(|entry| check(&entry.path()).is_ok())
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
-    let name = closest(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    let name = nearest(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
     Some(path.with_file_name(name))
 }

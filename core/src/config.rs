@@ -19,6 +19,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 
+pub use self::names::nearest;
 pub use self::problem::{ConfigProblem, ConfigSource};
 use self::section::Sections;
 pub use self::section::{Section, SectionEntry, SectionKey, SectionTable};

@@ -51,7 +51,7 @@ pub use address::{Address, AddressError, HostPort};
 pub use build::BuildId;
 pub use config::{
     Config, ConfigProblem, ConfigSource, LinkKind, OutputMode, Section, SectionEntry, SectionKey,
-    SectionTable, values,
+    SectionTable, nearest, values,
 };
 pub use error::{
     Cause, CloseReason, Error, Failure, FailureKind, PoolEndReason, RankActivity, Result,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use fiber_backends::cluster::SessionHead;
 use fiber_core::inspect::{EntityKey, EntityKeys, EntityRecord, Request};
+use fiber_core::nearest;
 use fiber_core::stats::{EntitiesStats, SessionStats};
 
 use super::Listed;
@@ -12,7 +13,6 @@ use crate::args::EntitiesSource;
 use crate::inspect::Inspector;
 use crate::inspect::sessions::{Observed, Sessions};
 use crate::inspect::target;
-use crate::names::closest;
 use crate::terminal::warn;
 
 /// Entities of a session.
@@ -32,7 +32,7 @@ impl Live {
             [(head, stats, entities)] => (head, stats, entities),
             [] => {
                 let known = all.iter().map(|(.., entities)| entities.name.as_str());
-                let hint = match closest(name, known) {
+                let hint = match nearest(name, known) {
                     Some(other) => format!("did you mean `{other}`?"),
                     None => {
                         "`fiber entities list` lists all; `--journal` reads those of a program \

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::bail;
 use bytes::Bytes;
 use fiber_core::inspect::{EntityKey, EntityKeys, EntityRecord, RecordedReminder, RecordedValue};
+use fiber_core::nearest;
 use fiber_journal::Reader;
 use fiber_values::blob::{Blob, Blobs};
 use fiber_values::codec::{self, EncodedValue};
@@ -14,7 +15,6 @@ use serde::Deserialize;
 
 use super::Listed;
 use crate::journal::folder;
-use crate::names::closest;
 
 /// The beginning of the slots of entities. Their name follows, and then the part.
 const PREFIX: &str = "entities/";
@@ -83,7 +83,7 @@ impl Recorded {
         is_chosen: impl Fn(&str) -> bool,
     ) -> anyhow::Result<BTreeMap<String, EntityRecord>> {
         if !self.names.contains_key(name) {
-            let hint = match closest(name, self.names.keys().map(String::as_str)) {
+            let hint = match nearest(name, self.names.keys().map(String::as_str)) {
                 Some(other) => format!("did you mean `{other}`?"),
                 None => "`fiber entities list --journal` lists those of a journal".into(),
             };

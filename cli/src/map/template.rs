@@ -1,9 +1,9 @@
 //! The command of a map, with placeholders for the item.
 
 use anyhow::bail;
+use fiber_core::nearest;
 
 use super::items::{Fields, Item};
-use crate::names::closest;
 
 /// A command, of which each task gets the words with its item in them.
 #[derive(Debug)]
@@ -158,7 +158,7 @@ fn placeholder(name: &[u8], columns: Option<&[String]>) -> anyhow::Result<Option
     if name.contains(|c: char| c.is_whitespace() || "{$;,\"'".contains(c)) {
         return Ok(None);
     }
-    let remedy = match closest(&name, columns.iter().map(String::as_str)) {
+    let remedy = match nearest(&name, columns.iter().map(String::as_str)) {
         Some(similar) => format!("did you mean `{{{similar}}}`?"),
         None => format!("the columns are {}", columns.join(", ")),
     };

@@ -16,9 +16,9 @@ pub(super) fn alternatives(source: &ConfigSource, option: &str) -> Vec<String> {
 }
 
 /// Returns the name that was probably meant by another one.
-pub(super) fn nearest<'a>(name: &str, names: &'a [String]) -> Option<&'a String> {
-    let distance = |other: &&String| edits(name, other);
-    names.iter().min_by_key(distance).filter(|other| 3 * edits(name, other) <= name.len())
+pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = names.into_iter().min_by_key(|other| edits(name, other))?;
+    (3 * edits(name, near) <= name.len()).then_some(near)
 }
 
 /// Returns how many characters have to be added, removed or replaced to make one text the other.
@@ -52,8 +52,9 @@ mod tests {
 
     #[test]
     fn only_a_similar_name_is_near() {
-        let names = ["heartbeat".to_string(), "link".to_string()];
-        assert_eq!(nearest("heart_beat", &names).unwrap(), "heartbeat");
-        assert_eq!(nearest("timeline", &names), None);
+        let names = ["heartbeat", "link"];
+        assert_eq!(nearest("heart_beat", names), Some("heartbeat"));
+        assert_eq!(nearest("timeline", names), None);
+        assert_eq!(nearest("timeline", []), None);
     }
 }

@@ -159,8 +159,8 @@ impl fmt::Display for ConfigProblem {
             }
             ConfigProblem::UnknownOption { source, option } => {
                 let (name, names) = (source.spell(option), alternatives(source, option));
-                let meant =
-                    nearest(&name, &names).map(|near| format!("did you mean `{near}`? If not, "));
+                let meant = nearest(&name, names.iter().map(String::as_str));
+                let meant = meant.map(|near| format!("did you mean `{near}`? If not, "));
                 write!(
                     f,
                     "{source} sets `{name}`, which does not exist: {}remove it, or use one of: {}",
