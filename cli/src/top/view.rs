@@ -200,16 +200,11 @@ fn sparks(frame: &mut Frame, area: Rect, app: &App, model: &Model) {
 }
 
 fn help(frame: &mut Frame, area: Rect, app: &App) {
-    let height = (HELP.len() as u16 + 2).min(area.height);
+    let height = HELP.len() as u16 + 2;
     let longest = HELP.iter().map(|(_, what)| what.len()).max().unwrap_or(0);
     // The keys, the text, a space on both sides, and the border.
-    let width = (HELP_KEYS as u16 + longest as u16 + 4).min(area.width);
-    let place = Rect {
-        x: area.x + (area.width - width) / 2,
-        y: area.y + (area.height - height) / 2,
-        width,
-        height,
-    };
+    let width = HELP_KEYS as u16 + longest as u16 + 4;
+    let place = area.centered(Constraint::Length(width), Constraint::Length(height));
     let lines: Vec<Line> = HELP
         .iter()
         .map(|(keys, what)| {
