@@ -17,7 +17,7 @@ use fiber_values::{
 
 use super::Pool;
 use super::calls::{ActiveCall, failures};
-use super::last_argument::{And, AndLast};
+use super::last_argument::{And, AndLast, Taking, functions_with_last};
 
 /// A task function that takes `Args` as a [`Function`] does, and a [`Sender`] last, by which it
 /// answers with any number of items.
@@ -38,64 +38,10 @@ pub trait StreamFunction<Args, T, Marker>: Copy + Send + 'static {
     fn call(self, args: Args, out: Sender<T>) -> Self::Output;
 }
 
-#[diagnostic::do_not_recommend]
-impl<F, A, T, R> StreamFunction<A, T, OneArgument<A>> for F
-where
-    F: Fn(A, Sender<T>) -> R + Copy + Send + 'static,
-{
-    type Output = R;
-
-    fn call(self, args: A, out: Sender<T>) -> R {
-        user_code(move || self(args, out))
-    }
-}
-
-macro_rules! many {
-    ($($name:ident)+) => {
-        #[diagnostic::do_not_recommend]
-        impl<Z, T, R, $($name),+> StreamFunction<($($name,)+), T, TupleArguments<($($name,)+)>> for Z
-        where
-            Z: Fn($($name),+, Sender<T>) -> R + Copy + Send + 'static,
-        {
-            type Output = R;
-
-            #[allow(non_snake_case)]
-            fn call(self, ($($name,)+): ($($name,)+), out: Sender<T>) -> R {
-                user_code(move || self($($name),+, out))
-            }
-        }
-    };
-}
-
-many!(A B);
-many!(A B C);
-many!(A B C D);
-many!(A B C D E);
-many!(A B C D E F);
-many!(A B C D E F G);
-
-#[diagnostic::do_not_recommend]
-impl<F, T, R> StreamFunction<(), T, TupleArguments<()>> for F
-where
-    F: Fn(Sender<T>) -> R + Copy + Send + 'static,
-{
-    type Output = R;
-
-    fn call(self, (): (), out: Sender<T>) -> R {
-        user_code(move || self(out))
-    }
-}
-
-/// The function `F` as one that takes the seed of a sender of `T`.
-struct Producing<F, T>(F, PhantomData<fn() -> T>);
-
-impl<F: Copy, T> Clone for Producing<F, T> {
-    fn clone(&self) -> Producing<F, T> {
-        *self
-    }
-}
-
-impl<F: Copy, T> Copy for Producing<F, T> {}
+functions_with_last!(
+    StreamFunction, T, Sender<T>:
+    () (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G)
+);
 
 /// The output of a producer. Its items arrive before it counts.
 struct Produced<R> {
@@ -103,7 +49,7 @@ struct Produced<R> {
     items: Flushing,
 }
 
-impl<F, A, T, M> Function<(A, SenderSeed<T>), AndLast<M>> for Producing<F, T>
+impl<F, A, T, M> Function<(A, SenderSeed<T>), AndLast<M>> for Taking<F, SenderSeed<T>>
 where
     F: StreamFunction<A, T, M>,
     T: 'static,
@@ -221,7 +167,7 @@ impl Pool {
     {
         const { assert_captures_nothing::<F>() };
         type Arguments<A, T> = And<A, SenderSeed<T>>;
-        let function = Producing(function, PhantomData);
+        let function = Taking::last(function);
         let entry = TypedEntry::of_call::<Arguments<A, T>, _, AndLast<M>, AsProducer<N>>(function);
         self.begin_stream(entry, args).unwrap_or_else(Stream::failed)
     }
