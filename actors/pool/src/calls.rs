@@ -31,6 +31,9 @@ pub use self::stream::{ImapCall, ImapUnorderedCall, OutputStream};
 /// A call that the pool has accepted.
 pub(super) type Accepted = (Arc<Exchange>, Arc<PoolState>);
 
+/// A call of a task for each item, and the number of items, if it is known.
+pub(super) type Submitted = (Result<Accepted>, Option<u64>);
+
 /// A call in progress.
 pub(super) struct ActiveCall {
     pub(super) exchange: Arc<Exchange>,

@@ -181,20 +181,20 @@ impl Pool {
     where
         A: Inputs<P, M>,
     {
-        if self.journal.is_some() {
+        if self.options.journal.is_some() {
             let problem = "the items of a stream can't be recorded: call it on a handle of the pool \
                            without `durable`, or use `imap` with a task for each item";
             return Err(Error::invalid("Pool::stream", problem));
         }
-        let (seed, owner, mut stream) = channel(self.buffer / 2)?;
+        let (seed, owner, mut stream) = channel(self.options.buffer / 2)?;
         let mut pool = self.clone();
-        if self.stream_reruns == StreamReruns::BeforeItems {
+        if self.options.stream_reruns == StreamReruns::BeforeItems {
             if self.state().is_outer() {
                 let problem = "the pool of a task does not know which items were delivered: make \
                                the stream in the process that made the pool";
                 return Err(Error::invalid("Pool::once", problem));
             }
-            pool.is_final = Some(IsFinal(Arc::new(owner.has_items())));
+            pool.options.is_final = Some(IsFinal(Arc::new(owner.has_items())));
         }
         let accepted = pool.submit_one(function, And(args, seed))?;
         if self.state().is_outer() {
@@ -232,7 +232,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn once(&self) -> Pool {
-        Pool { stream_reruns: StreamReruns::BeforeItems, ..self.clone() }
+        self.with_options(|options| options.stream_reruns = StreamReruns::BeforeItems)
     }
 }
 

@@ -4,14 +4,14 @@ use std::any::type_name;
 use std::fmt;
 
 use fiber_core::stacks::user_code;
-use fiber_core::{Error, Meta, Result};
+use fiber_core::{Meta, Result};
 use fiber_values::{
     AsResult, AsValue, Function, Inputs, OneArgument, Portable, TaskOutput, TryOutput,
     TupleArguments, TypedEntry, assert_captures_nothing,
 };
 
 use super::batch::Order;
-use super::calls::Accepted;
+use super::calls::Submitted;
 use super::last_argument::{And, AndLast, Taking, functions_with_last};
 use super::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool};
 
@@ -142,8 +142,7 @@ macro_rules! many_tasks {
         {
             const { assert_captures_nothing::<F>() };
             let entry = entry::<_, _, And<I::Item, Broadcast<V>>, _, _, $kind<N>, _>(function);
-            let (call, length) = self.submit(entry, items, Order::$order);
-            $call::new(call, length $(, self.pool.$downgrade())?)
+            $call::new(self.submit(entry, items, Order::$order) $(, self.pool.$downgrade())?)
         }
     };
 }
@@ -176,7 +175,7 @@ impl<V: Portable + Send + Sync + 'static> PoolWith<V> {
         entry: TypedEntry<(P, Broadcast<V>), T>,
         items: I,
         order: Order,
-    ) -> (Result<Accepted, Error>, Option<u64>)
+    ) -> Submitted
     where
         I: IntoIterator<Item: Inputs<P, M>, IntoIter: Send + 'static>,
     {

@@ -12,7 +12,7 @@ use fiber_values::{
 use serde::de::DeserializeOwned;
 
 use super::ordered::Ordered;
-use super::{Accepted, Call, cancel_method, handle_traits};
+use super::{Accepted, Call, Submitted, cancel_method, handle_traits};
 use crate::batch::ResultBatch;
 use crate::outputs::{count, outputs};
 use crate::pool::WeakPool;
@@ -159,11 +159,7 @@ pub struct MapCall<T> {
 handle_traits!(MapCall);
 
 impl<T: DeserializeOwned> MapCall<T> {
-    pub(crate) fn new(
-        accepted: Result<Accepted>,
-        length: Option<u64>,
-        pool: WeakPool,
-    ) -> MapCall<T> {
+    pub(crate) fn new((accepted, length): Submitted, pool: WeakPool) -> MapCall<T> {
         MapCall { call: Call::new(accepted), results: Ordered::default(), length, pool }
     }
 

@@ -12,7 +12,7 @@ use fiber_values::{Output, OutputCell};
 use futures_core::Stream;
 use serde::de::DeserializeOwned;
 
-use super::{Accepted, Call, Decoder, cancel_method, encoded, handle_traits};
+use super::{Call, Decoder, Submitted, cancel_method, encoded, handle_traits};
 use crate::batch::ResultBatch;
 use fiber_runtime::blocking::Blocking;
 
@@ -332,7 +332,7 @@ stream_handle!(ImapCall, "imap");
 stream_handle!(ImapUnorderedCall, "imap_unordered");
 
 impl<T: DeserializeOwned> ImapCall<T> {
-    pub(crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> ImapCall<T> {
+    pub(crate) fn new((accepted, length): Submitted) -> ImapCall<T> {
         let call = Call::new(accepted);
         ImapCall { call, next: 0, early: SortedMap::new(), current: None, length, ended: false }
     }
@@ -384,7 +384,7 @@ impl<T: DeserializeOwned> ImapCall<T> {
 }
 
 impl<T: DeserializeOwned> ImapUnorderedCall<T> {
-    pub(crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> ImapUnorderedCall<T> {
+    pub(crate) fn new((accepted, length): Submitted) -> ImapUnorderedCall<T> {
         ImapUnorderedCall { call: Call::new(accepted), current: None, length, ended: false }
     }
 
