@@ -26,7 +26,7 @@ use super::durable::DurableCall;
 use super::held::HeldTasks;
 use super::keep_alive::TaskKeepAlives;
 use super::run::{CallId, Run};
-use super::scheduler::{CallOptions, Completion, NewCall, Values};
+use super::scheduler::{Call, CallOptions, Completion, Room, Values};
 use super::state::PoolState;
 use fiber_runtime::runtime::{Runtime, telemetry};
 use fiber_runtime::timeline::CallRecord;
@@ -181,22 +181,19 @@ impl Exchange {
         pool: &Arc<PoolState>,
         entry: EntryRef,
         options: CallOptions,
-    ) -> NewCall<Arc<Exchange>> {
+    ) -> Call<Arc<Exchange>> {
         let _ = self.origin.set(Origin { pool: Arc::downgrade(pool), entry, options });
-        NewCall {
-            caller: Arc::clone(self),
-            entry,
-            options,
-            context: self.context.clone(),
-            durable: self.durable.is_some(),
+        let room = Room::new(self.buffer.max_outcomes(), self.order == Order::Tasks);
+        let mut call = Call::new(Arc::clone(self), entry, options, room);
+        call.context = self.context.clone();
+        call.depth = slot::depth();
+        call.since = SystemTime::now();
+        if self.durable.is_some() {
+            call.durable = true;
             // A journal records bytes.
-            values: if self.durable.is_some() { Values::Come } else { Values::LargeStay },
-            in_order: self.order == Order::Tasks,
-            depth: slot::depth(),
-            max_outcomes: self.buffer.max_outcomes(),
-            since: SystemTime::now(),
-            is_final: None,
+            call.values = Values::Come;
         }
+        call
     }
 
     /// Passes completed tasks to the caller, in a durable call by way of the journal.

@@ -51,7 +51,7 @@ use fiber_values::entry::EntryRef;
 
 use super::run::{CallId, Run};
 use super::wire::{LARGE, Results};
-use call::{Call, run_size};
+use call::run_size;
 use dispatch::Requeue;
 use fiber_runtime::runtime::HostNumber;
 use ready_queue::ReadyQueue;
@@ -59,11 +59,11 @@ use retire::Duty;
 use statistics::{Counts, FunctionRecord};
 use worker::Worker;
 
-pub(crate) use call::{CallOptions, NewCall, Values};
+pub(crate) use call::{Call, CallOptions, Values};
 pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects, Notice};
 pub(crate) use retire::Retirement;
-pub(crate) use room::{Amount, Report};
+pub(crate) use room::{Amount, Report, Room};
 pub(crate) use statistics::function_name;
 
 /// Identifies one incarnation of a worker.
@@ -163,9 +163,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     }
 
     /// Adds a call.
-    pub(crate) fn begin(&mut self, id: CallId, call: NewCall<C>) {
-        let served = self.queue.served(&self.calls);
-        self.calls.insert(id, Call::new(call, served));
+    pub(crate) fn begin(&mut self, id: CallId, mut call: Call<C>) {
+        call.served = self.queue.served(&self.calls);
+        self.calls.insert(id, call);
         self.feeding.push(id);
     }
 
