@@ -23,7 +23,7 @@ use super::exchange::{Exchange, Sink};
 use super::run::{CallId, Items, PREFIX, Run, push_item};
 use super::scheduler::{CallOptions, Values, WorkerId};
 use super::state::{Cancellation, PoolState};
-use super::wire::{Assignment, PoolCommand, ResultRun, Results, ToWorker};
+use super::wire::{Assignment, PoolCommand, PoolMessage, ResultRun, Results};
 use super::worker_handle::WorkerHandle;
 
 /// Calls and values of the tasks of workers.
@@ -253,6 +253,6 @@ impl InnerCall {
             outcomes,
             blobs,
         };
-        let _ = self.worker.link.send(ToWorker::Results(results).message());
+        let _ = self.worker.link.send(PoolMessage::Results(results).message());
     }
 }

@@ -160,7 +160,7 @@ impl PoolState {
             worker.command(PoolCommand::Return(call));
         }
         for (worker, reason) in effects.kills {
-            let _ = worker.commands.send(ProcessCommand::Kill(reason));
+            worker.kill(reason);
         }
         for (worker, drained) in effects.retired {
             if drained {

@@ -34,7 +34,7 @@ use tokio::sync::Notify;
 use super::broadcast::ReceivedValues;
 use super::current::{CurrentPool, Outer};
 use super::run::{CallId, push_item};
-use super::wire::{Assignment, FromWorker, PoolCommand, ResultRun, Results, ToWorker, WorkerEvent};
+use super::wire::{Assignment, PoolCommand, PoolMessage, ResultRun, Results, WorkerEvent};
 use executor::ExecutorState;
 use fiber_runtime::objects::Attachments;
 use fiber_runtime::runtime::{
@@ -173,17 +173,20 @@ impl WorkQueue {
     }
 
     fn receive(&self, message: Received) {
-        match ToWorker::read(message) {
-            Ok(ToWorker::Assignment(assignment)) => self.accept(assignment),
-            Ok(ToWorker::Follower(follower)) => self.accept_follower(follower),
-            Ok(ToWorker::Broadcast { id, value }) => self.values.insert(id, value),
-            Ok(ToWorker::Results(results)) => self.current_pool.receive(results),
-            Ok(ToWorker::Command(PoolCommand::DropBroadcast(id))) => self.values.remove(id),
-            Ok(ToWorker::Command(PoolCommand::Cancel { call, kill })) => self.cancel(call, kill),
-            Ok(ToWorker::Command(PoolCommand::Return(call))) => self.return_call(call),
-            Ok(ToWorker::Command(PoolCommand::Drain)) => self.drain(),
-            Ok(ToWorker::Command(command @ PoolCommand::Abandoned { .. })) => {
+        match PoolMessage::read(message) {
+            Ok(PoolMessage::Assignment(assignment)) => self.accept(assignment),
+            Ok(PoolMessage::Follower(follower)) => self.accept_follower(follower),
+            Ok(PoolMessage::Broadcast { id, value }) => self.values.insert(id, value),
+            Ok(PoolMessage::Results(results)) => self.current_pool.receive(results),
+            Ok(PoolMessage::Command(PoolCommand::DropBroadcast(id))) => self.values.remove(id),
+            Ok(PoolMessage::Command(PoolCommand::Cancel { call, kill })) => self.cancel(call, kill),
+            Ok(PoolMessage::Command(PoolCommand::Return(call))) => self.return_call(call),
+            Ok(PoolMessage::Command(PoolCommand::Drain)) => self.drain(),
+            Ok(PoolMessage::Command(command @ PoolCommand::Abandoned { .. })) => {
                 self.current_pool.command(command);
+            }
+            Ok(PoolMessage::Event(event)) => {
+                tracing::error!("ignored an event of a worker from the pool: {event:?}");
             }
             Err(error) => tracing::error!("ignored a message from the pool: {error}"),
         }
@@ -304,11 +307,11 @@ impl WorkQueue {
 
     fn report(&self, event: WorkerEvent) {
         // Sending fails if the parent is gone. Then this process is about to end.
-        let _ = self.link.send(FromWorker::Event(event).message());
+        let _ = self.link.send(PoolMessage::Event(event).message());
     }
 
     fn send(&self, results: Results) {
-        self.send_outcomes(|| FromWorker::Results(results).message());
+        self.send_outcomes(|| PoolMessage::Results(results).message());
     }
 
     fn send_outcomes(&self, message: impl FnOnce() -> Message) {
