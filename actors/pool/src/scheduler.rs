@@ -235,11 +235,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         for part in results.runs {
             let bytes = outcomes.split_to((part.length as usize).min(outcomes.len()));
             // Results with blobs are the outcome of one task.
-            let mut rest = if results.blobs.is_empty() {
-                Run::new(results.call, part.first, part.first + u64::from(part.count), bytes)
-            } else {
-                Run::with_blobs(results.call, part.first, bytes, results.blobs.clone())
-            };
+            let blobs = results.blobs.clone();
+            let mut rest = Run::of(results.call, part.first, part.count, bytes, blobs);
             for run in worker.pending.take(results.call, rest.start, rest.end) {
                 done += run.len();
                 let outcome = rest.take(run.start, run.end);

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use fiber_core::stacks::ThreadStack;
-use fiber_core::{Error, Exit, Result};
+use fiber_core::{Error, Exit, Failure, FailureKind, Result};
 use fiber_transport::{Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
 use fiber_values::entry::EntryRef;
 use serde::{Deserialize, Serialize};
 
-use super::run::{CallId, PREFIX};
+use super::run::{CallId, PREFIX, push_item};
 use super::scheduler::Values;
 use fiber_runtime::endpoint::{ALL_STAY, LARGE_STAY, MAIN};
 
@@ -248,6 +248,28 @@ impl Assignment {
 }
 
 impl Results {
+    /// Returns the failures of tasks that did not run, all for this reason.
+    pub(crate) fn failures(
+        call: CallId,
+        first: u64,
+        count: u32,
+        kind: FailureKind,
+        problem: &str,
+    ) -> Results {
+        let failure = codec::encode(&Failure::new(kind, problem));
+        let failure = failure.expect("a failure contains only text");
+        let mut outcomes = Vec::new();
+        (0..count).for_each(|_| push_item(&mut outcomes, &failure, true));
+        let runs = vec![ResultRun { first, count, length: outcomes.len() as u32 }];
+        let (outcomes, blobs) = (outcomes.into(), Blobs::default());
+        Results { call, busy: 1, failed: count, thread: 0, runs, outcomes, blobs }
+    }
+
+    /// Returns the number of tasks.
+    pub(crate) fn tasks(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.count)).sum()
+    }
+
     fn head(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(30 + 16 * self.runs.len() + PREFIX);
         head.extend_from_slice(&[MAIN, RESULTS]);

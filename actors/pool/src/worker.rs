@@ -22,10 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use fiber_core::{Failure, FailureKind, SortedMap};
+use fiber_core::{FailureKind, SortedMap};
 use fiber_transport::{Link, Message, Received};
-use fiber_values::blob::Blobs;
-use fiber_values::codec;
 use fiber_values::entry::{Entry, EntryRef};
 use parking_lot::{Condvar, Mutex, RwLock};
 use serde::{Deserialize, Serialize};
@@ -33,8 +31,8 @@ use tokio::sync::Notify;
 
 use super::broadcast::ReceivedValues;
 use super::current::{CurrentPool, Outer};
-use super::run::{CallId, push_item};
-use super::wire::{Assignment, PoolCommand, PoolMessage, ResultRun, Results, WorkerEvent};
+use super::run::CallId;
+use super::wire::{Assignment, PoolCommand, PoolMessage, Results, WorkerEvent};
 use executor::ExecutorState;
 use fiber_runtime::objects::Attachments;
 use fiber_runtime::runtime::{
@@ -232,22 +230,9 @@ impl WorkQueue {
 
     /// Fails tasks whose function this program does not have.
     fn refuse(&self, assignment: &Assignment, problem: &str) {
-        let failure = Failure::new(FailureKind::Unknown, problem);
-        let failure = codec::encode(&failure).expect("a failure contains only text");
-        let mut outcomes = Vec::new();
-        (0..assignment.count).for_each(|_| push_item(&mut outcomes, &failure, true));
-        let length = outcomes.len() as u32;
-        let run = ResultRun { first: assignment.first, count: assignment.count, length };
-        self.send(Results {
-            call: assignment.call,
-            busy: 1,
-            thread: 0,
-            failed: assignment.count,
-            runs: vec![run],
-            outcomes: outcomes.into(),
-            blobs: Blobs::default(),
-        });
-        let follower = self.work.lock().take_follower((assignment.call, assignment.first));
+        let Assignment { call, first, count, .. } = *assignment;
+        self.send(Results::failures(call, first, count, FailureKind::Unknown, problem));
+        let follower = self.work.lock().take_follower((call, first));
         self.return_follower(follower);
     }
 

@@ -295,10 +295,9 @@ impl Executor<'_> {
     ) {
         // The clock was not read between the tasks: each counts with their mean.
         let busy = (state.outcomes.take_time() / (state.outcomes.count + 1)).max(1);
-        let before = state.take_outcomes().map(|results| Results {
-            busy: busy * results.runs.iter().map(|run| u64::from(run.count)).sum::<u64>(),
-            ..results
-        });
+        let before = state
+            .take_outcomes()
+            .map(|results| Results { busy: busy * results.tasks(), ..results });
         let (call, thread) = (state.outcomes.call, state.outcomes.thread);
         drop(state);
         if !self.flush_after_task && self.is_only_executor() {
