@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use fiber_core::stats::{
-    CallStats, Distribution, FunctionStats, RunningTask, TaskCounts, WorkerStats,
+    CallStats, Distribution, FunctionStats, PoolStats, RunningTask, WorkerStats,
 };
 use fiber_values::entry::EntryRef;
 
@@ -88,16 +88,6 @@ pub(crate) struct WorkerCounts {
     pub(crate) busy: u64,
 }
 
-/// The statistics of a pool's tasks and workers.
-pub(crate) struct Statistics<C> {
-    pub(crate) tasks: TaskCounts,
-    pub(crate) counts: Counts,
-    pub(crate) idle: usize,
-    pub(crate) calls: Vec<(C, CallStats)>,
-    pub(crate) functions: Vec<FunctionStats>,
-    pub(crate) workers: Vec<WorkerStats>,
-}
-
 impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Returns the number of tasks that have returned a value or failed.
     pub(crate) fn done(&self) -> u64 {
@@ -127,48 +117,40 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         found
     }
 
-    /// Returns the statistics at the time `now`. `of` makes those of a worker with its threads.
-    pub(crate) fn statistics(
+    /// Adds the state at the time `now` to a pool's statistics, except for its calls: these are
+    /// returned with their callers. `of` makes the statistics of a worker with its threads.
+    pub(crate) fn describe(
         &self,
+        stats: &mut PoolStats,
         now: Instant,
         of: impl Fn(&W, u64) -> WorkerStats,
-    ) -> Statistics<C> {
+    ) -> Vec<(C, CallStats)> {
         let names = Names::of(self);
-        let waiting = |call: &Call<C>| call.ready_tasks + call.suspects.len();
-        let calls: Vec<_> = self
-            .calls
-            .iter()
-            .map(|(id, call)| {
-                let mut stats = CallStats::new(*id, names.function(call.entry), call.since);
-                (stats.done, stats.waiting) = (call.done, waiting(call));
-                stats.pending = call.open - stats.waiting;
-                stats.throttled = call.has_tasks() && !call.is_queued;
-                (call.caller.clone(), stats)
-            })
-            .collect();
-        let counts = self.counts;
-        let mut tasks = TaskCounts::default();
+        let of_call = |(id, call): (&CallId, &Call<C>)| {
+            let mut stats = CallStats::new(*id, names.function(call.entry), call.since);
+            (stats.done, stats.waiting) = (call.done, call.ready_tasks + call.suspects.len());
+            stats.pending = call.open - stats.waiting;
+            stats.throttled = call.has_tasks() && !call.is_queued;
+            (call.caller.clone(), stats)
+        };
+        let calls: Vec<_> = self.calls.iter().map(of_call).collect();
+        let (tasks, counts) = (&mut stats.tasks, &self.counts);
         tasks.waiting = calls.iter().map(|(_, call)| call.waiting).sum();
         tasks.pending = calls.iter().map(|(_, call)| call.pending).sum();
         tasks.done = self.done();
         tasks.failed = self.functions.values().map(|function| function.failed).sum();
         (tasks.retried, tasks.redelivered) = (counts.retried, counts.redelivered);
         tasks.abandoned = counts.abandoned;
-        Statistics {
-            tasks,
-            counts,
-            idle: self.idle,
-            calls,
-            functions: self.function_stats(&names),
-            workers: self
-                .workers
-                .values()
-                .map(|worker| {
-                    let stats = of(&worker.handle, worker.threads);
-                    self.worker_stats(worker, &names, now, stats)
-                })
-                .collect(),
-        }
+        (stats.bytes_out, stats.bytes_in) = (counts.bytes_out, counts.bytes_in);
+        stats.near_bytes = counts.near_bytes;
+        stats.near_bytes_at_home = counts.near_bytes_at_home;
+        stats.idle = self.idle;
+        stats.functions = self.function_stats(&names);
+        let of_worker = |worker: &Worker<W>| {
+            self.worker_stats(worker, &names, now, of(&worker.handle, worker.threads))
+        };
+        stats.workers = self.workers.values().map(of_worker).collect();
+        calls
     }
 
     fn function_stats(&self, names: &Names) -> Vec<FunctionStats> {
