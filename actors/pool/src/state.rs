@@ -18,7 +18,7 @@ use super::inner_calls::InnerCalls;
 use super::life::{Readiness, Surroundings};
 use super::run::CallId;
 use super::scheduler::{MIN_PENDING, Retirement, WorkerId};
-use super::scheduling::{Assigning, Effects, SharedLife};
+use super::scheduling::{Assigning, SharedLife};
 use super::stats::History;
 use super::verdict::Verdict;
 use super::wire::{PoolCommand, PoolMessage, WorkerEvent, malformed};
@@ -215,11 +215,11 @@ impl PoolState {
         for (id, value) in &*broadcasts {
             worker.broadcast(*id, value.clone());
         }
-        let (mut life, mut effects) = (self.lock_life(), Effects::default());
-        life.worker_ready(worker.id, Arc::clone(&worker), worker.host, &mut effects);
-        drop(broadcasts);
-        self.min_ahead.fetch_max(life.scheduler.min_pending(), Ordering::Relaxed);
-        self.unlock_life(life, effects);
+        self.with_life(|life, effects| {
+            life.worker_ready(worker.id, Arc::clone(&worker), worker.host, effects);
+            drop(broadcasts);
+            self.min_ahead.fetch_max(life.scheduler.min_pending(), Ordering::Relaxed);
+        });
     }
 
     /// Notes the end of a worker's process, which had this handle if it was ready.
