@@ -134,17 +134,7 @@ impl Run {
         self.trim();
         let count = count.min(self.len());
         let bytes = self.bytes.split_to(offset(&self.bytes, count));
-        let front = Run {
-            call: self.call,
-            base: self.start,
-            start: self.start,
-            end: self.start + count,
-            bytes,
-            blobs: self.blobs.clone(),
-            parts: self.parts.clone(),
-            near: self.near,
-            is_ahead: self.is_ahead,
-        };
+        let front = Run { end: self.start + count, bytes, ..self.clone() };
         self.start += count;
         self.base = self.start;
         front
