@@ -141,8 +141,7 @@ impl ActiveCall {
 impl Drop for ActiveCall {
     fn drop(&mut self) {
         if !self.finished && !forks::is_forked() {
-            self.exchange.stop();
-            self.pool.cancel(self.exchange.id, Cancellation::LetFinish);
+            self.abandon();
         }
     }
 }

@@ -53,8 +53,8 @@ impl PoolState {
         worker: &Arc<WorkerHandle>,
         assignment: Assignment,
     ) {
-        let function = function_name(assignment.entry);
-        let name = *function.as_ref().unwrap_or(&"?");
+        let function: Result<&Entry> = assignment.entry.resolve();
+        let name = function.as_ref().map_or("?", |entry| entry.display_name());
         let exchange = Exchange::new(self, name, Order::Together, u64::MAX, None);
         let id = exchange.id;
         let (first, count) = (assignment.first, assignment.count);
@@ -141,11 +141,6 @@ impl PoolState {
             self.cancel(id, end);
         }
     }
-}
-
-fn function_name(entry: EntryRef) -> Result<&'static str> {
-    let entry: &'static Entry = entry.resolve()?;
-    Ok(entry.display_name())
 }
 
 /// Sends the outcomes of a call to the worker whose task has made it.

@@ -180,8 +180,8 @@ impl WorkQueue {
             Ok(PoolMessage::Command(PoolCommand::Cancel { call, kill })) => self.cancel(call, kill),
             Ok(PoolMessage::Command(PoolCommand::Return(call))) => self.return_call(call),
             Ok(PoolMessage::Command(PoolCommand::Drain)) => self.drain(),
-            Ok(PoolMessage::Command(command @ PoolCommand::Abandoned { .. })) => {
-                self.current_pool.command(command);
+            Ok(PoolMessage::Command(PoolCommand::Abandoned { call, index, workers, exit })) => {
+                self.current_pool.abandoned((call, index), workers, *exit);
             }
             Ok(PoolMessage::Event(event)) => {
                 tracing::error!("ignored an event of a worker from the pool: {event:?}");
