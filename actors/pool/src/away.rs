@@ -65,9 +65,9 @@ impl Again {
             let problem = "the machine that had its value has ended, and so has its pool".into();
             return Err(Error::OutputFailed { problem });
         };
-        let exchange = Exchange::new(&pool, self.function, Order::Together, u64::MAX, None);
-        let id = exchange.id;
-        let call = exchange.new_call(&pool, self.origin.entry, self.origin.options);
+        let (function, origin) = (self.function, self.origin.clone());
+        let exchange = Exchange::new(&pool, function, origin, Order::Together, u64::MAX, None);
+        let (id, call) = (exchange.id, exchange.new_call());
         let mut life = pool.life.lock();
         // It may be closed: tasks that it has still run need this.
         pool.check_not_ended_in(&life)?;
@@ -161,7 +161,7 @@ impl Exchange {
         let keep_alive = self.keep_alive.take(index);
         // Objects live no longer than the task needs them.
         let size = if keep_alive.is_empty() { size + RECIPE } else { usize::MAX };
-        let (origin, function) = (self.origin().clone(), self.function);
+        let (origin, function) = (self.origin.clone(), self.function);
         Recipe::new(
             Again { origin, function, index, inputs, keep_alive: Arc::new(keep_alive) },
             size,

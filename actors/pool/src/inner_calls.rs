@@ -15,6 +15,7 @@ use fiber_transport::Received;
 use fiber_values::entry::{Entry, EntryRef};
 use parking_lot::Mutex;
 
+use super::away::Origin;
 use super::batch::{Order, ResultBatch};
 use super::exchange::{Exchange, Sink};
 use super::run::{CallId, Items, PREFIX, Run};
@@ -55,7 +56,17 @@ impl PoolState {
     ) {
         let function: Result<&Entry> = assignment.entry.resolve();
         let name = function.as_ref().map_or("?", |entry| entry.display_name());
-        let exchange = Exchange::new(self, name, Order::Together, u64::MAX, None);
+        let options = CallOptions {
+            chunk: assignment.chunk,
+            timeout: assignment.timeout,
+            // The worker counts retries.
+            retries: 0,
+            max_deaths: assignment.max_deaths,
+            max_timeouts: assignment.max_timeouts,
+            comes_first: false,
+        };
+        let origin = Origin { pool: Arc::downgrade(self), entry: assignment.entry, options };
+        let exchange = Exchange::new(self, name, origin, Order::Together, u64::MAX, None);
         let id = exchange.id;
         let (first, count) = (assignment.first, assignment.count);
         let inner = InnerCall {
@@ -71,16 +82,7 @@ impl PoolState {
         if let Err(error) = function {
             return inner.fail(first, count, FailureKind::Unknown, &error.to_string());
         }
-        let options = CallOptions {
-            chunk: assignment.chunk,
-            timeout: assignment.timeout,
-            // The worker counts retries.
-            retries: 0,
-            max_deaths: assignment.max_deaths,
-            max_timeouts: assignment.max_timeouts,
-            comes_first: false,
-        };
-        let mut call = exchange.new_call(self, assignment.entry, options);
+        let mut call = exchange.new_call();
         (call.depth, call.context) = (assignment.depth, assignment.context);
         call.values = Values::Come;
         self.inner.calls.lock().insert((worker.id, inner.theirs, id));

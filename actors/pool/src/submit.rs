@@ -7,6 +7,7 @@ use fiber_journal::CallForm;
 use fiber_values::{Inputs, TypedEntry, slot};
 
 use super::Pool;
+use super::away::Origin;
 use super::batch::Order;
 use super::calls::{Accepted, Submitted};
 use super::durable::called;
@@ -100,15 +101,16 @@ impl Pool {
         };
         let TypedEntry { entry, meta, .. } = function;
         let is_durable = durable.is_some();
-        let exchange =
-            Exchange::new(state, entry.display_name(), order, self.options.buffer, durable);
+        let (name, entry) = (entry.display_name(), entry.reference());
+        let origin = Origin { pool: Arc::downgrade(state), entry, options: self.options.call };
+        let exchange = Exchange::new(state, name, origin, order, self.options.buffer, durable);
         if is_durable {
             state.runtime.note_durable_call();
             if state.runtime.is_draining() {
                 exchange.stop();
             }
         }
-        let mut call = exchange.new_call(state, entry.reference(), self.options.call);
+        let mut call = exchange.new_call();
         call.is_final = self.options.is_final.clone();
         let mut life = state.life.lock();
         state.check_open(&life)?;
