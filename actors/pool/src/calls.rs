@@ -153,12 +153,14 @@ fn warn(error: &Error) {
 /// A call, or the error that prevented it.
 struct Call<T> {
     active: Result<ActiveCall>,
+    /// The number of its tasks, if it is known from the start.
+    length: Option<u64>,
     value: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned> Call<T> {
-    fn new(accepted: Result<Accepted>) -> Call<T> {
-        Call { active: accepted.map(ActiveCall::new), value: PhantomData }
+    fn new((accepted, length): Submitted) -> Call<T> {
+        Call { active: accepted.map(ActiveCall::new), length, value: PhantomData }
     }
 
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ResultBatch>>> {
@@ -202,9 +204,9 @@ impl<T: DeserializeOwned> Call<T> {
     }
 
     #[cfg(feature = "progress")]
-    fn progress(&mut self, label: String, length: Option<u64>) {
+    fn progress(&mut self, label: String) {
         if let Ok(active) = &mut self.active {
-            active.progress = Progress::new(label, length.or(active.exchange.total()));
+            active.progress = Progress::new(label, self.length.or(active.exchange.total()));
         }
     }
 }
