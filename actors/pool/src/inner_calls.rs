@@ -19,7 +19,7 @@ use super::away::Origin;
 use super::batch::{Order, ResultBatch};
 use super::exchange::{Exchange, Sink};
 use super::run::{CallId, Items, PREFIX, Run};
-use super::scheduler::{CallOptions, Values, WorkerId};
+use super::scheduler::{Values, WorkerId};
 use super::state::{Cancellation, PoolState};
 use super::wire::{Assignment, PoolCommand, PoolMessage, ResultRun, Results};
 use super::worker_handle::WorkerHandle;
@@ -56,23 +56,15 @@ impl PoolState {
     ) {
         let function: Result<&Entry> = assignment.entry.resolve();
         let name = function.as_ref().map_or("?", |entry| entry.display_name());
-        let options = CallOptions {
-            chunk: assignment.chunk,
-            timeout: assignment.timeout,
-            // The worker counts retries.
-            retries: 0,
-            max_deaths: assignment.max_deaths,
-            max_timeouts: assignment.max_timeouts,
-            comes_first: false,
-        };
-        let origin = Origin { pool: Arc::downgrade(self), entry: assignment.entry, options };
+        let (entry, options) = (assignment.entry, assignment.options);
+        let origin = Origin { pool: Arc::downgrade(self), entry, options };
         let exchange = Exchange::new(self, name, origin, Order::Together, u64::MAX, None);
         let id = exchange.id;
         let (first, count) = (assignment.first, assignment.count);
         let inner = InnerCall {
             id,
             theirs: assignment.call,
-            entry: assignment.entry,
+            entry,
             first,
             count,
             left: AtomicU64::new(count.into()),

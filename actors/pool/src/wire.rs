@@ -16,7 +16,7 @@ use fiber_values::entry::EntryRef;
 use serde::{Deserialize, Serialize};
 
 use super::run::{CallId, PREFIX, push_item};
-use super::scheduler::Values;
+use super::scheduler::{CallOptions, Values};
 use fiber_runtime::endpoint::{ALL_STAY, LARGE_STAY, MAIN};
 
 /// A worker sends an outcome of this many bytes in a message of its own, without a copy.
@@ -42,16 +42,11 @@ const FOLLOWER: u8 = 5;
 pub(crate) struct Assignment {
     pub(crate) call: CallId,
     pub(crate) entry: EntryRef,
-    /// The time limit of one task.
-    pub(crate) timeout: Option<Duration>,
-    /// How often a task may end its worker, and run past its time limit.
-    pub(crate) max_deaths: u32,
-    pub(crate) max_timeouts: u32,
+    /// The options of the call. The worker does not get those that the pool alone needs.
+    pub(crate) options: CallOptions,
     /// How many tasks are around the call: each has made the next.
     pub(crate) depth: u32,
     pub(crate) values: Values,
-    /// The least number of tasks that a worker runs in a row.
-    pub(crate) chunk: u32,
     pub(crate) first: u64,
     pub(crate) count: u32,
     /// The context in which the call was made: see `telemetry`. At most 64 KiB.
@@ -207,15 +202,11 @@ impl Follower {
 impl Assignment {
     /// Returns the message with this behind what `head` has.
     fn message(self, mut head: Vec<u8>) -> Message {
-        let numbers = [
-            self.call,
-            self.entry.offset,
-            self.entry.name,
-            self.timeout.map_or(NO_TIMEOUT, nanos),
-            self.first,
-        ];
+        let CallOptions { chunk, timeout, max_deaths, max_timeouts, .. } = self.options;
+        let timeout = timeout.map_or(NO_TIMEOUT, nanos);
+        let numbers = [self.call, self.entry.offset, self.entry.name, self.first, timeout];
         numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
-        let numbers = [self.chunk, self.count, self.max_deaths, self.max_timeouts, self.depth];
+        let numbers = [chunk, max_deaths, max_timeouts, self.count, self.depth];
         numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
         head.push(self.values.to_byte());
         head.extend_from_slice(&(self.context.len() as u16).to_le_bytes());
@@ -230,14 +221,19 @@ impl Assignment {
         Ok(Assignment {
             call: message.get_u64_le(),
             entry: EntryRef { offset: message.get_u64_le(), name: message.get_u64_le() },
-            timeout: Some(message.get_u64_le())
-                .filter(|nanos| *nanos != NO_TIMEOUT)
-                .map(Duration::from_nanos),
             first: message.get_u64_le(),
-            chunk: message.get_u32_le(),
+            options: CallOptions {
+                timeout: Some(message.get_u64_le())
+                    .filter(|nanos| *nanos != NO_TIMEOUT)
+                    .map(Duration::from_nanos),
+                chunk: message.get_u32_le(),
+                max_deaths: message.get_u32_le(),
+                max_timeouts: message.get_u32_le(),
+                // The process that makes the call counts retries.
+                retries: 0,
+                comes_first: false,
+            },
             count: message.get_u32_le(),
-            max_deaths: message.get_u32_le(),
-            max_timeouts: message.get_u32_le(),
             depth: message.get_u32_le(),
             values: Values::from_byte(message.get_u8()),
             context: read_context(&mut message)?,

@@ -27,7 +27,7 @@ const PENDING_TASKS: u64 = 16 << 10;
 const PENDING_BYTES: usize = 2 << 20;
 
 /// The options of a call.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallOptions {
     /// The least number of tasks to hand out together.
     pub(crate) chunk: u32,
@@ -268,12 +268,9 @@ impl<C: Clone> Call<C> {
         Assignment {
             call: run.call,
             entry: self.entry,
-            timeout: self.options.timeout,
-            max_deaths: self.options.max_deaths,
-            max_timeouts: self.options.max_timeouts,
+            options: self.options,
             depth: self.depth,
             values: self.values,
-            chunk: self.options.chunk,
             first: run.start,
             count: run.len() as u32,
             context: self.context.clone(),
