@@ -167,7 +167,7 @@ impl Pool {
     {
         const { assert_captures_nothing::<F>() };
         type Arguments<A, T> = And<A, SenderSeed<T>>;
-        let function = Taking::last(function);
+        let function = Taking::<_, SenderSeed<T>>::last(function);
         let entry = TypedEntry::of_call::<Arguments<A, T>, _, AndLast<M>, AsProducer<N>>(function);
         self.begin_stream(entry, args).unwrap_or_else(Stream::failed)
     }

@@ -157,7 +157,7 @@ where
     P: Portable,
     K: fiber_values::OutputKind<F::Output, Value = T>,
 {
-    TypedEntry::of_call::<X, _, AndLast<M>, K>(Taking::last(function))
+    TypedEntry::of_call::<X, _, AndLast<M>, K>(Taking::<_, Broadcast<V>>::last(function))
 }
 
 impl<V: Portable + Send + Sync + 'static> PoolWith<V> {
