@@ -1,7 +1,6 @@
 //! Calls whose task answers with many values.
 
 use std::any::type_name;
-use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -99,20 +98,7 @@ pub(crate) enum StreamReruns {
 }
 
 /// Says whether a call's tasks may not run again.
-#[derive(Clone)]
-pub(crate) struct IsFinal(Arc<dyn Fn() -> bool + Send + Sync>);
-
-impl IsFinal {
-    pub(crate) fn get(&self) -> bool {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for IsFinal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "IsFinal({})", self.get())
-    }
-}
+pub(crate) type IsFinal = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl Pool {
     /// Runs one task that answers with any number of items, and gives a stream of them.
@@ -194,7 +180,7 @@ impl Pool {
                                the stream in the process that made the pool";
                 return Err(Error::invalid("Pool::once", problem));
             }
-            pool.options.is_final = Some(IsFinal(Arc::new(owner.has_items())));
+            pool.options.is_final = Some(Arc::new(owner.has_items()));
         }
         let accepted = pool.submit_one(function, And(args, seed))?;
         if self.state().is_outer() {

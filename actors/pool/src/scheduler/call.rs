@@ -326,7 +326,7 @@ impl<C: Clone> Call<C> {
 
     /// Returns whether its tasks don't run again.
     pub(super) fn is_final(&self) -> bool {
-        self.is_final.as_ref().is_some_and(IsFinal::get)
+        self.is_final.as_ref().is_some_and(|is_final| is_final())
     }
 
     /// Passes to the caller that `workers` workers did not survive a task.
