@@ -176,6 +176,7 @@ impl Exchange {
     pub(super) fn new_call(self: &Arc<Exchange>) -> Call<Arc<Exchange>> {
         let room = Room::new(self.buffer.max_outcomes(), self.order == Order::Tasks);
         let mut call = Call::new(Arc::clone(self), self.origin.entry, self.origin.options, room);
+        call.function = self.function;
         call.context = telemetry::current_context();
         call.depth = slot::depth();
         call.since = SystemTime::now();

@@ -64,7 +64,6 @@ pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects, Notice};
 pub(crate) use retire::Retirement;
 pub(crate) use room::{Amount, Report, Room};
-pub(crate) use statistics::function_name;
 
 /// Identifies one incarnation of a worker.
 pub(crate) type WorkerId = u64;
@@ -248,7 +247,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         if let (Some(call), true) = (call, done > 0) {
             let retried = retries.len() as u64;
             let failed = u64::from(results.failed).min(done);
-            let function = self.functions.entry(call.entry).or_default();
+            let record = || FunctionRecord::of(call.function);
+            let function = self.functions.entry(call.entry).or_insert_with(record);
             function.count(done, results.busy);
             function.is_large |= is_large;
             function.done += done - retried;
@@ -362,7 +362,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         if waits {
             worker.waiting.push(task);
             if let Some(call) = self.calls.get(&task.0) {
-                self.functions.entry(call.entry).or_default().waits = true;
+                let record = || FunctionRecord::of(call.function);
+                self.functions.entry(call.entry).or_insert_with(record).waits = true;
             }
             self.fill(id, effects);
             self.want(effects);

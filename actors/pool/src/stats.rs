@@ -13,7 +13,7 @@ use fiber_values::Parts;
 
 use super::Pool;
 use super::exchange::Exchange;
-use super::scheduler::{Loss, function_name};
+use super::scheduler::Loss;
 use super::state::PoolState;
 use super::verdict::Verdict;
 use super::wire::Results;
@@ -180,8 +180,7 @@ impl PoolState {
         };
         self.history.lock().note(now, done);
         for straggler in stragglers {
-            let function = function_name(straggler.entry);
-            let task = TaskName::new(straggler.call, function, straggler.index);
+            let task = TaskName::new(straggler.call, straggler.function, straggler.index);
             let (ran, usual) = (straggler.ran, straggler.usual);
             let worker = straggler.worker.child.clone();
             tracing::warn!(

@@ -83,6 +83,8 @@ pub(crate) struct Call<C> {
     /// The handle of the call's caller, for effects.
     pub(super) caller: C,
     pub(super) entry: EntryRef,
+    /// The name of its function, for people.
+    pub(crate) function: &'static str,
     pub(super) options: CallOptions,
     /// How many tasks are around the call: each has made the next.
     pub(crate) depth: u32,
@@ -139,6 +141,7 @@ impl<C: Clone> Call<C> {
         Call {
             caller,
             entry,
+            function: "?",
             options,
             depth: 0,
             takes_outputs: false,

@@ -11,7 +11,7 @@ use super::dispatch::Requeue;
 use super::retire::Duty;
 use super::statistics::LongRunning;
 use super::worker::{Blame, FailureCause, Overdue, Worker};
-use super::{Effects, Retirement, Scheduler, WorkerId, function_name};
+use super::{Effects, Retirement, Scheduler, WorkerId};
 use crate::run::{CallId, Run};
 use crate::verdict::{Life, Lived, SIGKILL, Verdict};
 
@@ -157,8 +157,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     fn task_names(&self, tasks: &[(CallId, u64)]) -> Vec<TaskName> {
         let name = |(call, index): &(CallId, u64)| {
-            let entry = self.calls.get(call)?.entry;
-            Some(TaskName::new(*call, function_name(entry), *index))
+            Some(TaskName::new(*call, self.calls.get(call)?.function, *index))
         };
         tasks.iter().filter_map(name).collect()
     }
