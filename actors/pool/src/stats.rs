@@ -180,8 +180,7 @@ impl PoolState {
         };
         self.history.lock().note(now, done);
         for straggler in stragglers {
-            let task = TaskName::new(straggler.call, straggler.function, straggler.index);
-            let (ran, usual) = (straggler.ran, straggler.usual);
+            let (task, ran, usual) = (straggler.task, straggler.ran, straggler.usual);
             let worker = straggler.worker.child.clone();
             tracing::warn!(
                 "pool `{}`: {task} has run for {ran:.1?} in {worker} ({}); half of the tasks of \

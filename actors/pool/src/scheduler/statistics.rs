@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fiber_core::stats::{
-    CallStats, Distribution, FunctionStats, PoolStats, RunningTask, WorkerStats,
+    CallStats, Distribution, FunctionStats, PoolStats, RunningTask, TaskName, WorkerStats,
 };
 
 use super::Scheduler;
@@ -74,9 +74,7 @@ pub(super) struct LongRunning {
 /// A task that has just become a straggler.
 pub(crate) struct Straggler<W> {
     pub(crate) worker: W,
-    pub(crate) call: CallId,
-    pub(crate) function: &'static str,
-    pub(crate) index: u64,
+    pub(crate) task: TaskName,
     pub(crate) ran: Duration,
     /// The median time of its function's tasks.
     pub(crate) usual: Duration,
@@ -111,9 +109,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
                 let usual = record.times.quantile(0.5);
                 if ran >= MIN_STRAGGLER.max(usual.saturating_mul(STRAGGLER_FACTOR)) {
                     task.straggler = true;
-                    let (worker, function) = (worker.handle.clone(), call.function);
-                    let (call, index) = (task.call, task.index);
-                    found.push(Straggler { worker, call, function, index, ran, usual });
+                    let task = TaskName::new(task.call, call.function, task.index);
+                    found.push(Straggler { worker: worker.handle.clone(), task, ran, usual });
                 }
             }
         }
