@@ -175,11 +175,8 @@ impl<T: DeserializeOwned> Call<T> {
     }
 
     fn decoder(&self, run: Run) -> Decoder<T> {
-        let decoder = Decoder::new(self.function(), run);
-        match &self.active {
-            Ok(active) => decoder.of(&active.exchange.durable),
-            Err(_) => decoder,
-        }
+        let durable = self.active.as_ref().ok().and_then(|active| active.exchange.durable.clone());
+        Decoder::new(self.function(), run, durable)
     }
 
     fn consumed(&self, batch: &ResultBatch) {
