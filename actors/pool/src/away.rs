@@ -28,6 +28,7 @@ use super::worker_handle::WorkerHandle;
 const RECIPE: usize = 256;
 
 /// How a call began.
+#[derive(Clone)]
 pub(super) struct Origin {
     pub(super) pool: Weak<PoolState>,
     pub(super) entry: EntryRef,
@@ -36,9 +37,7 @@ pub(super) struct Origin {
 
 /// A task that has made a value, to run again.
 struct Again {
-    pool: Weak<PoolState>,
-    entry: EntryRef,
-    options: CallOptions,
+    origin: Origin,
     function: &'static str,
     index: u64,
     inputs: TaskInputs,
@@ -62,13 +61,13 @@ impl Make for Again {
 impl Again {
     /// Runs the task in a call of its own, whose outcome fills the cell.
     fn run_for(&self, cell: &Arc<OutputCell>) -> Result<()> {
-        let Some(pool) = self.pool.upgrade() else {
+        let Some(pool) = self.origin.pool.upgrade() else {
             let problem = "the machine that had its value has ended, and so has its pool".into();
             return Err(Error::OutputFailed { problem });
         };
-        let exchange = Exchange::new(&pool, self.function, Order::Together, u64::MAX, None);
-        let id = exchange.id;
-        let call = exchange.new_call(&pool, self.entry, self.options);
+        let (function, origin) = (self.function, self.origin.clone());
+        let exchange = Exchange::new(&pool, function, origin, Order::Together, u64::MAX, None);
+        let (id, call) = (exchange.id, exchange.new_call());
         let mut life = pool.life.lock();
         // It may be closed: tasks that it has still run need this.
         pool.check_not_ended_in(&life)?;
@@ -162,10 +161,11 @@ impl Exchange {
         let keep_alive = self.keep_alive.take(index);
         // Objects live no longer than the task needs them.
         let size = if keep_alive.is_empty() { size + RECIPE } else { usize::MAX };
-        let Origin { pool, entry, options } = self.origin();
-        let (pool, entry, options) = (Weak::clone(pool), *entry, *options);
-        let (function, keep_alive) = (self.function, Arc::new(keep_alive));
-        Recipe::new(Again { pool, entry, options, function, index, inputs, keep_alive }, size)
+        let (origin, function) = (self.origin.clone(), self.function);
+        Recipe::new(
+            Again { origin, function, index, inputs, keep_alive: Arc::new(keep_alive) },
+            size,
+        )
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fiber_core::{Error, Meta, Result};
 
 use super::Pool;
-use super::controller::{self, Controller};
+use super::controller;
 use super::scheduling::SharedLife;
 use super::state::PoolState;
 use super::worker::WorkerMain;
@@ -219,10 +219,7 @@ impl PoolBuilder {
         };
         let life = SharedLife::new(bounds, threads, self.tasks_per_worker);
         let state = Arc::new_cyclic(|weak| {
-            let controller = controller::start(
-                runtime,
-                Controller::new(runtime, name.clone(), weak.clone(), spec),
-            );
+            let controller = controller::start(runtime, name.clone(), weak.clone(), spec);
             PoolState::new(weak.clone(), runtime, name, max_message, life, Some(controller))
         });
         runtime.part::<Sources>().register(&state);

@@ -7,7 +7,7 @@ use fiber_journal::Journal;
 
 use super::Pool;
 use super::durable::JournalOption;
-use super::scheduler::CallOptions;
+use super::pool::HandleOptions;
 
 impl Pool {
     /// Returns a handle whose calls hand out at least `tasks` tasks together (at least 1).
@@ -26,7 +26,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn chunk(&self, tasks: u32) -> Pool {
-        self.with_options(|options| options.chunk = tasks.max(1))
+        self.with_options(|options| options.call.chunk = tasks.max(1))
     }
 
     /// Returns a handle whose calls run a failed task again up to `count` times. The default is 0.
@@ -55,7 +55,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn retries(&self, count: u32) -> Pool {
-        self.with_options(|options| options.retries = count)
+        self.with_options(|options| options.call.retries = count)
     }
 
     /// Returns a handle whose calls limit the time of each task, counted from its start. The
@@ -79,7 +79,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn timeout(&self, limit: Duration) -> Pool {
-        self.with_options(|options| options.timeout = Some(limit))
+        self.with_options(|options| options.call.timeout = Some(limit))
     }
 
     /// Returns a handle whose calls abandon a task when it has run past its
@@ -101,7 +101,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn max_timeouts(&self, count: u32) -> Pool {
-        self.with_options(|options| options.max_timeouts = count.max(1))
+        self.with_options(|options| options.call.max_timeouts = count.max(1))
     }
 
     /// Returns a handle whose calls abandon a task when `count` workers have died while they ran it
@@ -132,7 +132,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn max_deaths(&self, count: u32) -> Pool {
-        self.with_options(|options| options.max_deaths = count.max(1))
+        self.with_options(|options| options.call.max_deaths = count.max(1))
     }
 
     /// Returns a handle whose calls each store at most `bytes` bytes of arguments and results in
@@ -159,7 +159,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn buffer(&self, bytes: u64) -> Pool {
-        Pool { buffer: bytes, ..self.clone() }
+        self.with_options(|options| options.buffer = bytes)
     }
 
     /// Returns a handle whose calls record each outcome in a journal before they deliver it.
@@ -194,10 +194,10 @@ impl Pool {
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn durable(&self, journal: impl Into<Journal>) -> Pool {
         let journal = Some(Arc::new(JournalOption::new(journal.into())));
-        Pool { journal, ..self.clone() }
+        self.with_options(|options| options.journal = journal)
     }
 
-    pub(super) fn with_options(&self, change: impl FnOnce(&mut CallOptions)) -> Pool {
+    pub(super) fn with_options(&self, change: impl FnOnce(&mut HandleOptions)) -> Pool {
         let mut pool = self.clone();
         change(&mut pool.options);
         pool

@@ -31,6 +31,9 @@ pub use self::stream::{ImapCall, ImapUnorderedCall, OutputStream};
 /// A call that the pool has accepted.
 pub(super) type Accepted = (Arc<Exchange>, Arc<PoolState>);
 
+/// A call of a task for each item, and the number of items, if it is known.
+pub(super) type Submitted = (Result<Accepted>, Option<u64>);
+
 /// A call in progress.
 pub(super) struct ActiveCall {
     pub(super) exchange: Arc<Exchange>,
@@ -138,8 +141,7 @@ impl ActiveCall {
 impl Drop for ActiveCall {
     fn drop(&mut self) {
         if !self.finished && !forks::is_forked() {
-            self.exchange.stop();
-            self.pool.cancel(self.exchange.id, Cancellation::LetFinish);
+            self.abandon();
         }
     }
 }
@@ -151,12 +153,14 @@ fn warn(error: &Error) {
 /// A call, or the error that prevented it.
 struct Call<T> {
     active: Result<ActiveCall>,
+    /// The number of its tasks, if it is known from the start.
+    length: Option<u64>,
     value: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned> Call<T> {
-    fn new(accepted: Result<Accepted>) -> Call<T> {
-        Call { active: accepted.map(ActiveCall::new), value: PhantomData }
+    fn new((accepted, length): Submitted) -> Call<T> {
+        Call { active: accepted.map(ActiveCall::new), length, value: PhantomData }
     }
 
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<ResultBatch>>> {
@@ -171,11 +175,8 @@ impl<T: DeserializeOwned> Call<T> {
     }
 
     fn decoder(&self, run: Run) -> Decoder<T> {
-        let decoder = Decoder::new(self.function(), run);
-        match &self.active {
-            Ok(active) => decoder.of(&active.exchange.durable),
-            Err(_) => decoder,
-        }
+        let durable = self.active.as_ref().ok().and_then(|active| active.exchange.durable.clone());
+        Decoder::new(self.function(), run, durable)
     }
 
     fn consumed(&self, batch: &ResultBatch) {
@@ -200,9 +201,9 @@ impl<T: DeserializeOwned> Call<T> {
     }
 
     #[cfg(feature = "progress")]
-    fn progress(&mut self, label: String, length: Option<u64>) {
+    fn progress(&mut self, label: String) {
         if let Ok(active) = &mut self.active {
-            active.progress = Progress::new(label, length.or(active.exchange.total()));
+            active.progress = Progress::new(label, self.length.or(active.exchange.total()));
         }
     }
 }

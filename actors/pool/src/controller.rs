@@ -47,7 +47,7 @@ pub(super) struct PoolSpec {
 }
 
 /// See the module's documentation.
-pub(super) struct Controller {
+struct Controller {
     runtime: &'static Runtime,
     name: String,
     pool: Weak<PoolState>,
@@ -69,8 +69,12 @@ enum Workers {
 /// Starts a controller on the runtime's thread.
 pub(super) fn start(
     runtime: &'static Runtime,
-    controller: Controller,
+    name: String,
+    pool: Weak<PoolState>,
+    spec: PoolSpec,
 ) -> Recipient<ControllerRequest> {
+    let (workers, joining) = (Workers::New, Vec::new());
+    let controller = Controller { runtime, name, pool, spec, workers, joining };
     // Requests are few, and none may be refused.
     let (requests, inbox) = channel(0);
     // Not by an arbiter: a thread that ends can't reach what that spawns.
@@ -83,15 +87,6 @@ impl Actor for Controller {
 }
 
 impl Controller {
-    pub(super) fn new(
-        runtime: &'static Runtime,
-        name: String,
-        pool: Weak<PoolState>,
-        spec: PoolSpec,
-    ) -> Controller {
-        Controller { runtime, name, pool, spec, workers: Workers::New, joining: Vec::new() }
-    }
-
     fn tell(&self, event: impl FnOnce(&mut SharedLife, &mut Effects)) {
         if let Some(pool) = self.pool.upgrade() {
             pool.with_life(event);

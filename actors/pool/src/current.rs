@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use fiber_core::{Error, Meta, PoolEndReason, Result, forks};
+use fiber_core::{Error, Exit, Meta, PoolEndReason, Result, forks};
 use fiber_runtime::parts::Parts;
 use fiber_runtime::runtime::Runtime;
 use fiber_transport::Link;
@@ -20,7 +20,7 @@ use super::run::CallId;
 use super::scheduler::WorkerId;
 use super::scheduling::{Effects, SharedLife};
 use super::state::PoolState;
-use super::wire::{PoolCommand, Results};
+use super::wire::Results;
 use super::worker_handle::WorkerHandle;
 
 /// The worker that stands for the pool.
@@ -72,16 +72,13 @@ impl CurrentPool {
         }
     }
 
-    /// Handles a command about a call that tasks of this process have made.
-    pub(super) fn command(&self, command: PoolCommand) {
-        let (Some(pool), PoolCommand::Abandoned { call, index, workers, exit }) =
-            (self.pool.get(), command)
-        else {
-            return;
-        };
-        pool.state().with_scheduler(|scheduler, effects| {
-            scheduler.abandoned(OUTER, (call, index), workers, *exit, effects);
-        });
+    /// Ends a task of this process's calls that `workers` workers did not survive.
+    pub(super) fn abandoned(&self, task: (CallId, u64), workers: u32, exit: Exit) {
+        if let Some(pool) = self.pool.get() {
+            pool.state().with_scheduler(|scheduler, effects| {
+                scheduler.abandoned(OUTER, task, workers, exit, effects);
+            });
+        }
     }
 }
 

@@ -15,7 +15,6 @@ use fiber_core::value_memory::{self, Stored};
 use fiber_core::{Error, Result};
 use fiber_journal::TaskKey;
 use fiber_values::blob::Blobs;
-use fiber_values::entry::EntryRef;
 use fiber_values::{MakingCall, OutputCell, slot};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -26,7 +25,7 @@ use super::durable::DurableCall;
 use super::held::HeldTasks;
 use super::keep_alive::TaskKeepAlives;
 use super::run::{CallId, Run};
-use super::scheduler::{CallOptions, Completion, NewCall, Values};
+use super::scheduler::{Call, Completion, Room, Values};
 use super::state::PoolState;
 use fiber_runtime::runtime::{Runtime, telemetry};
 use fiber_runtime::timeline::CallRecord;
@@ -48,15 +47,13 @@ pub(crate) struct Exchange {
     run_size: AtomicU64,
     stopped: AtomicBool,
     pub(super) keep_alive: TaskKeepAlives,
-    /// The context in which the call was made: see `telemetry`.
-    context: Bytes,
     record: CallRecord,
     /// Where outcomes are recorded before they are delivered, in a durable call.
     pub(super) durable: Option<Arc<DurableCall>>,
     /// The tasks that wait for inputs.
     pub(super) held: HeldTasks,
     pub(super) runtime: &'static Runtime,
-    origin: OnceLock<Origin>,
+    pub(super) origin: Origin,
     /// The call as its outputs know it, if it has some.
     pub(super) making: OnceLock<Arc<MakingCall>>,
     /// The outputs on other machines that the caller has not taken, if it takes outputs one by one.
@@ -145,6 +142,7 @@ impl Exchange {
     pub(super) fn new(
         pool: &PoolState,
         function: &'static str,
+        origin: Origin,
         order: Order,
         limit: u64,
         durable: Option<Arc<DurableCall>>,
@@ -164,39 +162,30 @@ impl Exchange {
             run_size: AtomicU64::new(1),
             stopped: AtomicBool::new(false),
             keep_alive: TaskKeepAlives::new(pool.runtime),
-            context: telemetry::current_context(),
             record: CallRecord::begin(pool.timeline, &pool.name, id, function),
             durable,
             held: HeldTasks::default(),
             runtime: pool.runtime,
-            origin: OnceLock::new(),
+            origin,
             making: OnceLock::new(),
             kept: Mutex::default(),
         })
     }
 
     /// Returns the call as the scheduler gets it.
-    pub(super) fn new_call(
-        self: &Arc<Exchange>,
-        pool: &Arc<PoolState>,
-        entry: EntryRef,
-        options: CallOptions,
-    ) -> NewCall<Arc<Exchange>> {
-        let _ = self.origin.set(Origin { pool: Arc::downgrade(pool), entry, options });
-        NewCall {
-            caller: Arc::clone(self),
-            entry,
-            options,
-            context: self.context.clone(),
-            durable: self.durable.is_some(),
+    pub(super) fn new_call(self: &Arc<Exchange>) -> Call<Arc<Exchange>> {
+        let room = Room::new(self.buffer.max_outcomes(), self.order == Order::Tasks);
+        let mut call = Call::new(Arc::clone(self), self.origin.entry, self.origin.options, room);
+        call.function = self.function;
+        call.context = telemetry::current_context();
+        call.depth = slot::depth();
+        call.since = SystemTime::now();
+        if self.durable.is_some() {
+            call.durable = true;
             // A journal records bytes.
-            values: if self.durable.is_some() { Values::Come } else { Values::LargeStay },
-            in_order: self.order == Order::Tasks,
-            depth: slot::depth(),
-            max_outcomes: self.buffer.max_outcomes(),
-            since: SystemTime::now(),
-            is_final: None,
+            call.values = Values::Come;
         }
+        call
     }
 
     /// Passes completed tasks to the caller, in a durable call by way of the journal.
@@ -254,10 +243,6 @@ impl Exchange {
 
     pub(super) fn sink(&self) -> Option<Arc<dyn Sink>> {
         self.inbox.lock().sink.clone()
-    }
-
-    pub(super) fn origin(&self) -> &Origin {
-        self.origin.get().expect("a call that has tasks has begun")
     }
 
     /// Lets outcomes go into the sink, also those that have arrived.

@@ -123,7 +123,7 @@ pub(super) fn take_follower(before: &Exchange, index: u64) -> Option<(ReadyTask,
     let cell = before.sink()?.cell(index)?;
     let task: Arc<HeldTask> = cell.only_dependent()?.as_task()?.downcast().ok()?;
     let exchange = task.exchange.upgrade()?;
-    let pool = exchange.origin().pool.upgrade()?;
+    let pool = exchange.origin.pool.upgrade()?;
     let is_one = task.missing.load(Ordering::Acquire) == 1;
     if !is_one || exchange.durable.is_some() || task.parts.size() > SHORT {
         return None;
@@ -144,7 +144,7 @@ impl Dependent for HeldTask {
             return;
         }
         let Some(exchange) = self.exchange.upgrade() else { return };
-        let Some(pool) = exchange.origin().pool.upgrade() else { return };
+        let Some(pool) = exchange.origin.pool.upgrade() else { return };
         // A recorded outcome is found by the bytes of the inputs.
         if exchange.durable.is_some() {
             self.missing.store(1, Ordering::Release);

@@ -10,20 +10,18 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
-use fiber_core::{Error, Failure, FailureKind, Result, value_memory};
+use fiber_core::{Error, FailureKind, Result, value_memory};
 use fiber_transport::Received;
-use fiber_values::blob::Blobs;
-use fiber_values::codec;
 use fiber_values::entry::{Entry, EntryRef};
 use parking_lot::Mutex;
 
+use super::away::Origin;
 use super::batch::{Order, ResultBatch};
 use super::exchange::{Exchange, Sink};
-use super::run::{CallId, Items, PREFIX, Run, push_item};
-use super::scheduler::{CallOptions, Values, WorkerId};
+use super::run::{CallId, Items, PREFIX, Run};
+use super::scheduler::{Values, WorkerId};
 use super::state::{Cancellation, PoolState};
-use super::wire::{Assignment, PoolCommand, ResultRun, Results, ToWorker};
+use super::wire::{Assignment, PoolCommand, PoolMessage, ResultRun, Results};
 use super::worker_handle::WorkerHandle;
 
 /// Calls and values of the tasks of workers.
@@ -56,46 +54,40 @@ impl PoolState {
         worker: &Arc<WorkerHandle>,
         assignment: Assignment,
     ) {
-        let function = function_name(assignment.entry);
-        let name = *function.as_ref().unwrap_or(&"?");
-        let exchange = Exchange::new(self, name, Order::Together, u64::MAX, None);
+        let function: Result<&Entry> = assignment.entry.resolve();
+        let name = function.as_ref().map_or("?", |entry| entry.display_name());
+        let (entry, options) = (assignment.entry, assignment.options);
+        let origin = Origin { pool: Arc::downgrade(self), entry, options };
+        let exchange = Exchange::new(self, name, origin, Order::Together, u64::MAX, None);
         let id = exchange.id;
-        let tasks = Tasks { first: assignment.first, count: u64::from(assignment.count) };
+        let (first, count) = (assignment.first, assignment.count);
         let inner = InnerCall {
             id,
             theirs: assignment.call,
-            entry: assignment.entry,
-            tasks,
-            left: AtomicU64::new(tasks.count),
+            entry,
+            first,
+            count,
+            left: AtomicU64::new(count.into()),
             worker: Arc::clone(worker),
             pool: Arc::downgrade(self),
         };
         if let Err(error) = function {
-            return inner.fail(FailureKind::Unknown, &error.to_string());
+            return inner.fail(first, count, FailureKind::Unknown, &error.to_string());
         }
-        let options = CallOptions {
-            chunk: assignment.chunk,
-            timeout: assignment.timeout,
-            // The worker counts retries.
-            retries: 0,
-            max_deaths: assignment.max_deaths,
-            max_timeouts: assignment.max_timeouts,
-            comes_first: false,
-        };
-        let mut call = exchange.new_call(self, assignment.entry, options);
+        let mut call = exchange.new_call();
         (call.depth, call.context) = (assignment.depth, assignment.context);
         call.values = Values::Come;
         self.inner.calls.lock().insert((worker.id, inner.theirs, id));
         exchange.pass_to(Arc::new(inner));
-        exchange.set_total(tasks.count);
+        exchange.set_total(count.into());
         let blobs = assignment.blobs;
         let arguments = value_memory::stored(assignment.arguments, blobs.private_len());
-        let run = tasks.run(id, arguments, blobs);
+        let run = Run::of(id, first, count, arguments, blobs);
         self.with_scheduler(|scheduler, effects| {
             scheduler.begin(id, call);
             scheduler.takes_at_once(id, effects);
             scheduler.submit(run, effects);
-            scheduler.finish_feeding(id, Some(tasks.count));
+            scheduler.finish_feeding(id, Some(count.into()));
         });
     }
 
@@ -145,35 +137,14 @@ impl PoolState {
     }
 }
 
-fn function_name(entry: EntryRef) -> Result<&'static str> {
-    let entry: &'static Entry = entry.resolve()?;
-    Ok(entry.display_name())
-}
-
-/// Consecutive tasks of a worker's call.
-#[derive(Clone, Copy)]
-struct Tasks {
-    first: u64,
-    count: u64,
-}
-
-impl Tasks {
-    fn run(self, call: CallId, arguments: Bytes, blobs: Blobs) -> Run {
-        if blobs.is_empty() {
-            Run::new(call, self.first, self.first + self.count, arguments)
-        } else {
-            Run::with_blobs(call, self.first, arguments, blobs)
-        }
-    }
-}
-
 /// Sends the outcomes of a call to the worker whose task has made it.
 struct InnerCall {
     id: CallId,
     /// The worker's number of the call.
     theirs: CallId,
     entry: EntryRef,
-    tasks: Tasks,
+    first: u64,
+    count: u32,
     /// How many of the tasks are not completed.
     left: AtomicU64,
     worker: Arc<WorkerHandle>,
@@ -184,7 +155,7 @@ impl Sink for InnerCall {
     fn take(&self, _: &'static str, batch: ResultBatch) {
         let count = batch.len();
         match batch {
-            ResultBatch::Outcomes(run, _) => self.send(&run),
+            ResultBatch::Outcomes(run, _) => self.send(self.results(&run)),
             ResultBatch::Failed(
                 index,
                 Error::WorkerDied { deaths, exit, .. } | Error::TaskTimedOut { deaths, exit, .. },
@@ -194,8 +165,7 @@ impl Sink for InnerCall {
                 self.worker.command(abandoned);
             }
             ResultBatch::Failed(index, error) => {
-                let failed = Tasks { first: index, count: 1 };
-                self.send_failures(failed, FailureKind::Result, &error.to_string());
+                self.fail(index, 1, FailureKind::Result, &error.to_string());
             }
         }
         if self.left.fetch_sub(count, Ordering::AcqRel) == count
@@ -208,51 +178,35 @@ impl Sink for InnerCall {
     fn set_total(&self, _: u64) {}
 
     fn end(&self, error: &Error) {
-        self.fail(FailureKind::Result, &error.to_string());
+        // The worker ignores outcomes of tasks that are completed.
+        self.fail(self.first, self.count, FailureKind::Result, &error.to_string());
     }
 }
 
 impl InnerCall {
-    /// Fails the tasks that are not completed: the worker ignores outcomes of the others.
-    fn fail(&self, kind: FailureKind, problem: &str) {
-        self.send_failures(self.tasks, kind, problem);
+    fn fail(&self, first: u64, count: u32, kind: FailureKind, problem: &str) {
+        self.send(Results::failures(self.theirs, first, count, kind, problem));
     }
 
-    fn send(&self, run: &Run) {
+    fn results(&self, run: &Run) -> Results {
         let outcomes = run.arguments();
         let (mut length, mut failed) = (0, 0);
         for (item, has_failed) in Items::new(&outcomes).take(run.len() as usize) {
             length += PREFIX + item.len();
             failed += u32::from(has_failed);
         }
-        let (first, count) = (run.start, run.len());
-        let tasks = Tasks { first, count };
-        self.send_results(tasks, failed, outcomes.slice(..length), run.blobs().clone());
+        let (first, count) = (run.start, run.len() as u32);
+        let runs = vec![ResultRun { first, count, length: length as u32 }];
+        let (outcomes, blobs) = (outcomes.slice(..length), run.blobs().clone());
+        Results { call: self.theirs, busy: 1, failed, thread: 0, runs, outcomes, blobs }
     }
 
-    fn send_failures(&self, tasks: Tasks, kind: FailureKind, problem: &str) {
-        let failure = codec::encode(&Failure::new(kind, problem));
-        let failure = failure.expect("a failure contains only text");
-        let mut outcomes = Vec::new();
-        (0..tasks.count).for_each(|_| push_item(&mut outcomes, &failure, true));
-        self.send_results(tasks, tasks.count as u32, outcomes.into(), Blobs::default());
-    }
-
-    fn send_results(&self, tasks: Tasks, failed: u32, outcomes: Bytes, blobs: Blobs) {
+    fn send(&self, results: Results) {
         // The worker hands out as many tasks together as are worth a message.
         let mean =
             self.pool.upgrade().map(|pool| pool.life.lock().scheduler.mean_nanos(self.entry));
-        let busy = (mean.unwrap_or(0.0) * tasks.count as f64) as u64;
-        let (count, length) = (tasks.count as u32, outcomes.len() as u32);
-        let results = Results {
-            call: self.theirs,
-            busy: busy.max(1),
-            failed,
-            thread: 0,
-            runs: vec![ResultRun { first: tasks.first, count, length }],
-            outcomes,
-            blobs,
-        };
-        let _ = self.worker.link.send(ToWorker::Results(results).message());
+        let busy = (mean.unwrap_or(0.0) * results.tasks() as f64) as u64;
+        let results = Results { busy: busy.max(1), ..results };
+        let _ = self.worker.link.send(PoolMessage::Results(results).message());
     }
 }

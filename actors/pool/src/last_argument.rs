@@ -13,6 +13,56 @@ pub(super) struct And<A, B>(pub(super) A, pub(super) B);
 /// Marks such arguments, and functions that take them. `M` marks those without the last one.
 pub(super) struct AndLast<M>(PhantomData<M>);
 
+/// The function `F` as a task function that takes `L` last, and makes of it what `F` takes.
+pub(super) struct Taking<F, L>(pub(super) F, PhantomData<fn() -> L>);
+
+impl<F, L> Taking<F, L> {
+    pub(super) fn last(function: F) -> Taking<F, L> {
+        Taking(function, PhantomData)
+    }
+}
+
+impl<F: Copy, L> Clone for Taking<F, L> {
+    fn clone(&self) -> Taking<F, L> {
+        *self
+    }
+}
+
+impl<F: Copy, L> Copy for Taking<F, L> {}
+
+/// Implements `$function` for functions that take one argument, or so many parts of a tuple, and
+/// then `$last`, a type of `$of`.
+macro_rules! functions_with_last {
+    ($function:ident, $of:ident, $last:ty: $(($($part:ident)*))+) => {
+        #[diagnostic::do_not_recommend]
+        impl<Z, A, $of, R> $function<A, $of, OneArgument<A>> for Z
+        where
+            Z: Fn(A, $last) -> R + Copy + Send + 'static,
+        {
+            type Output = R;
+
+            fn call(self, args: A, last: $last) -> R {
+                user_code(move || self(args, last))
+            }
+        }
+
+        $(#[diagnostic::do_not_recommend]
+        impl<Z, $of, R, $($part),*> $function<($($part,)*), $of, TupleArguments<($($part,)*)>> for Z
+        where
+            Z: Fn($($part,)* $last) -> R + Copy + Send + 'static,
+        {
+            type Output = R;
+
+            #[allow(non_snake_case)]
+            fn call(self, ($($part,)*): ($($part,)*), last: $last) -> R {
+                user_code(move || self($($part,)* last))
+            }
+        })+
+    };
+}
+
+pub(super) use functions_with_last;
+
 impl<A, P, B, M> Inputs<(P, B), AndLast<M>> for And<A, B>
 where
     A: Inputs<P, M>,

@@ -53,8 +53,14 @@ use crate::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, PoolBuil
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    pub(crate) guard: Arc<KillOnDrop>,
-    pub(crate) options: CallOptions,
+    guard: Arc<KillOnDrop>,
+    pub(crate) options: HandleOptions,
+}
+
+/// The options that a handle gives to the calls that it makes.
+#[derive(Clone)]
+pub(crate) struct HandleOptions {
+    pub(crate) call: CallOptions,
     /// Bytes that a call may store in this process.
     pub(crate) buffer: u64,
     /// Where its calls record the outcomes of their tasks.
@@ -67,24 +73,13 @@ pub struct Pool {
 /// A handle of a pool with its options that does not keep the workers alive.
 pub(crate) struct WeakPool {
     guard: Weak<KillOnDrop>,
-    options: CallOptions,
-    buffer: u64,
-    journal: Option<Arc<JournalOption>>,
-    stream_reruns: StreamReruns,
+    options: HandleOptions,
 }
 
 impl WeakPool {
     /// Returns the handle, unless the last one was dropped.
     pub(crate) fn upgrade(&self) -> Option<Pool> {
-        let WeakPool { guard, options, buffer, journal, stream_reruns } = self;
-        Some(Pool {
-            guard: guard.upgrade()?,
-            options: *options,
-            buffer: *buffer,
-            journal: journal.clone(),
-            stream_reruns: *stream_reruns,
-            is_final: None,
-        })
+        Some(Pool { guard: self.guard.upgrade()?, options: self.options.clone() })
     }
 }
 
@@ -110,8 +105,8 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("name", &self.state().name)
-            .field("options", &self.options)
-            .field("journal", &self.journal)
+            .field("options", &self.options.call)
+            .field("journal", &self.options.journal)
             .finish()
     }
 }
@@ -151,7 +146,7 @@ impl Pool {
     }
 
     pub(crate) fn of(state: Arc<PoolState>) -> Pool {
-        let options = CallOptions {
+        let call = CallOptions {
             chunk: 1,
             timeout: None,
             retries: 0,
@@ -159,26 +154,18 @@ impl Pool {
             max_timeouts: 1,
             comes_first: false,
         };
-        let buffer = state.runtime.config().call_buffer.as_u64();
-        Pool {
-            guard: Arc::new(KillOnDrop { state }),
-            options,
-            buffer,
+        let options = HandleOptions {
+            call,
+            buffer: state.runtime.config().call_buffer.as_u64(),
             journal: None,
             stream_reruns: StreamReruns::Always,
             is_final: None,
-        }
+        };
+        Pool { guard: Arc::new(KillOnDrop { state }), options }
     }
 
     pub(crate) fn downgrade(&self) -> WeakPool {
-        let Pool { guard, options, buffer, journal, stream_reruns, .. } = self;
-        WeakPool {
-            guard: Arc::downgrade(guard),
-            options: *options,
-            buffer: *buffer,
-            journal: journal.clone(),
-            stream_reruns: *stream_reruns,
-        }
+        WeakPool { guard: Arc::downgrade(&self.guard), options: self.options.clone() }
     }
 
     pub(crate) fn state(&self) -> &Arc<PoolState> {
@@ -277,12 +264,8 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(
-            TypedEntry::of_call::<I::Item, F, M, AsValue<N>>(function),
-            items,
-            Order::Together,
-        );
-        MapCall::new(call, length, self.downgrade())
+        let entry = TypedEntry::of_call::<I::Item, F, M, AsValue<N>>(function);
+        MapCall::new(self.submit(entry, items, Order::Together), self.downgrade())
     }
 
     /// Works as [`map`](Pool::map), for a function that returns a `Result` whose error implements
@@ -310,12 +293,8 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(
-            TypedEntry::of_call::<I::Item, F, M, AsResult<N>>(function),
-            items,
-            Order::Together,
-        );
-        MapCall::new(call, length, self.downgrade())
+        let entry = TypedEntry::of_call::<I::Item, F, M, AsResult<N>>(function);
+        MapCall::new(self.submit(entry, items, Order::Together), self.downgrade())
     }
 
     /// Runs a task for each item, and gives a stream of the results, in the order of the items.
@@ -347,12 +326,8 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(
-            TypedEntry::of_call::<I::Item, F, M, AsValue<N>>(function),
-            items,
-            Order::Tasks,
-        );
-        ImapCall::new(call, length)
+        let entry = TypedEntry::of_call::<I::Item, F, M, AsValue<N>>(function);
+        ImapCall::new(self.submit(entry, items, Order::Tasks))
     }
 
     /// Works as [`imap`](Pool::imap), for a function that returns a `Result` whose error implements
@@ -382,12 +357,8 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(
-            TypedEntry::of_call::<I::Item, F, M, AsResult<N>>(function),
-            items,
-            Order::Tasks,
-        );
-        ImapCall::new(call, length)
+        let entry = TypedEntry::of_call::<I::Item, F, M, AsResult<N>>(function);
+        ImapCall::new(self.submit(entry, items, Order::Tasks))
     }
 
     /// Works as [`imap`](Pool::imap), with the results in the order of arrival: a slow task does
@@ -422,12 +393,8 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(
-            TypedEntry::of_call::<I::Item, F, M, AsValue<N>>(function),
-            items,
-            Order::Arrival,
-        );
-        ImapUnorderedCall::new(call, length)
+        let entry = TypedEntry::of_call::<I::Item, F, M, AsValue<N>>(function);
+        ImapUnorderedCall::new(self.submit(entry, items, Order::Arrival))
     }
 
     /// Works as [`imap_unordered`](Pool::imap_unordered), for a function that returns a `Result`
@@ -455,12 +422,8 @@ impl Pool {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        let (call, length) = self.submit(
-            TypedEntry::of_call::<I::Item, F, M, AsResult<N>>(function),
-            items,
-            Order::Arrival,
-        );
-        ImapUnorderedCall::new(call, length)
+        let entry = TypedEntry::of_call::<I::Item, F, M, AsResult<N>>(function);
+        ImapUnorderedCall::new(self.submit(entry, items, Order::Arrival))
     }
 
     /// Keeps a value in this process, encoded, for tasks that take it.

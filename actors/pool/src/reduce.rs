@@ -40,7 +40,7 @@ where
     }
     // Merges free memory.
     let Some(pool) = pool.upgrade() else { return Err(call.ended()) };
-    let pool = pool.with_options(|options| options.comes_first = true);
+    let pool = pool.with_options(|options| options.call.comes_first = true);
     let merging = Arc::new(OnceLock::new());
     let result = OutputCell::new(Arc::clone(&merging) as Arc<_>);
     let values = outputs(Ok(call), count, Some(&result));

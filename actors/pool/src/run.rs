@@ -57,6 +57,15 @@ impl Run {
         Run { call, base: start, start, end, bytes, blobs, parts, near, is_ahead: false }
     }
 
+    /// Makes the run of consecutive tasks, or of the first one with its blobs.
+    pub(crate) fn of(call: CallId, first: u64, count: u32, bytes: Bytes, blobs: Blobs) -> Run {
+        if blobs.is_empty() {
+            Run::new(call, first, first + u64::from(count), bytes)
+        } else {
+            Run::with_blobs(call, first, bytes, blobs)
+        }
+    }
+
     /// Makes the run of one task with blobs.
     pub(crate) fn with_blobs(call: CallId, index: u64, bytes: Bytes, blobs: Blobs) -> Run {
         Run { blobs, ..Run::new(call, index, index + 1, bytes) }
@@ -125,17 +134,7 @@ impl Run {
         self.trim();
         let count = count.min(self.len());
         let bytes = self.bytes.split_to(offset(&self.bytes, count));
-        let front = Run {
-            call: self.call,
-            base: self.start,
-            start: self.start,
-            end: self.start + count,
-            bytes,
-            blobs: self.blobs.clone(),
-            parts: self.parts.clone(),
-            near: self.near,
-            is_ahead: self.is_ahead,
-        };
+        let front = Run { end: self.start + count, bytes, ..self.clone() };
         self.start += count;
         self.base = self.start;
         front

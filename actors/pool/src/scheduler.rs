@@ -51,7 +51,7 @@ use fiber_values::entry::EntryRef;
 
 use super::run::{CallId, Run};
 use super::wire::{LARGE, Results};
-use call::{Call, run_size};
+use call::run_size;
 use dispatch::Requeue;
 use fiber_runtime::runtime::HostNumber;
 use ready_queue::ReadyQueue;
@@ -59,12 +59,11 @@ use retire::Duty;
 use statistics::{Counts, FunctionRecord};
 use worker::Worker;
 
-pub(crate) use call::{CallOptions, NewCall, Values};
+pub(crate) use call::{Call, CallOptions, Values};
 pub(crate) use deaths::Loss;
 pub(crate) use effects::{Completion, Effects, Notice};
 pub(crate) use retire::Retirement;
-pub(crate) use room::{Amount, Report};
-pub(crate) use statistics::function_name;
+pub(crate) use room::{Amount, Report, Room};
 
 /// Identifies one incarnation of a worker.
 pub(crate) type WorkerId = u64;
@@ -163,9 +162,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     }
 
     /// Adds a call.
-    pub(crate) fn begin(&mut self, id: CallId, call: NewCall<C>) {
-        let served = self.queue.served(&self.calls);
-        self.calls.insert(id, Call::new(call, served));
+    pub(crate) fn begin(&mut self, id: CallId, mut call: Call<C>) {
+        call.served = self.queue.served(&self.calls);
+        self.calls.insert(id, call);
         self.feeding.push(id);
     }
 
@@ -235,11 +234,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         for part in results.runs {
             let bytes = outcomes.split_to((part.length as usize).min(outcomes.len()));
             // Results with blobs are the outcome of one task.
-            let mut rest = if results.blobs.is_empty() {
-                Run::new(results.call, part.first, part.first + u64::from(part.count), bytes)
-            } else {
-                Run::with_blobs(results.call, part.first, bytes, results.blobs.clone())
-            };
+            let blobs = results.blobs.clone();
+            let mut rest = Run::of(results.call, part.first, part.count, bytes, blobs);
             for run in worker.pending.take(results.call, rest.start, rest.end) {
                 done += run.len();
                 let outcome = rest.take(run.start, run.end);
@@ -251,7 +247,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         if let (Some(call), true) = (call, done > 0) {
             let retried = retries.len() as u64;
             let failed = u64::from(results.failed).min(done);
-            let function = self.functions.entry(call.entry).or_default();
+            let record = || FunctionRecord::of(call.function);
+            let function = self.functions.entry(call.entry).or_insert_with(record);
             function.count(done, results.busy);
             function.is_large |= is_large;
             function.done += done - retried;
@@ -365,7 +362,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         if waits {
             worker.waiting.push(task);
             if let Some(call) = self.calls.get(&task.0) {
-                self.functions.entry(call.entry).or_default().waits = true;
+                let record = || FunctionRecord::of(call.function);
+                self.functions.entry(call.entry).or_insert_with(record).waits = true;
             }
             self.fill(id, effects);
             self.want(effects);

@@ -36,7 +36,7 @@ enum Answer {
 
 /// A life under its lock. A task that is dropped may own the last handle of an input, and that its
 /// call, which is cancelled behind the lock.
-pub(super) struct Locked<'a> {
+struct Locked<'a> {
     life: MutexGuard<'a, SharedLife>,
     _behind: HeldBack,
 }
@@ -89,7 +89,7 @@ impl PoolState {
         Locked { life: self.life.lock(), _behind: behind }
     }
 
-    pub(super) fn lock_life(&self) -> Locked<'_> {
+    fn lock_life(&self) -> Locked<'_> {
         let (room, limit) = (value_memory::room(), value_memory::limit());
         let mut life = self.lock();
         life.scheduler.set_memory(room, limit);
@@ -98,7 +98,7 @@ impl PoolState {
     }
 
     /// Unlocks the life after a change, performs the effects, and gives it the callers' answers.
-    pub(super) fn unlock_life<'a>(&'a self, mut life: Locked<'a>, mut effects: Effects) {
+    fn unlock_life<'a>(&'a self, mut life: Locked<'a>, mut effects: Effects) {
         loop {
             let is_over = life.is_over();
             let answers = self.settle(life, effects);
@@ -160,7 +160,7 @@ impl PoolState {
             worker.command(PoolCommand::Return(call));
         }
         for (worker, reason) in effects.kills {
-            let _ = worker.commands.send(ProcessCommand::Kill(reason));
+            worker.kill(reason);
         }
         for (worker, drained) in effects.retired {
             if drained {

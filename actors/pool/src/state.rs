@@ -18,16 +18,16 @@ use super::inner_calls::InnerCalls;
 use super::life::{Readiness, Surroundings};
 use super::run::CallId;
 use super::scheduler::{MIN_PENDING, Retirement, WorkerId};
-use super::scheduling::{Assigning, Effects, SharedLife};
+use super::scheduling::{Assigning, SharedLife};
 use super::stats::History;
 use super::verdict::Verdict;
-use super::wire::{FromWorker, PoolCommand, WorkerEvent};
+use super::wire::{PoolCommand, PoolMessage, WorkerEvent, malformed};
 use super::worker::BLOCKED_AFTER;
 use super::worker_handle::WorkerHandle;
 use fiber_runtime::objects::let_outputs_travel;
 #[cfg(feature = "simulation")]
 use fiber_runtime::runtime::simulation::Trace;
-use fiber_runtime::runtime::{DrainHook, ProcessCommand, Runtime, Unfit, set_names};
+use fiber_runtime::runtime::{DrainHook, Runtime, Unfit, set_names};
 use fiber_runtime::timeline::Timeline;
 
 /// How long a worker without tasks keeps a broadcast value that was dropped.
@@ -212,11 +212,11 @@ impl PoolState {
         for (id, value) in &*broadcasts {
             worker.broadcast(*id, value.clone());
         }
-        let (mut life, mut effects) = (self.lock_life(), Effects::default());
-        life.worker_ready(worker.id, Arc::clone(&worker), worker.host, &mut effects);
-        drop(broadcasts);
-        self.min_ahead.fetch_max(life.scheduler.min_pending(), Ordering::Relaxed);
-        self.unlock_life(life, effects);
+        self.with_life(|life, effects| {
+            life.worker_ready(worker.id, Arc::clone(&worker), worker.host, effects);
+            drop(broadcasts);
+            self.min_ahead.fetch_max(life.scheduler.min_pending(), Ordering::Relaxed);
+        });
     }
 
     /// Notes the end of a worker's process, which had this handle if it was ready.
@@ -241,41 +241,44 @@ impl PoolState {
     /// Handles a message from a worker.
     pub(super) fn receive(self: &Arc<PoolState>, worker: &Arc<WorkerHandle>, message: Received) {
         let id = worker.id;
-        match FromWorker::read(message) {
-            Ok(FromWorker::Results(results)) => {
+        match PoolMessage::read(message) {
+            Ok(PoolMessage::Results(results)) => {
                 if self.timeline.is_on() {
                     self.record(worker, &results);
                 }
                 self.with_scheduler(|scheduler, effects| scheduler.complete(id, results, effects));
             }
-            Ok(FromWorker::Assignment(tasks)) => self.begin_inner(worker, tasks),
-            Ok(FromWorker::Broadcast { id: value_id, value }) => {
+            Ok(PoolMessage::Assignment(tasks)) => self.begin_inner(worker, tasks),
+            Ok(PoolMessage::Broadcast { id: value_id, value }) => {
                 self.broadcast_inner(id, value_id, value)
             }
-            Ok(FromWorker::Command(command)) => self.command_inner(id, command),
-            Ok(FromWorker::Event(event)) => self.with_scheduler(|scheduler, effects| match event {
-                WorkerEvent::Returned { call, first, count } => {
-                    scheduler.returned(id, call, first, count, effects)
-                }
-                WorkerEvent::Running { call, index } => {
-                    let since = Instant::now() - BLOCKED_AFTER;
-                    scheduler.note_long_running(id, call, index, since, effects)
-                }
-                WorkerEvent::Overdue { call, index, stack } => {
-                    self.kill_overdue(id, (call, index), stack)
-                }
-                WorkerEvent::RunsCancelled => scheduler.runs_cancelled(id, effects),
-                WorkerEvent::Waits { call, index, waits } => {
-                    scheduler.waits(id, (call, index), waits, effects)
-                }
-                WorkerEvent::Terminating => scheduler.drain(id, Retirement::Terminating, effects),
-            }),
-            Ok(FromWorker::Large { .. }) => unreachable!("large outcomes are read as results"),
-            Err(error) => {
-                let _ = worker
-                    .commands
-                    .send(ProcessCommand::Kill(ExitReason::LinkLost(error.to_string())));
+            Ok(PoolMessage::Command(command)) => self.command_inner(id, command),
+            Ok(PoolMessage::Event(event)) => {
+                self.with_scheduler(|scheduler, effects| match event {
+                    WorkerEvent::Returned { call, first, count } => {
+                        scheduler.returned(id, call, first, count, effects)
+                    }
+                    WorkerEvent::Running { call, index } => {
+                        let since = Instant::now() - BLOCKED_AFTER;
+                        scheduler.note_long_running(id, call, index, since, effects)
+                    }
+                    WorkerEvent::Overdue { call, index, stack } => {
+                        self.kill_overdue(id, (call, index), stack)
+                    }
+                    WorkerEvent::RunsCancelled => scheduler.runs_cancelled(id, effects),
+                    WorkerEvent::Waits { call, index, waits } => {
+                        scheduler.waits(id, (call, index), waits, effects)
+                    }
+                    WorkerEvent::Terminating => {
+                        scheduler.drain(id, Retirement::Terminating, effects)
+                    }
+                })
             }
+            // Calls of a worker's tasks have none.
+            Ok(PoolMessage::Follower(_)) => {
+                worker.kill(ExitReason::LinkLost(malformed().to_string()))
+            }
+            Err(error) => worker.kill(ExitReason::LinkLost(error.to_string())),
         }
     }
 

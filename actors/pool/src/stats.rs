@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fiber_core::stacks::user_code;
@@ -12,7 +13,7 @@ use fiber_values::Parts;
 
 use super::Pool;
 use super::exchange::Exchange;
-use super::scheduler::{Loss, function_name};
+use super::scheduler::Loss;
 use super::state::PoolState;
 use super::verdict::Verdict;
 use super::wire::Results;
@@ -146,21 +147,13 @@ impl PoolState {
             WorkerStats::new(worker.process, worker.child.clone(), threads)
         };
         let life = self.life.lock();
-        let (phase, readiness) = (life.phase(), life.readiness());
-        let counted = life.scheduler.statistics(now, of);
+        let mut stats = PoolStats::new(process, self.name.clone(), life.phase());
+        let calls = life.scheduler.describe(&mut stats, now, of);
+        let readiness = life.readiness();
         drop(life);
-        let mut stats = PoolStats::new(process, self.name.clone(), phase);
         (stats.wanted, stats.ready) = (readiness.wanted, readiness.ready);
-        stats.idle = counted.idle;
-        stats.tasks = counted.tasks;
-        stats.tasks.recorded = self.recorded.load(std::sync::atomic::Ordering::Relaxed);
-        let counts = counted.counts;
-        (stats.bytes_out, stats.bytes_in) = (counts.bytes_out, counts.bytes_in);
-        stats.near_bytes = counts.near_bytes;
-        stats.near_bytes_at_home = counts.near_bytes_at_home;
-        stats.functions = counted.functions;
-        stats.workers = counted.workers;
-        for (exchange, mut call) in counted.calls {
+        stats.tasks.recorded = self.recorded.load(Ordering::Relaxed);
+        for (exchange, mut call) in calls {
             call.total = exchange.total();
             call.done += exchange.recorded();
             call.held = exchange.held.count();
@@ -170,7 +163,7 @@ impl PoolState {
         }
         let history = self.history.lock();
         (stats.rate, stats.history) = (history.rate(now, stats.tasks.done), history.counts());
-        stats.deaths = self.deaths.load(std::sync::atomic::Ordering::Relaxed);
+        stats.deaths = self.deaths.load(Ordering::Relaxed);
         stats
     }
 
@@ -183,9 +176,7 @@ impl PoolState {
         };
         self.history.lock().note(now, done);
         for straggler in stragglers {
-            let function = function_name(straggler.entry);
-            let task = TaskName::new(straggler.call, function, straggler.index);
-            let (ran, usual) = (straggler.ran, straggler.usual);
+            let (task, ran, usual) = (straggler.task, straggler.ran, straggler.usual);
             let worker = straggler.worker.child.clone();
             tracing::warn!(
                 "pool `{}`: {task} has run for {ran:.1?} in {worker} ({}); half of the tasks of \
@@ -245,7 +236,7 @@ impl PoolState {
 
     pub(super) fn worker_ended(&self, worker: &WorkerHandle, verdict: Verdict, loss: Loss) {
         if !verdict.is_expected {
-            self.deaths.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.deaths.fetch_add(1, Ordering::Relaxed);
         }
         for (task, since) in loss.running {
             let (pool, worker) = (self.name.clone(), worker.child.clone());

@@ -1,7 +1,6 @@
 //! Calls whose task answers with many values.
 
 use std::any::type_name;
-use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use fiber_values::{
 
 use super::Pool;
 use super::calls::{ActiveCall, failures};
-use super::last_argument::{And, AndLast};
+use super::last_argument::{And, AndLast, Taking, functions_with_last};
 
 /// A task function that takes `Args` as a [`Function`] does, and a [`Sender`] last, by which it
 /// answers with any number of items.
@@ -38,64 +37,10 @@ pub trait StreamFunction<Args, T, Marker>: Copy + Send + 'static {
     fn call(self, args: Args, out: Sender<T>) -> Self::Output;
 }
 
-#[diagnostic::do_not_recommend]
-impl<F, A, T, R> StreamFunction<A, T, OneArgument<A>> for F
-where
-    F: Fn(A, Sender<T>) -> R + Copy + Send + 'static,
-{
-    type Output = R;
-
-    fn call(self, args: A, out: Sender<T>) -> R {
-        user_code(move || self(args, out))
-    }
-}
-
-macro_rules! many {
-    ($($name:ident)+) => {
-        #[diagnostic::do_not_recommend]
-        impl<Z, T, R, $($name),+> StreamFunction<($($name,)+), T, TupleArguments<($($name,)+)>> for Z
-        where
-            Z: Fn($($name),+, Sender<T>) -> R + Copy + Send + 'static,
-        {
-            type Output = R;
-
-            #[allow(non_snake_case)]
-            fn call(self, ($($name,)+): ($($name,)+), out: Sender<T>) -> R {
-                user_code(move || self($($name),+, out))
-            }
-        }
-    };
-}
-
-many!(A B);
-many!(A B C);
-many!(A B C D);
-many!(A B C D E);
-many!(A B C D E F);
-many!(A B C D E F G);
-
-#[diagnostic::do_not_recommend]
-impl<F, T, R> StreamFunction<(), T, TupleArguments<()>> for F
-where
-    F: Fn(Sender<T>) -> R + Copy + Send + 'static,
-{
-    type Output = R;
-
-    fn call(self, (): (), out: Sender<T>) -> R {
-        user_code(move || self(out))
-    }
-}
-
-/// The function `F` as one that takes the seed of a sender of `T`.
-struct Producing<F, T>(F, PhantomData<fn() -> T>);
-
-impl<F: Copy, T> Clone for Producing<F, T> {
-    fn clone(&self) -> Producing<F, T> {
-        *self
-    }
-}
-
-impl<F: Copy, T> Copy for Producing<F, T> {}
+functions_with_last!(
+    StreamFunction, T, Sender<T>:
+    () (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G)
+);
 
 /// The output of a producer. Its items arrive before it counts.
 struct Produced<R> {
@@ -103,7 +48,7 @@ struct Produced<R> {
     items: Flushing,
 }
 
-impl<F, A, T, M> Function<(A, SenderSeed<T>), AndLast<M>> for Producing<F, T>
+impl<F, A, T, M> Function<(A, SenderSeed<T>), AndLast<M>> for Taking<F, SenderSeed<T>>
 where
     F: StreamFunction<A, T, M>,
     T: 'static,
@@ -153,20 +98,7 @@ pub(crate) enum StreamReruns {
 }
 
 /// Says whether a call's tasks may not run again.
-#[derive(Clone)]
-pub(crate) struct IsFinal(Arc<dyn Fn() -> bool + Send + Sync>);
-
-impl IsFinal {
-    pub(crate) fn get(&self) -> bool {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for IsFinal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "IsFinal({})", self.get())
-    }
-}
+pub(crate) type IsFinal = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl Pool {
     /// Runs one task that answers with any number of items, and gives a stream of them.
@@ -221,7 +153,7 @@ impl Pool {
     {
         const { assert_captures_nothing::<F>() };
         type Arguments<A, T> = And<A, SenderSeed<T>>;
-        let function = Producing(function, PhantomData);
+        let function = Taking::<_, SenderSeed<T>>::last(function);
         let entry = TypedEntry::of_call::<Arguments<A, T>, _, AndLast<M>, AsProducer<N>>(function);
         self.begin_stream(entry, args).unwrap_or_else(Stream::failed)
     }
@@ -235,20 +167,20 @@ impl Pool {
     where
         A: Inputs<P, M>,
     {
-        if self.journal.is_some() {
+        if self.options.journal.is_some() {
             let problem = "the items of a stream can't be recorded: call it on a handle of the pool \
                            without `durable`, or use `imap` with a task for each item";
             return Err(Error::invalid("Pool::stream", problem));
         }
-        let (seed, owner, mut stream) = channel(self.buffer / 2)?;
+        let (seed, owner, mut stream) = channel(self.options.buffer / 2)?;
         let mut pool = self.clone();
-        if self.stream_reruns == StreamReruns::BeforeItems {
+        if self.options.stream_reruns == StreamReruns::BeforeItems {
             if self.state().is_outer() {
                 let problem = "the pool of a task does not know which items were delivered: make \
                                the stream in the process that made the pool";
                 return Err(Error::invalid("Pool::once", problem));
             }
-            pool.is_final = Some(IsFinal(Arc::new(owner.has_items())));
+            pool.options.is_final = Some(Arc::new(owner.has_items()));
         }
         let accepted = pool.submit_one(function, And(args, seed))?;
         if self.state().is_outer() {
@@ -286,7 +218,7 @@ impl Pool {
     /// ```
     #[must_use = "this returns a handle with another option, and does not change the pool"]
     pub fn once(&self) -> Pool {
-        Pool { stream_reruns: StreamReruns::BeforeItems, ..self.clone() }
+        self.with_options(|options| options.stream_reruns = StreamReruns::BeforeItems)
     }
 }
 

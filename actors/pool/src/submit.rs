@@ -7,8 +7,9 @@ use fiber_journal::CallForm;
 use fiber_values::{Inputs, TypedEntry, slot};
 
 use super::Pool;
+use super::away::Origin;
 use super::batch::Order;
-use super::calls::Accepted;
+use super::calls::{Accepted, Submitted};
 use super::durable::called;
 use super::exchange::Exchange;
 use super::feeder::{encode, feed, feed_one, prepare, submit_while_blocked};
@@ -26,7 +27,7 @@ impl Pool {
     {
         let (pool, mut scratch) = (self.state(), Vec::with_capacity(64));
         pool.check_running()?;
-        let (limit, is_durable) = (pool.max_message, self.journal.is_some());
+        let (limit, is_durable) = (pool.max_message, self.options.journal.is_some());
         let (keep_alive, encoded) = encode(&args, &mut scratch, limit, is_durable)?;
         let exchange = self.begin(function, Order::Together, CallForm::Apply)?;
         exchange.keep_alive.add(0, keep_alive);
@@ -40,14 +41,13 @@ impl Pool {
         }
     }
 
-    /// Starts a thread that submits a task for each item. Returns also the number of items, if it
-    /// is known.
+    /// Starts a thread that submits a task for each item.
     pub(super) fn submit<I, P, M, T>(
         &self,
         function: TypedEntry<P, T>,
         items: I,
         order: Order,
-    ) -> (Result<Accepted>, Option<u64>)
+    ) -> Submitted
     where
         I: IntoIterator<Item: Inputs<P, M>, IntoIter: Send + 'static>,
     {
@@ -91,7 +91,7 @@ impl Pool {
         let state = self.state();
         state.check_running()?;
         state.check_depth(slot::depth())?;
-        let durable = match &self.journal {
+        let durable = match &self.options.journal {
             None => None,
             Some(journal) => {
                 state.check_open(&state.life.lock())?;
@@ -101,15 +101,17 @@ impl Pool {
         };
         let TypedEntry { entry, meta, .. } = function;
         let is_durable = durable.is_some();
-        let exchange = Exchange::new(state, entry.display_name(), order, self.buffer, durable);
+        let (name, entry) = (entry.display_name(), entry.reference());
+        let origin = Origin { pool: Arc::downgrade(state), entry, options: self.options.call };
+        let exchange = Exchange::new(state, name, origin, order, self.options.buffer, durable);
         if is_durable {
             state.runtime.note_durable_call();
             if state.runtime.is_draining() {
                 exchange.stop();
             }
         }
-        let mut call = exchange.new_call(state, entry.reference(), self.options);
-        call.is_final = self.is_final.clone();
+        let mut call = exchange.new_call();
+        call.is_final = self.options.is_final.clone();
         let mut life = state.life.lock();
         state.check_open(&life)?;
         life.scheduler.begin(exchange.id, call);

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use fiber_core::stacks::ThreadStack;
-use fiber_core::{Error, Exit, Result};
+use fiber_core::{Error, Exit, Failure, FailureKind, Result};
 use fiber_transport::{Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
 use fiber_values::entry::EntryRef;
 use serde::{Deserialize, Serialize};
 
-use super::run::{CallId, PREFIX};
-use super::scheduler::Values;
+use super::run::{CallId, PREFIX, push_item};
+use super::scheduler::{CallOptions, Values};
 use fiber_runtime::endpoint::{ALL_STAY, LARGE_STAY, MAIN};
 
 /// A worker sends an outcome of this many bytes in a message of its own, without a copy.
@@ -42,16 +42,11 @@ const FOLLOWER: u8 = 5;
 pub(crate) struct Assignment {
     pub(crate) call: CallId,
     pub(crate) entry: EntryRef,
-    /// The time limit of one task.
-    pub(crate) timeout: Option<Duration>,
-    /// How often a task may end its worker, and run past its time limit.
-    pub(crate) max_deaths: u32,
-    pub(crate) max_timeouts: u32,
+    /// The options of the call. The worker does not get those that the pool alone needs.
+    pub(crate) options: CallOptions,
     /// How many tasks are around the call: each has made the next.
     pub(crate) depth: u32,
     pub(crate) values: Values,
-    /// The least number of tasks that a worker runs in a row.
-    pub(crate) chunk: u32,
     pub(crate) first: u64,
     pub(crate) count: u32,
     /// The context in which the call was made: see `telemetry`. At most 64 KiB.
@@ -132,51 +127,25 @@ pub(crate) enum PoolCommand {
     Abandoned { call: CallId, index: u64, workers: u32, exit: Box<Exit> },
 }
 
-/// A message to a worker. Calls that its tasks make have the messages of the other direction.
-pub(crate) enum ToWorker {
+/// A message between a pool and a worker, whose tasks make calls that are sent the other way.
+pub(crate) enum PoolMessage {
     Assignment(Assignment),
     Follower(Follower),
+    Results(Results),
     Broadcast { id: u64, value: Received },
     Command(PoolCommand),
-    Results(Results),
-}
-
-/// A message from a worker.
-pub(crate) enum FromWorker {
-    Results(Results),
-    /// Tasks of a call that the worker's tasks have made.
-    Assignment(Assignment),
-    /// A value that the worker's tasks share with theirs.
-    Broadcast {
-        id: u64,
-        value: Received,
-    },
-    Command(PoolCommand),
-    /// The outcome of one task, which is sent without a copy. The pool reads it as
-    /// [`FromWorker::Results`].
-    Large {
-        call: CallId,
-        busy: u64,
-        failed: u32,
-        thread: u32,
-        index: u64,
-        prefix: [u8; PREFIX],
-        outcome: Bytes,
-        blobs: Blobs,
-        values: Values,
-    },
     Event(WorkerEvent),
 }
 
-impl ToWorker {
+impl PoolMessage {
     pub(crate) fn message(self) -> Message {
         match self {
-            ToWorker::Assignment(assignment) => {
+            PoolMessage::Assignment(assignment) => {
                 let mut head = Vec::with_capacity(64 + assignment.context.len());
                 head.extend_from_slice(&[MAIN, ASSIGNMENT]);
                 assignment.message(head)
             }
-            ToWorker::Follower(Follower { after, assignment, place }) => {
+            PoolMessage::Follower(Follower { after, assignment, place }) => {
                 let mut head = Vec::with_capacity(84 + assignment.context.len());
                 head.extend_from_slice(&[MAIN, FOLLOWER]);
                 let (call, index) = after;
@@ -184,13 +153,16 @@ impl ToWorker {
                 head.extend_from_slice(&place.to_le_bytes());
                 assignment.message(head)
             }
-            ToWorker::Broadcast { id, value } => {
+            PoolMessage::Results(results) => {
+                Message { head: results.head(), body: results.outcomes, blobs: results.blobs }
+            }
+            PoolMessage::Broadcast { id, value } => {
                 let mut head = vec![MAIN, BROADCAST];
                 head.extend_from_slice(&id.to_le_bytes());
                 Message { head, body: value.bytes, blobs: value.blobs }
             }
-            ToWorker::Command(command) => small_message(COMMAND, &command),
-            ToWorker::Results(results) => results.message(),
+            PoolMessage::Command(command) => small_message(COMMAND, &command),
+            PoolMessage::Event(event) => small_message(CONTROL, &event),
         }
     }
 
@@ -198,70 +170,18 @@ impl ToWorker {
     ///
     /// # Errors
     /// [`Error::Decode`] if the message is malformed.
-    pub(crate) fn read(message: Received) -> Result<ToWorker> {
+    pub(crate) fn read(message: Received) -> Result<PoolMessage> {
         let Received { bytes: mut message, blobs } = message;
         match message.try_get_u8() {
-            Ok(COMMAND) => codec::decode(&message).map(ToWorker::Command),
-            Ok(ASSIGNMENT) => Assignment::read(message, blobs).map(ToWorker::Assignment),
-            Ok(FOLLOWER) => Follower::read(message, blobs).map(ToWorker::Follower),
-            Ok(RESULTS) => Results::read(message, blobs).map(ToWorker::Results),
+            Ok(CONTROL) => codec::decode(&message).map(PoolMessage::Event),
+            Ok(COMMAND) => codec::decode(&message).map(PoolMessage::Command),
+            Ok(ASSIGNMENT) => Assignment::read(message, blobs).map(PoolMessage::Assignment),
+            Ok(FOLLOWER) => Follower::read(message, blobs).map(PoolMessage::Follower),
+            Ok(RESULTS) => Results::read(message, blobs).map(PoolMessage::Results),
             Ok(BROADCAST) => {
-                let (id, value) = read_broadcast(message, blobs)?;
-                Ok(ToWorker::Broadcast { id, value })
+                let id = message.try_get_u64_le().map_err(|_| malformed())?;
+                Ok(PoolMessage::Broadcast { id, value: Received { bytes: message, blobs } })
             }
-            _ => Err(malformed()),
-        }
-    }
-}
-
-impl FromWorker {
-    pub(crate) fn message(self) -> Message {
-        match self {
-            FromWorker::Results(results) => results.message(),
-            FromWorker::Assignment(_) | FromWorker::Broadcast { .. } | FromWorker::Command(_) => {
-                unreachable!("a worker sends them as a pool does")
-            }
-            FromWorker::Large {
-                call,
-                busy,
-                failed,
-                thread,
-                index,
-                prefix,
-                outcome,
-                blobs,
-                values,
-            } => {
-                let run =
-                    ResultRun { first: index, count: 1, length: (PREFIX + outcome.len()) as u32 };
-                let mut head = results_head(call, busy, failed, thread, &[run]);
-                head.extend_from_slice(&prefix);
-                head[0] = match values {
-                    Values::Come => MAIN,
-                    Values::LargeStay => LARGE_STAY,
-                    Values::Stay => ALL_STAY,
-                };
-                Message { head, body: outcome, blobs }
-            }
-            FromWorker::Event(event) => small_message(CONTROL, &event),
-        }
-    }
-
-    /// Reads a message.
-    ///
-    /// # Errors
-    /// [`Error::Decode`] if the message is malformed.
-    pub(crate) fn read(message: Received) -> Result<FromWorker> {
-        let Received { bytes: mut message, blobs } = message;
-        match message.try_get_u8() {
-            Ok(CONTROL) => codec::decode(&message).map(FromWorker::Event),
-            Ok(RESULTS) => Results::read(message, blobs).map(FromWorker::Results),
-            Ok(ASSIGNMENT) => Assignment::read(message, blobs).map(FromWorker::Assignment),
-            Ok(BROADCAST) => {
-                let (id, value) = read_broadcast(message, blobs)?;
-                Ok(FromWorker::Broadcast { id, value })
-            }
-            Ok(COMMAND) => codec::decode(&message).map(FromWorker::Command),
             _ => Err(malformed()),
         }
     }
@@ -282,15 +202,11 @@ impl Follower {
 impl Assignment {
     /// Returns the message with this behind what `head` has.
     fn message(self, mut head: Vec<u8>) -> Message {
-        let numbers = [
-            self.call,
-            self.entry.offset,
-            self.entry.name,
-            self.timeout.map_or(NO_TIMEOUT, nanos),
-            self.first,
-        ];
+        let CallOptions { chunk, timeout, max_deaths, max_timeouts, .. } = self.options;
+        let timeout = timeout.map_or(NO_TIMEOUT, nanos);
+        let numbers = [self.call, self.entry.offset, self.entry.name, self.first, timeout];
         numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
-        let numbers = [self.chunk, self.count, self.max_deaths, self.max_timeouts, self.depth];
+        let numbers = [chunk, max_deaths, max_timeouts, self.count, self.depth];
         numbers.iter().for_each(|number| head.extend_from_slice(&number.to_le_bytes()));
         head.push(self.values.to_byte());
         head.extend_from_slice(&(self.context.len() as u16).to_le_bytes());
@@ -305,14 +221,19 @@ impl Assignment {
         Ok(Assignment {
             call: message.get_u64_le(),
             entry: EntryRef { offset: message.get_u64_le(), name: message.get_u64_le() },
-            timeout: Some(message.get_u64_le())
-                .filter(|nanos| *nanos != NO_TIMEOUT)
-                .map(Duration::from_nanos),
             first: message.get_u64_le(),
-            chunk: message.get_u32_le(),
+            options: CallOptions {
+                timeout: Some(message.get_u64_le())
+                    .filter(|nanos| *nanos != NO_TIMEOUT)
+                    .map(Duration::from_nanos),
+                chunk: message.get_u32_le(),
+                max_deaths: message.get_u32_le(),
+                max_timeouts: message.get_u32_le(),
+                // The process that makes the call counts retries.
+                retries: 0,
+                comes_first: false,
+            },
             count: message.get_u32_le(),
-            max_deaths: message.get_u32_le(),
-            max_timeouts: message.get_u32_le(),
             depth: message.get_u32_le(),
             values: Values::from_byte(message.get_u8()),
             context: read_context(&mut message)?,
@@ -323,10 +244,54 @@ impl Assignment {
 }
 
 impl Results {
-    fn message(self) -> Message {
-        let Results { call, busy, failed, thread, runs, outcomes, blobs } = self;
-        let head = results_head(call, busy, failed, thread, &runs);
-        Message { head, body: outcomes, blobs }
+    /// Returns the failures of tasks that did not run, all for this reason.
+    pub(crate) fn failures(
+        call: CallId,
+        first: u64,
+        count: u32,
+        kind: FailureKind,
+        problem: &str,
+    ) -> Results {
+        let failure = codec::encode(&Failure::new(kind, problem));
+        let failure = failure.expect("a failure contains only text");
+        let mut outcomes = Vec::new();
+        (0..count).for_each(|_| push_item(&mut outcomes, &failure, true));
+        let runs = vec![ResultRun { first, count, length: outcomes.len() as u32 }];
+        let (outcomes, blobs) = (outcomes.into(), Blobs::default());
+        Results { call, busy: 1, failed: count, thread: 0, runs, outcomes, blobs }
+    }
+
+    /// Returns the number of tasks.
+    pub(crate) fn tasks(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.count)).sum()
+    }
+
+    fn head(&self) -> Vec<u8> {
+        let mut head = Vec::with_capacity(30 + 16 * self.runs.len() + PREFIX);
+        head.extend_from_slice(&[MAIN, RESULTS]);
+        head.extend_from_slice(&self.call.to_le_bytes());
+        head.extend_from_slice(&self.busy.to_le_bytes());
+        head.extend_from_slice(&self.failed.to_le_bytes());
+        head.extend_from_slice(&self.thread.to_le_bytes());
+        head.extend_from_slice(&(self.runs.len() as u32).to_le_bytes());
+        for run in &self.runs {
+            head.extend_from_slice(&run.first.to_le_bytes());
+            head.extend_from_slice(&run.count.to_le_bytes());
+            head.extend_from_slice(&run.length.to_le_bytes());
+        }
+        head
+    }
+
+    /// Returns the message of one outcome that is not copied behind its length, `prefix`.
+    pub(crate) fn large_message(self, prefix: [u8; PREFIX], values: Values) -> Message {
+        let mut head = self.head();
+        head.extend_from_slice(&prefix);
+        head[0] = match values {
+            Values::Come => MAIN,
+            Values::LargeStay => LARGE_STAY,
+            Values::Stay => ALL_STAY,
+        };
+        Message { head, body: self.outcomes, blobs: self.blobs }
     }
 
     fn read(mut message: Bytes, blobs: Blobs) -> Result<Results> {
@@ -354,27 +319,6 @@ impl Results {
     }
 }
 
-fn results_head(call: CallId, busy: u64, failed: u32, thread: u32, runs: &[ResultRun]) -> Vec<u8> {
-    let mut head = Vec::with_capacity(30 + 16 * runs.len() + PREFIX);
-    head.extend_from_slice(&[MAIN, RESULTS]);
-    head.extend_from_slice(&call.to_le_bytes());
-    head.extend_from_slice(&busy.to_le_bytes());
-    head.extend_from_slice(&failed.to_le_bytes());
-    head.extend_from_slice(&thread.to_le_bytes());
-    head.extend_from_slice(&(runs.len() as u32).to_le_bytes());
-    for run in runs {
-        head.extend_from_slice(&run.first.to_le_bytes());
-        head.extend_from_slice(&run.count.to_le_bytes());
-        head.extend_from_slice(&run.length.to_le_bytes());
-    }
-    head
-}
-
-fn read_broadcast(mut message: Bytes, blobs: Blobs) -> Result<(u64, Received)> {
-    let id = message.try_get_u64_le().map_err(|_| malformed())?;
-    Ok((id, Received { bytes: message, blobs }))
-}
-
 fn read_context(message: &mut Bytes) -> Result<Bytes> {
     let length = usize::from(message.get_u16_le());
     if length > message.len() { Err(malformed()) } else { Ok(message.split_to(length)) }
@@ -386,6 +330,6 @@ fn small_message<T: Serialize>(kind: u8, content: &T) -> Message {
     Message::new(head)
 }
 
-fn malformed() -> Error {
+pub(crate) fn malformed() -> Error {
     Error::decode("a message between a pool and a worker", "it has another layout")
 }

@@ -2,18 +2,17 @@
 
 use std::any::type_name;
 use std::fmt;
-use std::marker::PhantomData;
 
 use fiber_core::stacks::user_code;
-use fiber_core::{Error, Meta, Result};
+use fiber_core::{Meta, Result};
 use fiber_values::{
     AsResult, AsValue, Function, Inputs, OneArgument, Portable, TaskOutput, TryOutput,
     TupleArguments, TypedEntry, assert_captures_nothing,
 };
 
 use super::batch::Order;
-use super::calls::Accepted;
-use super::last_argument::{And, AndLast};
+use super::calls::Submitted;
+use super::last_argument::{And, AndLast, Taking, functions_with_last};
 use super::{ApplyCall, Broadcast, ImapCall, ImapUnorderedCall, MapCall, Pool};
 
 /// A task function that takes `Args`, as a [`Function`] does, and a reference to a value of its
@@ -32,63 +31,9 @@ pub trait FunctionWith<Args, V, Marker>: Copy + Send + 'static {
     fn call(self, args: Args, value: &V) -> Self::Output;
 }
 
-#[diagnostic::do_not_recommend]
-impl<F, A, V, R> FunctionWith<A, V, OneArgument<A>> for F
-where
-    F: Fn(A, &V) -> R + Copy + Send + 'static,
-{
-    type Output = R;
+functions_with_last!(FunctionWith, V, &V: () (A B) (A B C) (A B C D));
 
-    fn call(self, args: A, value: &V) -> R {
-        user_code(move || self(args, value))
-    }
-}
-
-macro_rules! many {
-    ($($name:ident)+) => {
-        #[diagnostic::do_not_recommend]
-        impl<F, V, R, $($name),+> FunctionWith<($($name,)+), V, TupleArguments<($($name,)+)>> for F
-        where
-            F: Fn($($name),+, &V) -> R + Copy + Send + 'static,
-        {
-            type Output = R;
-
-            #[allow(non_snake_case)]
-            fn call(self, ($($name,)+): ($($name,)+), value: &V) -> R {
-                user_code(move || self($($name),+, value))
-            }
-        }
-    };
-}
-
-many!(A B);
-many!(A B C);
-many!(A B C D);
-
-#[diagnostic::do_not_recommend]
-impl<F, V, R> FunctionWith<(), V, TupleArguments<()>> for F
-where
-    F: Fn(&V) -> R + Copy + Send + 'static,
-{
-    type Output = R;
-
-    fn call(self, (): (), value: &V) -> R {
-        user_code(move || self(value))
-    }
-}
-
-/// The function of a call with a value, as a function that takes its handle.
-struct WithValue<F, V>(F, PhantomData<fn() -> V>);
-
-impl<F: Copy, V> Clone for WithValue<F, V> {
-    fn clone(&self) -> WithValue<F, V> {
-        *self
-    }
-}
-
-impl<F: Copy, V> Copy for WithValue<F, V> {}
-
-impl<F, A, V, M> Function<(A, Broadcast<V>), AndLast<M>> for WithValue<F, V>
+impl<F, A, V, M> Function<(A, Broadcast<V>), AndLast<M>> for Taking<F, Broadcast<V>>
 where
     F: FunctionWith<A, V, M>,
     V: Portable + Send + Sync + 'static,
@@ -197,8 +142,7 @@ macro_rules! many_tasks {
         {
             const { assert_captures_nothing::<F>() };
             let entry = entry::<_, _, And<I::Item, Broadcast<V>>, _, _, $kind<N>, _>(function);
-            let (call, length) = self.submit(entry, items, Order::$order);
-            $call::new(call, length $(, self.pool.$downgrade())?)
+            $call::new(self.submit(entry, items, Order::$order) $(, self.pool.$downgrade())?)
         }
     };
 }
@@ -213,7 +157,7 @@ where
     P: Portable,
     K: fiber_values::OutputKind<F::Output, Value = T>,
 {
-    TypedEntry::of_call::<X, _, AndLast<M>, K>(WithValue(function, PhantomData))
+    TypedEntry::of_call::<X, _, AndLast<M>, K>(Taking::<_, Broadcast<V>>::last(function))
 }
 
 impl<V: Portable + Send + Sync + 'static> PoolWith<V> {
@@ -231,7 +175,7 @@ impl<V: Portable + Send + Sync + 'static> PoolWith<V> {
         entry: TypedEntry<(P, Broadcast<V>), T>,
         items: I,
         order: Order,
-    ) -> (Result<Accepted, Error>, Option<u64>)
+    ) -> Submitted
     where
         I: IntoIterator<Item: Inputs<P, M>, IntoIter: Send + 'static>,
     {

@@ -22,10 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use fiber_core::{Failure, FailureKind, SortedMap};
+use fiber_core::{FailureKind, SortedMap};
 use fiber_transport::{Link, Message, Received};
-use fiber_values::blob::Blobs;
-use fiber_values::codec;
 use fiber_values::entry::{Entry, EntryRef};
 use parking_lot::{Condvar, Mutex, RwLock};
 use serde::{Deserialize, Serialize};
@@ -33,8 +31,8 @@ use tokio::sync::Notify;
 
 use super::broadcast::ReceivedValues;
 use super::current::{CurrentPool, Outer};
-use super::run::{CallId, push_item};
-use super::wire::{Assignment, FromWorker, PoolCommand, ResultRun, Results, ToWorker, WorkerEvent};
+use super::run::CallId;
+use super::wire::{Assignment, PoolCommand, PoolMessage, Results, WorkerEvent};
 use executor::ExecutorState;
 use fiber_runtime::objects::Attachments;
 use fiber_runtime::runtime::{
@@ -173,17 +171,20 @@ impl WorkQueue {
     }
 
     fn receive(&self, message: Received) {
-        match ToWorker::read(message) {
-            Ok(ToWorker::Assignment(assignment)) => self.accept(assignment),
-            Ok(ToWorker::Follower(follower)) => self.accept_follower(follower),
-            Ok(ToWorker::Broadcast { id, value }) => self.values.insert(id, value),
-            Ok(ToWorker::Results(results)) => self.current_pool.receive(results),
-            Ok(ToWorker::Command(PoolCommand::DropBroadcast(id))) => self.values.remove(id),
-            Ok(ToWorker::Command(PoolCommand::Cancel { call, kill })) => self.cancel(call, kill),
-            Ok(ToWorker::Command(PoolCommand::Return(call))) => self.return_call(call),
-            Ok(ToWorker::Command(PoolCommand::Drain)) => self.drain(),
-            Ok(ToWorker::Command(command @ PoolCommand::Abandoned { .. })) => {
-                self.current_pool.command(command);
+        match PoolMessage::read(message) {
+            Ok(PoolMessage::Assignment(assignment)) => self.accept(assignment),
+            Ok(PoolMessage::Follower(follower)) => self.accept_follower(follower),
+            Ok(PoolMessage::Broadcast { id, value }) => self.values.insert(id, value),
+            Ok(PoolMessage::Results(results)) => self.current_pool.receive(results),
+            Ok(PoolMessage::Command(PoolCommand::DropBroadcast(id))) => self.values.remove(id),
+            Ok(PoolMessage::Command(PoolCommand::Cancel { call, kill })) => self.cancel(call, kill),
+            Ok(PoolMessage::Command(PoolCommand::Return(call))) => self.return_call(call),
+            Ok(PoolMessage::Command(PoolCommand::Drain)) => self.drain(),
+            Ok(PoolMessage::Command(PoolCommand::Abandoned { call, index, workers, exit })) => {
+                self.current_pool.abandoned((call, index), workers, *exit);
+            }
+            Ok(PoolMessage::Event(event)) => {
+                tracing::error!("ignored an event of a worker from the pool: {event:?}");
             }
             Err(error) => tracing::error!("ignored a message from the pool: {error}"),
         }
@@ -229,22 +230,9 @@ impl WorkQueue {
 
     /// Fails tasks whose function this program does not have.
     fn refuse(&self, assignment: &Assignment, problem: &str) {
-        let failure = Failure::new(FailureKind::Unknown, problem);
-        let failure = codec::encode(&failure).expect("a failure contains only text");
-        let mut outcomes = Vec::new();
-        (0..assignment.count).for_each(|_| push_item(&mut outcomes, &failure, true));
-        let length = outcomes.len() as u32;
-        let run = ResultRun { first: assignment.first, count: assignment.count, length };
-        self.send(Results {
-            call: assignment.call,
-            busy: 1,
-            thread: 0,
-            failed: assignment.count,
-            runs: vec![run],
-            outcomes: outcomes.into(),
-            blobs: Blobs::default(),
-        });
-        let follower = self.work.lock().take_follower((assignment.call, assignment.first));
+        let Assignment { call, first, count, .. } = *assignment;
+        self.send(Results::failures(call, first, count, FailureKind::Unknown, problem));
+        let follower = self.work.lock().take_follower((call, first));
         self.return_follower(follower);
     }
 
@@ -304,11 +292,11 @@ impl WorkQueue {
 
     fn report(&self, event: WorkerEvent) {
         // Sending fails if the parent is gone. Then this process is about to end.
-        let _ = self.link.send(FromWorker::Event(event).message());
+        let _ = self.link.send(PoolMessage::Event(event).message());
     }
 
     fn send(&self, results: Results) {
-        self.send_outcomes(|| FromWorker::Results(results).message());
+        self.send_outcomes(|| PoolMessage::Results(results).message());
     }
 
     fn send_outcomes(&self, message: impl FnOnce() -> Message) {

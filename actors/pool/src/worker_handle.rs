@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fiber_core::ProcessId;
+use fiber_core::{ExitReason, ProcessId};
 use fiber_transport::{Link, Received};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::controller::{WorkerNumber, worker_name};
 use super::life::Incarnation;
 use super::scheduler::WorkerId;
-use super::wire::{Assignment, Follower, PoolCommand, ToWorker};
+use super::wire::{Assignment, Follower, PoolCommand, PoolMessage};
 use fiber_runtime::runtime::{HostNumber, ProcessCommand};
 
 /// A worker that dies after less than this died young.
@@ -36,7 +36,7 @@ pub(crate) struct WorkerHandle {
     ready_since: Instant,
     /// Changes of broadcast values that go ahead of the worker's next tasks. A message for each
     /// change would wake each of many workers one time more.
-    unsent: Mutex<Vec<ToWorker>>,
+    unsent: Mutex<Vec<PoolMessage>>,
 }
 
 impl fmt::Debug for WorkerHandle {
@@ -83,21 +83,26 @@ impl WorkerHandle {
     pub(super) fn assign(&self, assignment: Assignment, followers: Vec<Follower>) {
         // The lock keeps the order: another thread may be sending what was held back.
         let mut unsent = self.unsent.lock();
-        unsent.extend(followers.into_iter().rev().map(ToWorker::Follower));
+        unsent.extend(followers.into_iter().rev().map(PoolMessage::Follower));
         self.queue_all(&mut unsent);
-        let _ = self.link.send(ToWorker::Assignment(assignment).message());
+        let _ = self.link.send(PoolMessage::Assignment(assignment).message());
+    }
+
+    pub(super) fn kill(&self, reason: ExitReason) {
+        // That fails if it has ended.
+        let _ = self.commands.send(ProcessCommand::Kill(reason));
     }
 
     pub(super) fn command(&self, command: PoolCommand) {
         // That fails if the worker is gone.
-        let _ = self.link.send(ToWorker::Command(command).message());
+        let _ = self.link.send(PoolMessage::Command(command).message());
     }
 
     /// Sends a broadcast value, at the latest before tasks that may read it.
     pub(super) fn broadcast(&self, id: u64, value: Received) {
         let mut unsent = self.unsent.lock();
         let is_large = value.len() + value.blobs.private_len() >= LARGE;
-        unsent.push(ToWorker::Broadcast { id, value });
+        unsent.push(PoolMessage::Broadcast { id, value });
         if is_large {
             self.queue_all(&mut unsent);
             self.link.flush();
@@ -107,13 +112,12 @@ impl WorkerHandle {
     /// Lets the worker drop a broadcast value, at the latest with the next
     /// [`send_unsent`](WorkerHandle::send_unsent).
     pub(super) fn drop_broadcast(&self, id: u64) {
-        let is_it =
-            |held: &ToWorker| matches!(held, ToWorker::Broadcast { id: held, .. } if *held == id);
+        let is_it = |held: &PoolMessage| matches!(held, PoolMessage::Broadcast { id: held, .. } if *held == id);
         let mut unsent = self.unsent.lock();
         match unsent.iter().position(is_it) {
             Some(place) => drop(unsent.remove(place)),
             None => {
-                unsent.push(ToWorker::Command(PoolCommand::DropBroadcast(id)));
+                unsent.push(PoolMessage::Command(PoolCommand::DropBroadcast(id)));
                 self.link.drop_shared(id);
             }
         }
@@ -129,15 +133,10 @@ impl WorkerHandle {
 
     /// Queues messages for the link's next write. That fails if the worker is gone: its tasks are
     /// queued again when `lost` reports it.
-    fn queue_all(&self, unsent: &mut Vec<ToWorker>) {
+    fn queue_all(&self, unsent: &mut Vec<PoolMessage>) {
         for message in unsent.drain(..) {
-            let shared = match &message {
-                ToWorker::Broadcast { id, .. } => Some(*id),
-                ToWorker::Assignment(_)
-                | ToWorker::Follower(_)
-                | ToWorker::Command(_)
-                | ToWorker::Results(_) => None,
-            };
+            let shared =
+                if let PoolMessage::Broadcast { id, .. } = &message { Some(*id) } else { None };
             let message = message.message();
             let _ = match shared {
                 Some(id) => self.link.send_shared(id, message),

@@ -140,7 +140,7 @@ macro_rules! builder_option {
         {
             const { fiber_values::assert_captures_nothing::<F>() };
             self.$($field).+ = Some($crate::process::Initializer::new(
-                &fiber_values::TypedEntry::of_value(function),
+                &fiber_values::TypedEntry::of::<F, M, fiber_values::AsValue<N>>(function),
                 &args,
             ));
             self
@@ -161,7 +161,7 @@ macro_rules! builder_option {
         {
             const { fiber_values::assert_captures_nothing::<F>() };
             self.$($field).+ = Some($crate::process::Initializer::new(
-                &fiber_values::TypedEntry::of_result(function),
+                &fiber_values::TypedEntry::of::<F, M, fiber_values::AsResult<N>>(function),
                 &args,
             ));
             self

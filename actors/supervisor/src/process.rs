@@ -20,7 +20,7 @@ use std::task::{Context, Poll, ready};
 
 use fiber_core::{Error, Exit, Failure, FailureKind, Result, block_on};
 use fiber_values::{
-    Function, Outcome, Portable, TaskOutput, TypedEntry, assert_captures_nothing, codec,
+    AsValue, Function, Outcome, Portable, TaskOutput, TypedEntry, assert_captures_nothing, codec,
 };
 use serde::de::DeserializeOwned;
 
@@ -105,7 +105,7 @@ impl Process<()> {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        Process::builder().start(TypedEntry::of_value(function), &args)
+        Process::builder().start(TypedEntry::of::<F, M, AsValue<N>>(function), &args)
     }
 }
 

@@ -249,7 +249,7 @@ mod tests {
 
     use super::*;
     use crate::function::{OneArgument, TypedEntry};
-    use crate::task_output::{Plain, TaskOutput};
+    use crate::task_output::{AsValue, Plain, TaskOutput};
 
     fn double(x: u32) -> u32 {
         2 * x
@@ -259,7 +259,7 @@ mod tests {
     where
         F: crate::Function<u32, OneArgument<u32>, Output: TaskOutput<Plain>>,
     {
-        TypedEntry::of_value(function).entry
+        TypedEntry::of::<F, _, AsValue<Plain>>(function).entry
     }
 
     #[test]

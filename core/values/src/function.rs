@@ -12,9 +12,7 @@ use crate::codec;
 use crate::entry::{Entry, instance};
 use crate::inputs::{Inputs, PartsReader};
 use crate::run::{BlockOn, Outcome, Tasks};
-use crate::task_output::{
-    AsResult, AsTermination, AsValue, OutputKind, TaskOutput, Termination, TryOutput,
-};
+use crate::task_output::OutputKind;
 use crate::transfer;
 use fiber_core::Meta;
 use fiber_core::panics;
@@ -177,80 +175,37 @@ pub struct TypedEntry<A, T> {
 }
 
 impl<A: DeserializeOwned, T> TypedEntry<A, T> {
-    /// Returns the entry of a function whose output is a value.
+    /// Returns the entry of a function with outputs of this kind. The caller makes sure that the
+    /// function captures nothing: see [`assert_captures_nothing`].
     #[track_caller]
-    pub fn of_value<F, M, N>(_function: F) -> TypedEntry<A, T>
-    where
-        F: Function<A, M, Output: TaskOutput<N, Value = T>>,
-        N: 'static,
-    {
-        TypedEntry::new::<F, M, AsValue<N>>()
-    }
-
-    /// Returns the entry of a function whose output is a `Result`: an `Err` is a failure.
-    #[track_caller]
-    pub fn of_result<F, M, N>(_function: F) -> TypedEntry<A, T>
-    where
-        F: Function<A, M, Output: TryOutput<N, Value = T>>,
-        N: 'static,
-    {
-        TypedEntry::new::<F, M, AsResult<N>>()
-    }
-
-    #[track_caller]
-    fn new<F, M, K>() -> TypedEntry<A, T>
+    pub fn of<F, M, K>(_function: F) -> TypedEntry<A, T>
     where
         F: Function<A, M>,
-        K: OutputKind<F::Output>,
+        K: OutputKind<F::Output, Value = T>,
     {
-        TypedEntry::with::<F, A, M>(task_entry::<F, A, M, K>())
+        TypedEntry::with::<F, M>(TaskEntry::<F, A, M, K, Together>::ENTRY)
+    }
+
+    /// Works as [`of`](TypedEntry::of), for a function that a call passes the arguments `X`.
+    #[track_caller]
+    pub fn of_call<X, F, M, K>(function: F) -> TypedEntry<A, T>
+    where
+        X: Inputs<A, M>,
+        F: Function<A, M>,
+        K: OutputKind<F::Output, Value = T>,
+    {
+        if !X::HAS_OUTPUTS {
+            return TypedEntry::of::<F, M, K>(function);
+        }
+        TypedEntry::with::<F, M>(TaskEntry::<F, A, M, K, InParts<X>>::ENTRY)
     }
 
     #[track_caller]
-    fn with<F: Function<P, M>, P, M>(entry: &'static Entry) -> TypedEntry<A, T> {
+    fn with<F: Function<A, M>, M>(entry: &'static Entry) -> TypedEntry<A, T> {
         entry.passed_at(Location::caller());
         let function = TypeId::of::<F>();
         TypedEntry { entry, meta: F::meta(), function, types: PhantomData }
     }
-}
-
-impl<P: DeserializeOwned, T> TypedEntry<P, T> {
-    /// Returns the entry of a function that a call passes these arguments.
-    #[track_caller]
-    pub fn of_call<A, F, M, K>(_function: F) -> TypedEntry<P, T>
-    where
-        A: Inputs<P, M>,
-        F: Function<P, M>,
-        K: OutputKind<F::Output, Value = T>,
-    {
-        if !A::HAS_OUTPUTS {
-            return TypedEntry::new::<F, M, K>();
-        }
-        TypedEntry::with::<F, P, M>(TaskEntry::<F, P, M, K, InParts<A>>::ENTRY)
-    }
-}
-
-impl<A: DeserializeOwned> TypedEntry<A, ()> {
-    /// Returns the entry of a function whose value is dropped: only success or failure counts.
-    #[track_caller]
-    pub fn of_termination<F, M, N>(_function: F) -> TypedEntry<A, ()>
-    where
-        F: Function<A, M, Output: Termination<N>>,
-        N: 'static,
-    {
-        TypedEntry::new::<F, M, AsTermination<N>>()
-    }
-}
-
-/// Returns the entry of `F`. The caller makes sure that `F` captures nothing: see
-/// [`assert_captures_nothing`].
-fn task_entry<F, A, M, K>() -> &'static Entry
-where
-    F: Function<A, M>,
-    A: DeserializeOwned,
-    K: OutputKind<F::Output>,
-{
-    TaskEntry::<F, A, M, K, Together>::ENTRY
 }
 
 /// How the arguments of a task are encoded.

@@ -192,7 +192,7 @@ macro_rules! many {
             #[inline]
             fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
                 let mut tuple = serializer.serialize_tuple([$($place),+].len())?;
-                $(tuple.serialize_element(&One(&self.$place, PhantomData::<fn() -> $parameter>))?;)+
+                $(tuple.serialize_element(&One::<$argument, $parameter>::new(&self.$place))?;)+
                 tuple.end()
             }
 
@@ -217,14 +217,7 @@ many!(X A 0, Y B 1, V C 2, W D 3, U E 4, T F 5, S G 6);
 many!(X A 0, Y B 1, V C 2, W D 3, U E 4, T F 5, S G 6, R H 7);
 
 /// One argument of a tuple.
-struct One<'a, X, P>(&'a X, PhantomData<fn() -> P>);
-
-impl<X: Argument<P>, P> Serialize for One<'_, X, P> {
-    #[inline]
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Argument::serialize(self.0, serializer)
-    }
-}
+type One<'a, X, P> = Whole<'a, X, P, OneArgument<P>>;
 
 /// Arguments without outputs, as the value that the function's parameters are.
 #[derive(Debug)]

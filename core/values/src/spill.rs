@@ -128,7 +128,7 @@ fn noted<T>(written: io::Result<T>) -> io::Result<T> {
 
 /// Counts an encoded value, or writes it to a file if memory is short.
 pub(crate) fn keep(value: EncodedValue) -> (EncodedValue, Stored) {
-    let len = value.bytes.len() + value.blobs.private_len();
+    let len = value.private_len();
     if value_memory::is_short() {
         try_again();
         if is_possible()

@@ -13,6 +13,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
+use std::thread::LocalKey;
 
 /// How often the value that this thread encodes may be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,15 @@ thread_local! {
 }
 
 /// Restores a thread-local value when it is dropped, also by a panic.
-struct Restore<T: Copy + 'static>(&'static std::thread::LocalKey<Cell<T>>, T);
+pub(crate) struct Restore<T: Copy + 'static>(&'static LocalKey<Cell<T>>, T);
+
+impl<T: Copy + 'static> Restore<T> {
+    /// Sets the value until then.
+    #[inline]
+    pub(crate) fn behind(key: &'static LocalKey<Cell<T>>, value: T) -> Restore<T> {
+        Restore(key, key.replace(value))
+    }
+}
 
 impl<T: Copy> Drop for Restore<T> {
     fn drop(&mut self) {
@@ -86,7 +95,7 @@ impl<T: Copy> Drop for Restore<T> {
 /// Runs `encode`. Its result may be decoded any number of times while the [`KeepAlive`] is kept.
 #[inline]
 pub fn repeatable<R>(encode: impl FnOnce() -> R) -> (R, KeepAlive) {
-    let _restore = Restore(&MODE, MODE.replace(Mode::Repeatable));
+    let _restore = Restore::behind(&MODE, Mode::Repeatable);
     let outer = KEPT_ALIVE.take();
     let result = encode();
     let kept = KEPT_ALIVE.with_borrow_mut(|kept| std::mem::replace(kept, outer));
@@ -96,7 +105,7 @@ pub fn repeatable<R>(encode: impl FnOnce() -> R) -> (R, KeepAlive) {
 /// Runs `encode`. Its result is decoded at most once.
 #[inline]
 pub fn once<R>(encode: impl FnOnce() -> R) -> R {
-    let _restore = Restore(&MODE, MODE.replace(Mode::Once));
+    let _restore = Restore::behind(&MODE, Mode::Once);
     encode()
 }
 
@@ -104,7 +113,7 @@ pub fn once<R>(encode: impl FnOnce() -> R) -> R {
 /// [`Uncommitted::commit`].
 #[inline]
 pub fn uncommitted<R>(decode: impl FnOnce() -> R) -> (R, Uncommitted) {
-    let _restore = Restore(&IS_UNCOMMITTED, IS_UNCOMMITTED.replace(true));
+    let _restore = Restore::behind(&IS_UNCOMMITTED, true);
     let outer = EFFECTS.take();
     let result = decode();
     let effects = EFFECTS.with_borrow_mut(|effects| std::mem::replace(effects, outer));
@@ -129,7 +138,7 @@ pub fn note_handle() {
 /// Runs `encode`. Returns also whether the value has handles, so that its bytes mean nothing to
 /// another session.
 pub fn finding_handles<R>(encode: impl FnOnce() -> R) -> (R, bool) {
-    let restore = Restore(&HAS_HANDLES, HAS_HANDLES.replace(false));
+    let restore = Restore::behind(&HAS_HANDLES, false);
     let result = encode();
     let found = HAS_HANDLES.get();
     drop(restore);

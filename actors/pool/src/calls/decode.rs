@@ -27,7 +27,11 @@ pub(super) struct Decoder<T> {
 }
 
 impl<T> Decoder<T> {
-    pub(super) fn new(function: &'static str, run: Run) -> Decoder<T> {
+    pub(super) fn new(
+        function: &'static str,
+        run: Run,
+        durable: Option<Arc<DurableCall>>,
+    ) -> Decoder<T> {
         Decoder {
             function,
             index: run.start,
@@ -35,14 +39,9 @@ impl<T> Decoder<T> {
             bytes: run.arguments(),
             blobs: run.blobs().clone(),
             position: 0,
-            durable: None,
+            durable,
             value: PhantomData,
         }
-    }
-
-    /// Says that the outcomes are recorded, if they are.
-    pub(super) fn of(self, durable: &Option<Arc<DurableCall>>) -> Decoder<T> {
-        Decoder { durable: durable.clone(), ..self }
     }
 
     /// Returns the index of the next task.
@@ -122,7 +121,7 @@ pub(crate) fn encoded(
     batch: ResultBatch,
 ) -> Vec<(u64, Result<EncodedValue>)> {
     match batch {
-        ResultBatch::Outcomes(run, _) => Decoder::<()>::new(function, run).encoded(),
+        ResultBatch::Outcomes(run, _) => Decoder::<()>::new(function, run, None).encoded(),
         ResultBatch::Failed(index, error) => vec![(index, Err(error))],
     }
 }

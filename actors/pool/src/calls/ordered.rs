@@ -72,7 +72,7 @@ mod tests {
             let item = if fails { codec::encode(&failure) } else { codec::encode(&task) };
             push_item(&mut bytes, &item.unwrap(), fails);
         }
-        Decoder::new("task", Run::new(1, tasks.start, tasks.end, bytes.into()))
+        Decoder::new("task", Run::new(1, tasks.start, tasks.end, bytes.into()), None)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use fiber_values::{
 use serde::de::DeserializeOwned;
 
 use super::ordered::Ordered;
-use super::{Accepted, Call, cancel_method, handle_traits};
+use super::{Accepted, Call, Submitted, cancel_method, handle_traits};
 use crate::batch::ResultBatch;
 use crate::outputs::{count, outputs};
 use crate::pool::WeakPool;
@@ -41,7 +41,7 @@ handle_traits!(ApplyCall);
 
 impl<T: DeserializeOwned> ApplyCall<T> {
     pub(crate) fn new(accepted: Result<Accepted>) -> ApplyCall<T> {
-        ApplyCall { call: Call::new(accepted) }
+        ApplyCall { call: Call::new((accepted, Some(1))) }
     }
 
     cancel_method! {
@@ -151,7 +151,6 @@ fn polled_after_end() -> Error {
 pub struct MapCall<T> {
     call: Call<T>,
     results: Ordered<T>,
-    length: Option<u64>,
     /// The handle that has made the call.
     pool: WeakPool,
 }
@@ -159,12 +158,8 @@ pub struct MapCall<T> {
 handle_traits!(MapCall);
 
 impl<T: DeserializeOwned> MapCall<T> {
-    pub(crate) fn new(
-        accepted: Result<Accepted>,
-        length: Option<u64>,
-        pool: WeakPool,
-    ) -> MapCall<T> {
-        MapCall { call: Call::new(accepted), results: Ordered::default(), length, pool }
+    pub(crate) fn new(submitted: Submitted, pool: WeakPool) -> MapCall<T> {
+        MapCall { call: Call::new(submitted), results: Ordered::default(), pool }
     }
 
     cancel_method! {
@@ -191,7 +186,7 @@ impl<T: DeserializeOwned> MapCall<T> {
     /// ```
     #[must_use = "dropping all outputs cancels the tasks that have not started"]
     pub fn outputs(self) -> Vec<Output<T>> {
-        match count(&self.call.active, self.length) {
+        match count(&self.call.active, self.call.length) {
             Ok(count) => outputs(self.call.active, count, None),
             Err(error) => outputs(Err(error), 1, None),
         }
@@ -262,7 +257,7 @@ impl<T: DeserializeOwned> MapCall<T> {
         Pair<T>: Inputs<(T, T), M>,
         T: 'static,
     {
-        let count = count(&self.call.active, self.length);
+        let count = count(&self.call.active, self.call.length);
         let merged = count.and_then(|count| merged(self.call.active?, count, &self.pool, merge));
         ReduceCall::new(merged)
     }
@@ -292,7 +287,7 @@ impl<T: DeserializeOwned> MapCall<T> {
     /// feature `progress`.
     #[cfg(feature = "progress")]
     pub fn progress(mut self, label: impl Into<String>) -> MapCall<T> {
-        self.call.progress(label.into(), self.length);
+        self.call.progress(label.into());
         self
     }
 

@@ -12,7 +12,7 @@ use fiber_values::{Output, OutputCell};
 use futures_core::Stream;
 use serde::de::DeserializeOwned;
 
-use super::{Accepted, Call, Decoder, cancel_method, encoded, handle_traits};
+use super::{Call, Decoder, Submitted, cancel_method, encoded, handle_traits};
 use crate::batch::ResultBatch;
 use fiber_runtime::blocking::Blocking;
 
@@ -59,8 +59,6 @@ pub struct ImapCall<T> {
     /// Batches that arrived before their turn, by the index of the first task.
     early: SortedMap<u64, ResultBatch>,
     current: Option<Decoder<T>>,
-    #[cfg_attr(not(feature = "progress"), expect(dead_code, reason = "progress bars show it"))]
-    length: Option<u64>,
     ended: bool,
 }
 
@@ -92,8 +90,6 @@ handle_traits!(ImapCall);
 pub struct ImapUnorderedCall<T> {
     call: Call<T>,
     current: Option<Decoder<T>>,
-    #[cfg_attr(not(feature = "progress"), expect(dead_code, reason = "progress bars show it"))]
-    length: Option<u64>,
     ended: bool,
 }
 
@@ -182,7 +178,7 @@ macro_rules! stream_handle {
             /// fiber's feature `progress`.
             #[cfg(feature = "progress")]
             pub fn progress(mut self, label: impl Into<String>) -> $name<T> {
-                self.call.progress(label.into(), self.length);
+                self.call.progress(label.into());
                 self
             }
 
@@ -332,9 +328,9 @@ stream_handle!(ImapCall, "imap");
 stream_handle!(ImapUnorderedCall, "imap_unordered");
 
 impl<T: DeserializeOwned> ImapCall<T> {
-    pub(crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> ImapCall<T> {
-        let call = Call::new(accepted);
-        ImapCall { call, next: 0, early: SortedMap::new(), current: None, length, ended: false }
+    pub(crate) fn new(submitted: Submitted) -> ImapCall<T> {
+        let call = Call::new(submitted);
+        ImapCall { call, next: 0, early: SortedMap::new(), current: None, ended: false }
     }
 
     /// Takes the next batch of results in the order of the tasks, or returns `None` after the last.
@@ -384,8 +380,8 @@ impl<T: DeserializeOwned> ImapCall<T> {
 }
 
 impl<T: DeserializeOwned> ImapUnorderedCall<T> {
-    pub(crate) fn new(accepted: Result<Accepted>, length: Option<u64>) -> ImapUnorderedCall<T> {
-        ImapUnorderedCall { call: Call::new(accepted), current: None, length, ended: false }
+    pub(crate) fn new(submitted: Submitted) -> ImapUnorderedCall<T> {
+        ImapUnorderedCall { call: Call::new(submitted), current: None, ended: false }
     }
 
     /// Takes the next batch of results, or returns `None` after the last.

@@ -27,7 +27,7 @@ const PENDING_TASKS: u64 = 16 << 10;
 const PENDING_BYTES: usize = 2 << 20;
 
 /// The options of a call.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallOptions {
     /// The least number of tasks to hand out together.
     pub(crate) chunk: u32,
@@ -78,40 +78,23 @@ impl Values {
     }
 }
 
-/// A call that begins.
-pub(crate) struct NewCall<C> {
+/// A call with its tasks that are not completed.
+pub(crate) struct Call<C> {
     /// The handle of the call's caller, for effects.
-    pub(crate) caller: C,
-    pub(crate) entry: EntryRef,
-    pub(crate) options: CallOptions,
+    pub(super) caller: C,
+    pub(super) entry: EntryRef,
+    /// The name of its function, for people.
+    pub(crate) function: &'static str,
+    pub(super) options: CallOptions,
     /// How many tasks are around the call: each has made the next.
     pub(crate) depth: u32,
+    /// Whether its tasks have outputs of others among their arguments.
+    pub(super) takes_outputs: bool,
     /// The context that travels with the call's tasks, encoded.
     pub(crate) context: Bytes,
     /// Whether outcomes are recorded before the caller receives them.
     pub(crate) durable: bool,
     pub(crate) values: Values,
-    /// Whether the caller takes outcomes in the order of the tasks.
-    pub(crate) in_order: bool,
-    /// Bytes of outcomes that the caller stores; `None` if it stores all anyway.
-    pub(crate) max_outcomes: Option<u64>,
-    /// The present time, for people who look at the pool.
-    pub(crate) since: SystemTime,
-    /// Whether its tasks may not run again, once this is true.
-    pub(crate) is_final: Option<IsFinal>,
-}
-
-/// A call with its tasks that are not completed.
-pub(super) struct Call<C> {
-    pub(super) caller: C,
-    pub(super) entry: EntryRef,
-    pub(super) options: CallOptions,
-    pub(super) depth: u32,
-    /// Whether its tasks have outputs of others among their arguments.
-    pub(super) takes_outputs: bool,
-    context: Bytes,
-    pub(super) durable: bool,
-    values: Values,
     pub(super) room: Room,
     /// Tasks that were submitted.
     pub(super) submitted: u64,
@@ -131,10 +114,11 @@ pub(super) struct Call<C> {
     /// Tasks that are completed.
     pub(super) done: u64,
     /// When the call began, for people who look at the pool.
-    pub(super) since: SystemTime,
+    pub(crate) since: SystemTime,
     /// Counts of the tasks that did not complete at the first attempt.
     pub(super) failures: HashMap<u64, FailureCounts>,
-    is_final: Option<IsFinal>,
+    /// Whether its tasks may not run again, once this is true.
+    pub(crate) is_final: Option<IsFinal>,
     /// Whether the call is in the scheduler's queue, which sets it.
     pub(super) is_queued: bool,
     /// Whether workers were asked to return tasks, and none has been handed out since.
@@ -152,17 +136,19 @@ pub(super) struct FailureCounts {
 }
 
 impl<C: Clone> Call<C> {
-    pub(super) fn new(call: NewCall<C>, served: u64) -> Call<C> {
+    /// Makes a call that has not begun.
+    pub(crate) fn new(caller: C, entry: EntryRef, options: CallOptions, room: Room) -> Call<C> {
         Call {
-            caller: call.caller,
-            entry: call.entry,
-            options: call.options,
-            depth: call.depth,
+            caller,
+            entry,
+            function: "?",
+            options,
+            depth: 0,
             takes_outputs: false,
-            context: call.context,
-            durable: call.durable,
-            values: call.values,
-            room: Room::new(call.max_outcomes, call.in_order),
+            context: Bytes::new(),
+            durable: false,
+            values: Values::LargeStay,
+            room,
             submitted: 0,
             total: None,
             run_size: 1,
@@ -170,12 +156,12 @@ impl<C: Clone> Call<C> {
             ready_tasks: 0,
             near_runs: 0,
             suspects: Suspects::default(),
-            served,
+            served: 0,
             open: 0,
             done: 0,
-            since: call.since,
+            since: SystemTime::UNIX_EPOCH,
             failures: HashMap::new(),
-            is_final: call.is_final,
+            is_final: None,
             is_queued: false,
             recalled: false,
         }
@@ -285,12 +271,9 @@ impl<C: Clone> Call<C> {
         Assignment {
             call: run.call,
             entry: self.entry,
-            timeout: self.options.timeout,
-            max_deaths: self.options.max_deaths,
-            max_timeouts: self.options.max_timeouts,
+            options: self.options,
             depth: self.depth,
             values: self.values,
-            chunk: self.options.chunk,
             first: run.start,
             count: run.len() as u32,
             context: self.context.clone(),
@@ -346,7 +329,7 @@ impl<C: Clone> Call<C> {
 
     /// Returns whether its tasks don't run again.
     pub(super) fn is_final(&self) -> bool {
-        self.is_final.as_ref().is_some_and(IsFinal::get)
+        self.is_final.as_ref().is_some_and(|is_final| is_final())
     }
 
     /// Passes to the caller that `workers` workers did not survive a task.

@@ -11,7 +11,7 @@ use super::dispatch::Requeue;
 use super::retire::Duty;
 use super::statistics::LongRunning;
 use super::worker::{Blame, FailureCause, Overdue, Worker};
-use super::{Effects, Retirement, Scheduler, WorkerId, function_name};
+use super::{Effects, Retirement, Scheduler, WorkerId};
 use crate::run::{CallId, Run};
 use crate::verdict::{Life, Lived, SIGKILL, Verdict};
 
@@ -109,15 +109,11 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             self.idle -= 1;
         }
         let blame = worker.blame(verdict.fault);
-        let blamed = match &blame {
-            Blame::Tasks(tasks) => {
-                self.task_names(&tasks.iter().map(|(_, task)| *task).collect::<Vec<_>>())
-            }
-            Blame::NoTask | Blame::Unknown => Vec::new(),
-        };
-        let place = match blame {
-            Blame::Unknown => worker.requeue_suspects(),
-            Blame::NoTask | Blame::Tasks(_) => worker.requeue(),
+        let name = |(_, task): &(FailureCause, (CallId, u64))| self.task_name(*task);
+        let (blamed, place) = match &blame {
+            Blame::NoTask => (Vec::new(), worker.requeue()),
+            Blame::Unknown => (Vec::new(), worker.requeue_suspects()),
+            Blame::Tasks(tasks) => (tasks.iter().filter_map(name).collect(), worker.requeue()),
         };
         let running = self.running_tasks(&worker);
         let mut calls: Vec<_> = worker.pending.iter().map(|run| run.call).collect();
@@ -148,19 +144,13 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     fn running_tasks(&self, worker: &Worker<W>) -> Vec<(TaskName, Instant)> {
         let is_pending = |task: &&LongRunning| worker.pending.find(task.call, task.index).is_some();
         let running = worker.long_running.iter().filter(is_pending);
-        let named = |task: &LongRunning| {
-            let name = self.task_names(&[(task.call, task.index)]).pop();
-            name.map(|name| (name, task.since))
-        };
+        let named =
+            |task: &LongRunning| Some((self.task_name((task.call, task.index))?, task.since));
         running.filter_map(named).collect()
     }
 
-    fn task_names(&self, tasks: &[(CallId, u64)]) -> Vec<TaskName> {
-        let name = |(call, index): &(CallId, u64)| {
-            let entry = self.calls.get(call)?.entry;
-            Some(TaskName::new(*call, function_name(entry), *index))
-        };
-        tasks.iter().filter_map(name).collect()
+    fn task_name(&self, (call, index): (CallId, u64)) -> Option<TaskName> {
+        Some(TaskName::new(call, self.calls.get(&call)?.function, index))
     }
 
     fn redeliver(

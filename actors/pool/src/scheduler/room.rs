@@ -34,7 +34,7 @@ pub(crate) struct Report {
 
 /// The scheduler's view of what a caller stores.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Bytes of outcomes that the caller stores; `None` if it stores all anyway.
     max: Option<u64>,
     /// Whether the caller takes outcomes in the order of the tasks.
@@ -51,7 +51,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(max: Option<u64>, in_order: bool) -> Room {
+    pub(crate) fn new(max: Option<u64>, in_order: bool) -> Room {
         let (arrived, report) = Default::default();
         let (takes_at_once, expected, throttled) = (false, 0, false);
         Room { max, in_order, takes_at_once, arrived, report, expected, throttled }

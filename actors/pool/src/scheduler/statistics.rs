@@ -1,12 +1,10 @@
 //! Counters of the scheduler, for people who look at a pool.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use fiber_core::stats::{
-    CallStats, Distribution, FunctionStats, RunningTask, TaskCounts, WorkerStats,
+    CallStats, Distribution, FunctionStats, PoolStats, RunningTask, TaskName, WorkerStats,
 };
-use fiber_values::entry::EntryRef;
 
 use super::Scheduler;
 use super::call::Call;
@@ -24,6 +22,7 @@ const MIN_TASKS: u64 = 5;
 /// The experience with the tasks of a function.
 #[derive(Default)]
 pub(super) struct FunctionRecord {
+    name: &'static str,
     /// Whether its tasks wait for others of the pool.
     pub(super) waits: bool,
     /// Whether a task had a large value.
@@ -36,6 +35,10 @@ pub(super) struct FunctionRecord {
 }
 
 impl FunctionRecord {
+    pub(super) fn of(name: &'static str) -> FunctionRecord {
+        FunctionRecord { name, ..FunctionRecord::default() }
+    }
+
     /// Counts `tasks` attempts that took `busy` nanoseconds together.
     pub(super) fn count(&mut self, tasks: u64, busy: u64) {
         let sample = busy as f64 / tasks as f64;
@@ -71,9 +74,7 @@ pub(super) struct LongRunning {
 /// A task that has just become a straggler.
 pub(crate) struct Straggler<W> {
     pub(crate) worker: W,
-    pub(crate) call: CallId,
-    pub(crate) entry: EntryRef,
-    pub(crate) index: u64,
+    pub(crate) task: TaskName,
     pub(crate) ran: Duration,
     /// The median time of its function's tasks.
     pub(crate) usual: Duration,
@@ -86,16 +87,6 @@ pub(crate) struct WorkerCounts {
     pub(crate) failed: u64,
     /// Nanoseconds of its tasks.
     pub(crate) busy: u64,
-}
-
-/// The statistics of a pool's tasks and workers.
-pub(crate) struct Statistics<C> {
-    pub(crate) tasks: TaskCounts,
-    pub(crate) counts: Counts,
-    pub(crate) idle: usize,
-    pub(crate) calls: Vec<(C, CallStats)>,
-    pub(crate) functions: Vec<FunctionStats>,
-    pub(crate) workers: Vec<WorkerStats>,
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
@@ -118,63 +109,52 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
                 let usual = record.times.quantile(0.5);
                 if ran >= MIN_STRAGGLER.max(usual.saturating_mul(STRAGGLER_FACTOR)) {
                     task.straggler = true;
-                    let (worker, entry) = (worker.handle.clone(), call.entry);
-                    let (call, index) = (task.call, task.index);
-                    found.push(Straggler { worker, call, entry, index, ran, usual });
+                    let task = TaskName::new(task.call, call.function, task.index);
+                    found.push(Straggler { worker: worker.handle.clone(), task, ran, usual });
                 }
             }
         }
         found
     }
 
-    /// Returns the statistics at the time `now`. `of` makes those of a worker with its threads.
-    pub(crate) fn statistics(
+    /// Adds the state at the time `now` to a pool's statistics, except for its calls: these are
+    /// returned with their callers. `of` makes the statistics of a worker with its threads.
+    pub(crate) fn describe(
         &self,
+        stats: &mut PoolStats,
         now: Instant,
         of: impl Fn(&W, u64) -> WorkerStats,
-    ) -> Statistics<C> {
-        let names = Names::of(self);
-        let waiting = |call: &Call<C>| call.ready_tasks + call.suspects.len();
-        let calls: Vec<_> = self
-            .calls
-            .iter()
-            .map(|(id, call)| {
-                let mut stats = CallStats::new(*id, names.function(call.entry), call.since);
-                (stats.done, stats.waiting) = (call.done, waiting(call));
-                stats.pending = call.open - stats.waiting;
-                stats.throttled = call.has_tasks() && !call.is_queued;
-                (call.caller.clone(), stats)
-            })
-            .collect();
-        let counts = self.counts;
-        let mut tasks = TaskCounts::default();
+    ) -> Vec<(C, CallStats)> {
+        let of_call = |(id, call): (&CallId, &Call<C>)| {
+            let mut stats = CallStats::new(*id, call.function.to_string(), call.since);
+            (stats.done, stats.waiting) = (call.done, call.ready_tasks + call.suspects.len());
+            stats.pending = call.open - stats.waiting;
+            stats.throttled = call.has_tasks() && !call.is_queued;
+            (call.caller.clone(), stats)
+        };
+        let calls: Vec<_> = self.calls.iter().map(of_call).collect();
+        let (tasks, counts) = (&mut stats.tasks, &self.counts);
         tasks.waiting = calls.iter().map(|(_, call)| call.waiting).sum();
         tasks.pending = calls.iter().map(|(_, call)| call.pending).sum();
         tasks.done = self.done();
         tasks.failed = self.functions.values().map(|function| function.failed).sum();
         (tasks.retried, tasks.redelivered) = (counts.retried, counts.redelivered);
         tasks.abandoned = counts.abandoned;
-        Statistics {
-            tasks,
-            counts,
-            idle: self.idle,
-            calls,
-            functions: self.function_stats(&names),
-            workers: self
-                .workers
-                .values()
-                .map(|worker| {
-                    let stats = of(&worker.handle, worker.threads);
-                    self.worker_stats(worker, &names, now, stats)
-                })
-                .collect(),
-        }
+        (stats.bytes_out, stats.bytes_in) = (counts.bytes_out, counts.bytes_in);
+        stats.near_bytes = counts.near_bytes;
+        stats.near_bytes_at_home = counts.near_bytes_at_home;
+        stats.idle = self.idle;
+        stats.functions = self.function_stats();
+        let of_worker =
+            |worker: &Worker<W>| self.worker_stats(worker, now, of(&worker.handle, worker.threads));
+        stats.workers = self.workers.values().map(of_worker).collect();
+        calls
     }
 
-    fn function_stats(&self, names: &Names) -> Vec<FunctionStats> {
+    fn function_stats(&self) -> Vec<FunctionStats> {
         let mut functions: Vec<FunctionStats> = Vec::with_capacity(self.functions.len());
-        for (entry, record) in &self.functions {
-            let mut stats = FunctionStats::new(names.function(*entry));
+        for record in self.functions.values() {
+            let mut stats = FunctionStats::new(record.name.to_string());
             (stats.done, stats.failed) = (record.done, record.failed);
             stats.times = record.times.clone();
             let place = functions.partition_point(|before| before.function < stats.function);
@@ -186,11 +166,10 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     fn worker_stats(
         &self,
         worker: &Worker<W>,
-        names: &Names,
         now: Instant,
         mut stats: WorkerStats,
     ) -> WorkerStats {
-        let function = |call: CallId| self.calls.get(&call).map(|call| names.function(call.entry));
+        let function = |call: CallId| self.calls.get(&call).map(|call| call.function.to_string());
         let running = |task: &LongRunning| {
             let ran = now.saturating_duration_since(task.since);
             let name = function(task.call)?;
@@ -206,25 +185,4 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         stats.retiring = worker.retirement().is_some();
         stats
     }
-}
-
-/// The names of functions. Resolving one takes a microsecond, and a pool has many workers.
-struct Names(HashMap<EntryRef, &'static str>);
-
-impl Names {
-    fn of<W: Clone, C: Clone>(scheduler: &Scheduler<W, C>) -> Names {
-        let called = scheduler.calls.values().map(|call| call.entry);
-        let entries = called.chain(scheduler.functions.keys().copied());
-        Names(entries.map(|entry| (entry, function_name(entry))).collect())
-    }
-
-    fn function(&self, entry: EntryRef) -> String {
-        self.0.get(&entry).copied().unwrap_or_default().to_string()
-    }
-}
-
-/// Returns the name of a function for people.
-pub(crate) fn function_name(entry: EntryRef) -> &'static str {
-    // It is unknown only to a program of another build.
-    entry.resolve::<fiber_values::entry::TaskFn>().map_or("?", |entry| entry.display_name())
 }

@@ -6,7 +6,7 @@ mod near;
 mod suspects;
 
 use std::rc::Rc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::{Exit, ExitReason};
@@ -38,20 +38,13 @@ pub(crate) fn new_call(
     caller: TestCaller,
     function: u64,
     options: CallOptions,
-) -> NewCall<TestCaller> {
-    NewCall {
-        entry: EntryRef { offset: function, name: 0 },
-        options,
-        context: Bytes::new(),
-        durable: caller.id.is_multiple_of(2),
-        values: Values::LargeStay,
-        in_order: caller.order == Order::Tasks,
-        depth: 0,
-        max_outcomes: caller.buffer.max_outcomes(),
-        since: SystemTime::UNIX_EPOCH,
-        is_final: None,
-        caller,
-    }
+) -> Call<TestCaller> {
+    let room = Room::new(caller.buffer.max_outcomes(), caller.order == Order::Tasks);
+    let entry = EntryRef { offset: function, name: 0 };
+    let durable = caller.id.is_multiple_of(2);
+    let mut call = Call::new(caller, entry, options, room);
+    call.durable = durable;
+    call
 }
 
 /// Returns the encoded arguments of `count` tasks.

@@ -22,7 +22,7 @@ use super::task_span::RunSpans;
 use super::{Work, WorkQueue};
 use crate::run::{CallId, Items, PREFIX, prefix};
 use crate::scheduler::Values;
-use crate::wire::{FromWorker, LARGE, Results};
+use crate::wire::{LARGE, ResultRun, Results};
 use fiber_runtime::blocking::BlockingRuntime;
 use fiber_runtime::parts::Parts;
 use fiber_runtime::runtime::{ControlMessage, telemetry};
@@ -295,10 +295,9 @@ impl Executor<'_> {
     ) {
         // The clock was not read between the tasks: each counts with their mean.
         let busy = (state.outcomes.take_time() / (state.outcomes.count + 1)).max(1);
-        let before = state.take_outcomes().map(|results| Results {
-            busy: busy * results.runs.iter().map(|run| u64::from(run.count)).sum::<u64>(),
-            ..results
-        });
+        let before = state
+            .take_outcomes()
+            .map(|results| Results { busy: busy * results.tasks(), ..results });
         let (call, thread) = (state.outcomes.call, state.outcomes.thread);
         drop(state);
         if !self.flush_after_task && self.is_only_executor() {
@@ -309,11 +308,11 @@ impl Executor<'_> {
         }
         let prefix = prefix(value.len(), outcome == Outcome::Failure);
         let failed = u32::from(outcome == Outcome::Failure);
-        let (outcome, values) = (std::mem::take(value).into(), self.values);
-        self.queue.send_outcomes(|| {
-            FromWorker::Large { call, busy, failed, thread, index, prefix, outcome, blobs, values }
-                .message()
-        });
+        let length = (PREFIX + value.len()) as u32;
+        let runs = vec![ResultRun { first: index, count: 1, length }];
+        let outcomes = std::mem::take(value).into();
+        let results = Results { call, busy, failed, thread, runs, outcomes, blobs };
+        self.queue.send_outcomes(|| results.large_message(prefix, self.values));
     }
 }
 

@@ -37,10 +37,10 @@ impl LocalRun {
         LocalRun {
             call: assignment.call,
             entry,
-            timeout: assignment.timeout,
+            timeout: assignment.options.timeout,
             depth: assignment.depth,
             values: assignment.values,
-            chunk: u64::from(assignment.chunk).max(1),
+            chunk: u64::from(assignment.options.chunk).max(1),
             start: assignment.first,
             first: assignment.first,
             end: assignment.first + u64::from(assignment.count),

@@ -94,12 +94,8 @@ fn look_at(
     // Then an earlier look would find nothing to send or to return.
     let is_last = executor.is_last() && queue.queued.load(Ordering::Relaxed) == 0;
     if seen.started != executor.started || seen.since.is_none() {
-        *seen = Observation {
-            started: executor.started,
-            since: Some(now),
-            reported_running: false,
-            reported_overdue: false,
-        };
+        let started = executor.started;
+        *seen = Observation { started, since: Some(now), ..Observation::default() };
         return Some(if is_last { BLOCKED_AFTER } else { INTERVAL });
     }
     let ran = now - seen.since.unwrap_or(now);

@@ -111,10 +111,6 @@ impl TaskCallsite {
         tracing::callsite::register(callsite);
         callsite
     }
-
-    fn metadata(&'static self) -> &'static Metadata<'static> {
-        self.metadata.get().expect("`register` sets it first")
-    }
 }
 
 impl Callsite for TaskCallsite {

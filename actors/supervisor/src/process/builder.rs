@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fiber_core::{Exit, ExitReason, Result};
 use fiber_values::codec::EncodedValue;
 use fiber_values::{
-    Function, Portable, TaskOutput, Termination, TryOutput, TypedEntry, assert_captures_nothing,
-    codec, transfer,
+    AsResult, AsTermination, AsValue, Function, Portable, TaskOutput, Termination, TryOutput,
+    TypedEntry, assert_captures_nothing, codec, transfer,
 };
 use tokio::sync::OnceCell;
 
@@ -74,7 +74,7 @@ impl ProcessBuilder {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        self.start(TypedEntry::of_value(function), &args)
+        self.start(TypedEntry::of::<F, M, AsValue<N>>(function), &args)
     }
 
     /// Works as [`spawn`](ProcessBuilder::spawn), for a function that returns a `Result` whose
@@ -102,7 +102,7 @@ impl ProcessBuilder {
         N: 'static,
     {
         const { assert_captures_nothing::<F>() };
-        self.start(TypedEntry::of_result(function), &args)
+        self.start(TypedEntry::of::<F, M, AsResult<N>>(function), &args)
     }
 
     /// Returns the specification of a supervisor's child with these options: see
@@ -141,7 +141,8 @@ impl ProcessBuilder {
     {
         const { assert_captures_nothing::<F>() };
         let (name, options) = self.named();
-        let spec = spec(&name, options, &TypedEntry::of_termination(function), &args)?;
+        let spec =
+            spec(&name, options, &TypedEntry::of::<F, M, AsTermination<N>>(function), &args)?;
         Ok(ChildSpec::new(name, ProcessStart::Repeated(spec)))
     }
 

@@ -16,15 +16,15 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
 use super::allocator::{Allocator, Pages};
-use super::mapping::{Mapping, MappingId};
+use super::mapping::{Mapping, MappingId, read_only};
 use super::ranges::{PAGE, Ranges};
 use super::{Blob, Memory, Shared, file};
 use crate::kept_memory;
@@ -95,8 +95,7 @@ impl Pages for OwnedFd {
     }
 
     fn give_back(&self, start: usize, len: usize) -> bool {
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(self, hole, start as u64, len as u64).is_ok()
+        file::punch(self, start, len).is_ok()
     }
 }
 
@@ -174,10 +173,8 @@ impl Arena {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&file, seals)?;
         // Other processes get a descriptor that they can't map for writing.
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let id = MappingId(u128::from_le_bytes(fiber_core::random()));
-        let mapping = Mapping::own(id, &file, read_only)?;
+        let mapping = Mapping::own(id, &file, read_only(&file)?)?;
         Ok(Arena { mapping, allocator: Allocator::new(Ranges::new(len), file, kept) })
     }
 

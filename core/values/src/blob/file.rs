@@ -18,7 +18,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -27,11 +27,11 @@ use std::sync::{Arc, LazyLock};
 use fiber_core::value_memory::Spilled;
 use fiber_core::{forks, start_thread};
 use parking_lot::RwLock;
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::FallocateFlags;
 
 use super::allocator::{Allocator, Pages};
 use super::arena::longest;
-use super::mapping::{Mapping, MappingId};
+use super::mapping::{Mapping, MappingId, read_only};
 use super::ranges::{PAGE, Ranges};
 use super::{Blob, Memory, Shared};
 
@@ -142,8 +142,7 @@ impl BlobFile {
             return Ok(None);
         }
         // Other processes get a descriptor that can't change the file.
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let read_only = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let read_only = read_only(&file)?;
         let id = MappingId(u128::from_le_bytes(fiber_core::random()));
         // A file that kept a name, as network file systems may give it one, is none to be lent.
         let Ok(mapping) = Mapping::own_file(id, read_only) else { return Ok(None) };
@@ -170,7 +169,7 @@ impl Place {
     }
 }
 
-fn punch(file: &File, offset: usize, len: usize) -> rustix::io::Result<()> {
+pub(super) fn punch(file: impl AsFd, offset: usize, len: usize) -> rustix::io::Result<()> {
     let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(file, hole, offset as u64, len as u64)
 }

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
+use super::mapping::read_only;
 
 /// The locks of this process on an arena.
 #[derive(Default)]
@@ -30,11 +30,7 @@ impl Locks {
     pub(super) fn add(&mut self, file: &OwnedFd, offset: usize, len: usize) -> io::Result<()> {
         let own = match &self.file {
             Some(own) => own,
-            None => {
-                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-                self.file.insert(rustix::fs::open(path, flags, Mode::empty())?)
-            }
+            None => self.file.insert(read_only(file)?),
         };
         let readers = self.ranges.entry(offset).or_default();
         if *readers == 0 {

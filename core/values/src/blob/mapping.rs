@@ -22,12 +22,12 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
-use rustix::fs::{FileType, OFlags, SealFlags};
+use rustix::fs::{FileType, Mode, OFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::locks::{self, Locks};
@@ -218,4 +218,10 @@ fn map(file: impl AsFd, len: usize, protection: ProtFlags) -> io::Result<NonNull
     // SAFETY: the kernel chooses the address of the new mapping.
     let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, file, 0) }?;
     NonNull::new(base.cast()).ok_or_else(|| io::Error::other("memory was mapped at address 0"))
+}
+
+/// Opens a file once more, for reading alone.
+pub(super) fn read_only(file: impl AsFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::{Blob, Blobs, MIN_LEN, arena};
-use crate::kept_memory;
+use crate::{kept_memory, transfer};
 
 /// Where the bytes of large arrays go.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,19 +63,10 @@ pub(crate) fn apart<R>(encode: impl FnOnce() -> R) -> (R, Blobs) {
     (result, if has_blobs { BLOBS.take().into() } else { Blobs::default() })
 }
 
-/// Goes back to what holds for the value around this one, also after a panic.
-struct RestoreAlone(bool);
-
-impl Drop for RestoreAlone {
-    fn drop(&mut self) {
-        IS_ALONE.set(self.0);
-    }
-}
-
 /// As [`apart`], without shared memory: whether it has room does not matter, and nothing is copied
 /// into it.
 pub(crate) fn alone<R>(encode: impl FnOnce() -> R) -> (R, Blobs) {
-    let _restore = RestoreAlone(IS_ALONE.replace(true));
+    let _restore = transfer::Restore::behind(&IS_ALONE, true);
     apart(encode)
 }
 

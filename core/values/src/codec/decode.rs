@@ -18,7 +18,7 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, Error as _, Visitor};
 
 use self::access::{Elements, ExtensionAccess, Variant};
-use self::item::{Behind, Header, Integer, Item, Name, Scalar, Sign};
+use self::item::{Behind, Header, Item, Name, Sign};
 use self::packed::{Packed, Run};
 use self::vector::vector;
 use super::packed::{BYTES_APART, Kind, RUN_APART, TEXT_APART, is_packed};
@@ -218,29 +218,27 @@ impl<'de> Deserializer<'de> {
             | Marker::Ext16
             | Marker::Ext32 => Item::Extension(self.extension(marker)?),
             Marker::Reserved => Item::Mark,
-            _ => Item::Scalar(self.scalar(marker)?),
+            _ => self.scalar(marker)?,
         })
     }
 
     /// Reads the rest of a number; a bool and nil are in their markers.
-    fn scalar(&mut self, marker: Marker) -> Result<Scalar> {
-        let unsigned = |number| Scalar::Integer(Integer::Unsigned(number));
-        let signed = |number| Scalar::Integer(Integer::Signed(number));
+    fn scalar(&mut self, marker: Marker) -> Result<Item<'de>> {
         Ok(match marker {
-            Marker::FixPos(number) => unsigned(number.into()),
-            Marker::FixNeg(number) => signed(number.into()),
-            Marker::U8 => unsigned(u8::from_be_bytes(*self.array()?).into()),
-            Marker::U16 => unsigned(u16::from_be_bytes(*self.array()?).into()),
-            Marker::U32 => unsigned(u32::from_be_bytes(*self.array()?).into()),
-            Marker::U64 => unsigned(u64::from_be_bytes(*self.array()?)),
-            Marker::I8 => signed(i8::from_be_bytes(*self.array()?).into()),
-            Marker::I16 => signed(i16::from_be_bytes(*self.array()?).into()),
-            Marker::I32 => signed(i32::from_be_bytes(*self.array()?).into()),
-            Marker::I64 => signed(i64::from_be_bytes(*self.array()?)),
-            Marker::F32 => Scalar::F32(f32::from_be_bytes(*self.array()?)),
-            Marker::F64 => Scalar::F64(f64::from_be_bytes(*self.array()?)),
-            Marker::True | Marker::False => Scalar::Bool(marker == Marker::True),
-            Marker::Null => Scalar::Nil,
+            Marker::FixPos(number) => Item::Unsigned(number.into()),
+            Marker::FixNeg(number) => Item::Signed(number.into()),
+            Marker::U8 => Item::Unsigned(u8::from_be_bytes(*self.array()?).into()),
+            Marker::U16 => Item::Unsigned(u16::from_be_bytes(*self.array()?).into()),
+            Marker::U32 => Item::Unsigned(u32::from_be_bytes(*self.array()?).into()),
+            Marker::U64 => Item::Unsigned(u64::from_be_bytes(*self.array()?)),
+            Marker::I8 => Item::Signed(i8::from_be_bytes(*self.array()?).into()),
+            Marker::I16 => Item::Signed(i16::from_be_bytes(*self.array()?).into()),
+            Marker::I32 => Item::Signed(i32::from_be_bytes(*self.array()?).into()),
+            Marker::I64 => Item::Signed(i64::from_be_bytes(*self.array()?)),
+            Marker::F32 => Item::F32(f32::from_be_bytes(*self.array()?)),
+            Marker::F64 => Item::F64(f64::from_be_bytes(*self.array()?)),
+            Marker::True | Marker::False => Item::Bool(marker == Marker::True),
+            Marker::Null => Item::Nil,
             other => return Err(Error::TypeMismatch(other)),
         })
     }
@@ -381,12 +379,12 @@ impl<'de> Deserializer<'de> {
             Item::Extension(extension) => {
                 visitor.visit_newtype_struct(SeqAccessDeserializer::new(extension))
             }
-            Item::Scalar(Scalar::Integer(Integer::Unsigned(number))) => visitor.visit_u64(number),
-            Item::Scalar(Scalar::Integer(Integer::Signed(number))) => visitor.visit_i64(number),
-            Item::Scalar(Scalar::F32(number)) => visitor.visit_f32(number),
-            Item::Scalar(Scalar::F64(number)) => visitor.visit_f64(number),
-            Item::Scalar(Scalar::Bool(value)) => visitor.visit_bool(value),
-            Item::Scalar(Scalar::Nil) => visitor.visit_unit(),
+            Item::Unsigned(number) => visitor.visit_u64(number),
+            Item::Signed(number) => visitor.visit_i64(number),
+            Item::F32(number) => visitor.visit_f32(number),
+            Item::F64(number) => visitor.visit_f64(number),
+            Item::Bool(value) => visitor.visit_bool(value),
+            Item::Nil => visitor.visit_unit(),
             Item::Mark => match self.behind_mark()? {
                 Behind::Run(packed) => self.numbers(packed.run(), visitor),
                 Behind::Text(blob) => visitor.visit_str(std::str::from_utf8(&blob)?),
@@ -460,17 +458,17 @@ impl<'de> Deserializer<'de> {
         match self.item()? {
             Item::Text(text) => Ok(Name::Text(text)),
             Item::Bytes(bytes) => Ok(Name::Text(std::str::from_utf8(bytes)?)),
-            Item::Scalar(Scalar::Integer(Integer::Unsigned(number))) => Ok(Name::Number(number)),
+            Item::Unsigned(number) => Ok(Name::Number(number)),
             other => Err(self.unexpected(other, expected)),
         }
     }
 
     fn float<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value> {
         match self.item()? {
-            Item::Scalar(Scalar::F64(number)) => visitor.visit_f64(number),
-            Item::Scalar(Scalar::F32(number)) => visitor.visit_f32(number),
-            Item::Scalar(Scalar::Integer(Integer::Unsigned(number))) => visitor.visit_u64(number),
-            Item::Scalar(Scalar::Integer(Integer::Signed(number))) => visitor.visit_i64(number),
+            Item::F64(number) => visitor.visit_f64(number),
+            Item::F32(number) => visitor.visit_f32(number),
+            Item::Unsigned(number) => visitor.visit_u64(number),
+            Item::Signed(number) => visitor.visit_i64(number),
             other => Err(self.unexpected(other, &visitor)),
         }
     }

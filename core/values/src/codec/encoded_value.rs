@@ -92,6 +92,11 @@ impl EncodedValue {
     pub fn size(&self) -> usize {
         self.bytes.len() + self.blobs.total_len()
     }
+
+    /// Returns the bytes that it keeps in this process's own memory.
+    pub fn private_len(&self) -> usize {
+        self.bytes.len() + self.blobs.private_len()
+    }
 }
 
 impl Serialize for EncodedValue {

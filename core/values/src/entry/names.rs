@@ -57,7 +57,7 @@ fn closure_name(path: &str, place: &Location<'_>) -> String {
 mod tests {
     use super::*;
     use crate::function::{OneArgument, TypedEntry};
-    use crate::task_output::{Plain, TaskOutput};
+    use crate::task_output::{AsValue, Plain, TaskOutput};
 
     fn double(x: u32) -> u32 {
         2 * x
@@ -68,7 +68,7 @@ mod tests {
     where
         F: crate::Function<u32, OneArgument<u32>, Output: TaskOutput<Plain>>,
     {
-        TypedEntry::of_value(function).entry.display_name()
+        TypedEntry::of::<F, _, AsValue<Plain>>(function).entry.display_name()
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_path_that_identifies_a_closure_has_no_place() {
-        let entry = TypedEntry::<u32, u32>::of_value(|x: u32| x + 1).entry;
+        let entry = TypedEntry::<u32, u32>::of::<_, _, AsValue<Plain>>(|x: u32| x + 1).entry;
         assert!(entry.name().ends_with("has_no_place::{{closure}}"), "{}", entry.name());
         assert_ne!(entry.name(), entry.display_name());
     }

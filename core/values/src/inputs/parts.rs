@@ -201,7 +201,7 @@ impl Parts {
                 return PartRecipe::Made(recipe);
             }
             if let Part::Value(value) = part {
-                stored += value.bytes.len() + value.blobs.private_len();
+                stored += value.private_len();
             }
             size += PART + part.size();
             PartRecipe::Kept(part.clone())

@@ -215,11 +215,14 @@ impl OutputCell {
         keep_alive: KeepAlive,
         has_handles: bool,
     ) -> Arc<OutputCell> {
-        let (value, stored) = keep(value);
+        let (value, stored) = match value.map(spill::keep) {
+            Ok((value, stored)) => (Ok(value), stored),
+            Err(error) => (Err(Box::new(error)), Stored::default()),
+        };
         let more = (has_handles || !keep_alive.is_empty())
             .then(|| Box::new(More { has_handles, _keep_alive: keep_alive, ..More::default() }));
         let held = Held { stored, more, ..Held::default() };
-        Arc::new(OutputCell::from(State::Filled(value.map_err(Box::new), held)))
+        Arc::new(OutputCell::from(State::Filled(value, held)))
     }
 
     /// Notes how the value is made again that is about to come, if its machine is lost.
@@ -232,7 +235,7 @@ impl OutputCell {
 
     /// Fills the cell, unless it is.
     pub fn fill(self: &Arc<OutputCell>, value: Result<EncodedValue>) {
-        let len = value.as_ref().map_or(0, private_len);
+        let len = value.as_ref().map_or(0, EncodedValue::private_len);
         let stored = Stored::new(len);
         let size = value.as_ref().ok().filter(|value| !value.blobs.are_here());
         let size_elsewhere = size.map(EncodedValue::size);
@@ -488,21 +491,5 @@ impl Drop for OutputCell {
             let call = call.take();
             afterwards(move || drop(call));
         }
-    }
-}
-
-/// Returns how many bytes of a value are in memory of this process that it does not share.
-fn private_len(value: &EncodedValue) -> usize {
-    value.bytes.len() + value.blobs.private_len()
-}
-
-/// Counts a value, or writes it to a file if memory is short.
-fn keep(value: Result<EncodedValue>) -> (Result<EncodedValue>, Stored) {
-    match value {
-        Ok(value) => {
-            let (value, stored) = spill::keep(value);
-            (Ok(value), stored)
-        }
-        Err(error) => (Err(error), Stored::default()),
     }
 }

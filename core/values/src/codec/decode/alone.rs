@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use rmp::encode::{write_bin_len, write_str_len, write_uint};
 
-use super::item::{Behind, Integer, Item, Scalar};
+use super::item::{Behind, Item};
 use super::packed::Packed;
 use super::{Deserializer, Result, SOME};
 use crate::blob::{Blob, scope};
@@ -77,7 +77,7 @@ impl Writer<'_> {
     /// Writes the number of an array's blob, if this is one.
     fn array(&mut self, range: Range<usize>, item: &Item<'_>) {
         let next = self.arrays.len() + self.pieces;
-        if let Item::Scalar(Scalar::Integer(Integer::Unsigned(number))) = item
+        if let Item::Unsigned(number) = item
             && *number == next as u64
             && let Some(blob) = self.value.blobs.get(next)
         {
@@ -115,11 +115,13 @@ impl Place {
     /// Returns the place of the item after this one.
     fn next(self, item: &Item<'_>) -> Place {
         match (self, item) {
-            (Place::Type, Item::Scalar(Scalar::Integer(_))) => Place::Shape,
-            (Place::Shape, Item::Scalar(Scalar::Nil)) => Place::Elements,
+            (Place::Type, Item::Unsigned(_) | Item::Signed(_)) => Place::Shape,
+            (Place::Shape, Item::Nil) => Place::Elements,
             (Place::Shape, Item::Array(dimensions)) => Place::Sizes(*dimensions),
-            (Place::Sizes(1), Item::Scalar(Scalar::Integer(_))) => Place::Elements,
-            (Place::Sizes(left @ 2..), Item::Scalar(Scalar::Integer(_))) => Place::Sizes(left - 1),
+            (Place::Sizes(1), Item::Unsigned(_) | Item::Signed(_)) => Place::Elements,
+            (Place::Sizes(left @ 2..), Item::Unsigned(_) | Item::Signed(_)) => {
+                Place::Sizes(left - 1)
+            }
             (_, Item::Array(3)) => Place::Type,
             _ => Place::Elsewhere,
         }

@@ -9,7 +9,13 @@ use crate::blob::Blob;
 
 /// A value, the header of an array or a map, or a mark.
 pub(super) enum Item<'de> {
-    Scalar(Scalar),
+    /// An integer of up to 64 bits.
+    Unsigned(u64),
+    Signed(i64),
+    F32(f32),
+    F64(f64),
+    Bool(bool),
+    Nil,
     Text(&'de str),
     Bytes(&'de [u8]),
     /// The number of elements follows the type.
@@ -18,21 +24,6 @@ pub(super) enum Item<'de> {
     Extension(ExtensionAccess<'de>),
     /// `Some`, a packed run or a piece: [`Behind`] says which.
     Mark,
-}
-
-/// A value without parts.
-pub(super) enum Scalar {
-    Integer(Integer),
-    F32(f32),
-    F64(f64),
-    Bool(bool),
-    Nil,
-}
-
-/// An integer of up to 64 bits.
-pub(super) enum Integer {
-    Unsigned(u64),
-    Signed(i64),
 }
 
 /// How to read an integer's 64 bits; `None` where no integer is.
@@ -69,14 +60,12 @@ impl Item<'_> {
     #[cold]
     pub(super) fn unexpected(&self, behind: &Behind<'_>, expected: &dyn Expected) -> Error {
         let found = match self {
-            Item::Scalar(Scalar::Integer(Integer::Unsigned(number))) => {
-                Unexpected::Unsigned(*number)
-            }
-            Item::Scalar(Scalar::Integer(Integer::Signed(number))) => Unexpected::Signed(*number),
-            Item::Scalar(Scalar::F32(number)) => Unexpected::Float((*number).into()),
-            Item::Scalar(Scalar::F64(number)) => Unexpected::Float(*number),
-            Item::Scalar(Scalar::Bool(value)) => Unexpected::Bool(*value),
-            Item::Scalar(Scalar::Nil) => Unexpected::Unit,
+            Item::Unsigned(number) => Unexpected::Unsigned(*number),
+            Item::Signed(number) => Unexpected::Signed(*number),
+            Item::F32(number) => Unexpected::Float((*number).into()),
+            Item::F64(number) => Unexpected::Float(*number),
+            Item::Bool(value) => Unexpected::Bool(*value),
+            Item::Nil => Unexpected::Unit,
             Item::Text(text) => Unexpected::Str(text),
             Item::Bytes(bytes) => Unexpected::Bytes(bytes),
             Item::Array(_) => Unexpected::Seq,
