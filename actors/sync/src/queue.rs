@@ -193,13 +193,11 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn try_put(&self, element: T) -> Reply<Result<(), T>> {
-        let fits = self.handle.encode(&element).map(|encoded| {
-            let operation = Operation::TryPut(encoded.into_element());
-            self.handle.call::<Result<bool, Closing>>("", &operation)
-        });
+        let put =
+            self.handle.encode(&element).map(|encoded| Operation::TryPut(encoded.into_element()));
         let handle = self.handle.clone();
-        Reply::named(format!("putting into {}", handle.name()), async move {
-            let fits = fits?.await?.map_err(|reason| handle.closed(reason))?;
+        self.handle.call_then("putting into", put, move |fits: Result<bool, Closing>| {
+            let fits = fits.map_err(|reason| handle.closed(reason))?;
             Ok(if fits { Ok(()) } else { Err(element) })
         })
     }
@@ -240,12 +238,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn try_get(&self) -> Reply<Option<T>> {
-        let handle = &self.handle;
-        let element = handle
-            .check_taking("Queue::try_get")
-            .map(|()| handle.call::<Option<EncodedValue>>("", &Operation::TryGet));
-        Reply::named(format!("getting from {}", handle.name()), async move {
-            element?.await?.map(|element| element.decode()).transpose()
+        let get = self.handle.check_taking("Queue::try_get").map(|()| Operation::TryGet);
+        self.handle.call_then("getting from", get, |element: Option<EncodedValue>| {
+            element.map(|element| element.decode()).transpose()
         })
     }
 
@@ -328,8 +323,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
 
     /// Returns whether [`len`](Queue::len) is 0. The example there shows both.
     pub fn is_empty(&self) -> Reply<bool> {
-        let len = self.len();
-        Reply::named(format!("asking {}", self.handle.name()), async move { Ok(len.await? == 0) })
+        self.handle.call_then("asking", Ok(Operation::Len), |length: usize| Ok(length == 0))
     }
 
     /// Waits until all elements that this process has put in have arrived. In the queue's owner it
