@@ -422,7 +422,7 @@ impl<P> ManagerBuilder<P> {
             restart: self.restart,
             shutdown,
             intensity: self.intensity,
-            backoff: self.backoff.clone(),
+            backoff: self.backoff,
             has_run: false,
         };
         let spec = ManagerSpec {
@@ -432,9 +432,6 @@ impl<P> ManagerBuilder<P> {
             meta: self.options.meta.or(Meta::of::<F>()),
             output: self.options.output(config),
             restart: self.restart,
-            shutdown,
-            intensity: self.intensity,
-            backoff: self.backoff,
             host: self.host,
             process: self.process,
             registered: self.registered.map(|name| Registered::new::<F::Output>(&name)),
