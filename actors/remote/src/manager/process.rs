@@ -80,22 +80,22 @@ impl ChildMain for ActorMain {
         let receive = move |message| {
             let order = match message {
                 ParentMessage::Shutdown => Order::Shutdown,
-                ParentMessage::Data(message) => match Request::decode(message.into()) {
-                    Some(Request::Start(main)) => {
+                ParentMessage::Data(message) => match EncodedValue::from(message).decode() {
+                    Ok(Request::Start(main)) => {
                         let actor = HostedActor::new(runtime, &link, *main);
                         held.extend(actor.held.clone().map(|held| (actor.id, held)));
                         Order::Start(Box::new(actor))
                     }
-                    Some(Request::Stop(actor)) => Order::Stop(actor),
-                    Some(Request::Kill(actor, reason)) => Order::Kill(actor, reason),
-                    Some(Request::Kept(actor)) => {
+                    Ok(Request::Stop(actor)) => Order::Stop(actor),
+                    Ok(Request::Kill(actor, reason)) => Order::Kill(actor, reason),
+                    Ok(Request::Kept(actor)) => {
                         return held.get(&actor).into_iter().for_each(|held| held.kept());
                     }
-                    Some(Request::Forget(actor)) => {
+                    Ok(Request::Forget(actor)) => {
                         held.remove(&actor);
                         Order::Forget(actor)
                     }
-                    None => return tracing::error!("ignored an invalid message of the owner"),
+                    Err(_) => return tracing::error!("ignored an invalid message of the owner"),
                 },
             };
             // The main thread may be about to end.
