@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Routing;
 use crate::keys::weight;
-use crate::remote::{Carrier, Outgoing, RemoteAddr, RemoteMessage, SendError};
+use crate::remote::{Carrier, Outgoing, RemoteAddr, RemoteMessage, SendError, method_for};
 use fiber_runtime::mesh::Load;
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
@@ -123,7 +123,8 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.choose().map_or_else(Reply::failed, |chosen| chosen.send(Outgoing::Value(&message)))
+        self.choose()
+            .map_or_else(Reply::failed, |chosen| chosen.send::<M, M>(Outgoing::Value(&message)))
     }
 
     /// Sends a message without an answer to the actor that the pool's [`Routing`] chooses, and
@@ -201,7 +202,8 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.owner(key).map_or_else(Reply::failed, |owner| owner.send(Outgoing::Value(&message)))
+        self.owner(key)
+            .map_or_else(Reply::failed, |owner| owner.send::<M, M>(Outgoing::Value(&message)))
     }
 
     /// Sends a message without an answer to the actor to which `key` belongs, and ignores all
@@ -380,24 +382,16 @@ impl<A> Clone for PooledActor<A> {
 }
 
 impl<A: Actor> Chosen<A> {
-    pub(super) fn send<M>(self, message: Outgoing<'_, M>) -> Reply<M::Result>
-    where
-        M: RemoteMessage,
-        A: Handler<M>,
-        A::Context: ToEnvelope<A, M> + 'static,
-    {
-        self.addr.send_counted(message, self.load)
-    }
-
-    /// Sends a message that travels in another.
-    pub(super) fn send_carried<M, C>(self, carrier: Outgoing<'_, C>) -> Reply<C::Result>
+    /// Sends a message that may travel in another. The actor's load counts it until it is answered.
+    pub(super) fn send<M, C>(self, message: Outgoing<'_, C>) -> Reply<C::Result>
     where
         M: RemoteMessage,
         C: Carrier<M>,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.addr.send_carried::<M, C>(carrier, self.load)
+        let method = method_for::<A, M, C>().reference();
+        self.addr.untyped.call_named(type_name::<M>(), method, message, Some(self.load))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Addresses of actors in other processes.
 
-use std::any::type_name;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -14,12 +13,12 @@ use tokio::sync::oneshot;
 
 use super::export::LocalActor;
 use super::message::RemoteMessage;
-use super::method::{Carrier, method, method_for};
+use super::method::method;
 use super::outgoing::Outgoing;
 use super::recipient::RemoteRecipient;
 use super::send_error::SendError;
 use super::untyped::{Target, UntypedAddr};
-use fiber_runtime::mesh::{Load, OwnedActor, ProcessRef, Query};
+use fiber_runtime::mesh::{OwnedActor, ProcessRef, Query};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
 use fiber_supervisor::supervisor::Down;
@@ -208,32 +207,6 @@ impl<A: Actor> RemoteAddr<A> {
         A::Context: ToEnvelope<A, M> + 'static,
     {
         self.untyped.call(method::<A, M>().reference(), Outgoing::Value(&message), None)
-    }
-
-    /// Sends a message, which `load` counts until it is answered.
-    pub(crate) fn send_counted<M>(&self, message: Outgoing<'_, M>, load: Load) -> Reply<M::Result>
-    where
-        M: RemoteMessage,
-        A: Handler<M>,
-        A::Context: ToEnvelope<A, M> + 'static,
-    {
-        self.untyped.call(method::<A, M>().reference(), message, Some(load))
-    }
-
-    /// Works as [`send_counted`](Self::send_counted), for a message that travels in another.
-    pub(crate) fn send_carried<M, C>(
-        &self,
-        carrier: Outgoing<'_, C>,
-        load: Load,
-    ) -> Reply<C::Result>
-    where
-        M: RemoteMessage,
-        C: Carrier<M>,
-        A: Handler<M>,
-        A::Context: ToEnvelope<A, M> + 'static,
-    {
-        let (name, method) = (type_name::<M>(), method_for::<A, M, C>().reference());
-        self.untyped.call_named(name, method, carrier, Some(load))
     }
 
     /// Sends a message without an answer, and ignores all errors.

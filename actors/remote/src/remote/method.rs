@@ -33,7 +33,7 @@ where
 }
 
 /// Returns the entry through which other processes call the handler of `M` in `A` by a `C`.
-pub(super) fn method_for<A, M, C>() -> &'static Entry<MethodFn>
+pub(crate) fn method_for<A, M, C>() -> &'static Entry<MethodFn>
 where
     A: Actor + Handler<M>,
     A::Context: ToEnvelope<A, M> + 'static,
