@@ -18,6 +18,7 @@ use fiber_transport::Received;
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::buffer::{Buffer, End, Next};
@@ -29,7 +30,7 @@ const SUBSCRIBE_AGAIN: &str =
 const MOST_READS: usize = 2048;
 
 /// Where a topic is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Place {
     /// In the head, under this name.
     Named(Arc<str>),
