@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Routing;
-use crate::keys::weight;
+use crate::keys::{hash_of, weight};
 use crate::remote::{Carrier, Outgoing, RemoteAddr, RemoteMessage, SendError, method_for};
 use fiber_runtime::mesh::Load;
 use fiber_runtime::reply::Reply;
@@ -294,7 +294,8 @@ impl<A: Actor> ActorPoolAddr<A> {
     /// There is none.
     fn owner(&self, key: &(impl Hash + ?Sized)) -> Result<Chosen<A>> {
         let actors = self.members.actors.read();
-        let owner = actors.iter().max_by_key(|actor| weight(key, actor.number));
+        let hash = hash_of(key);
+        let owner = actors.iter().max_by_key(|actor| weight(hash, actor.number));
         owner.map(PooledActor::choose).ok_or_else(no_actors::<A>)
     }
 }
