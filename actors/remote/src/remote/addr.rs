@@ -73,6 +73,8 @@ use fiber_supervisor::supervisor::Down;
 /// })?;
 /// # Ok::<(), fiber::Error>(())
 /// ```
+#[derive(Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
 pub struct RemoteAddr<A> {
     pub(crate) untyped: UntypedAddr,
     actor: PhantomData<fn() -> A>,
@@ -395,21 +397,6 @@ impl<A> fmt::Debug for RemoteAddr<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = &self.untyped.target;
         write!(f, "RemoteAddr({} {} at {})", target.name, target.actor.0, target.home.id)
-    }
-}
-
-impl<A> Serialize for RemoteAddr<A> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        fiber_values::transfer::note_handle();
-        self.untyped.serialize(serializer)
-    }
-}
-
-impl<'de, A> Deserialize<'de> for RemoteAddr<A> {
-    fn deserialize<D: serde::Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<RemoteAddr<A>, D::Error> {
-        Ok(RemoteAddr { untyped: UntypedAddr::deserialize(deserializer)?, actor: PhantomData })
     }
 }
 
