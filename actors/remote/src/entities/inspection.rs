@@ -86,16 +86,16 @@ impl Source for Owned {
 }
 
 /// The statistics of a process that keeps entities.
-pub(super) struct Kept {
+pub(super) struct KeeperStats {
     registration: Registration,
     /// The name of the entities.
     pub(super) name: Arc<str>,
     live: AtomicU64,
 }
 
-impl Kept {
-    pub(super) fn new(name: Arc<str>) -> Kept {
-        Kept { registration: Registration::default(), name, live: AtomicU64::new(0) }
+impl KeeperStats {
+    pub(super) fn new(name: Arc<str>) -> KeeperStats {
+        KeeperStats { registration: Registration::default(), name, live: AtomicU64::new(0) }
     }
 
     pub(super) fn started(&self) {
@@ -107,7 +107,7 @@ impl Kept {
     }
 }
 
-impl Source for Kept {
+impl Source for KeeperStats {
     fn registration(&self) -> &Registration {
         &self.registration
     }

@@ -3,8 +3,8 @@
 use actix::Actor;
 use fiber_core::{Error, Result};
 use fiber_values::codec::EncodedValue;
-use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
 
 use super::life;
 use crate::manager::{NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
@@ -144,7 +144,7 @@ pub struct Events;
 pub struct EventsAndSnapshots;
 
 /// The parts of an entity's state that are kept: nothing, snapshots, or events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[doc(hidden)]
 pub enum Kept {
     Nothing,
