@@ -65,7 +65,7 @@ use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown, check_
 /// assert_eq!(echo.send(Say("hello".into())).wait()?, "hello");
 /// # Ok::<(), fiber::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `start` or `child` is called"]
 pub struct ManagerBuilder<P = NoSnapshots> {
     options: ProcessOptions,
@@ -82,16 +82,6 @@ pub struct ManagerBuilder<P = NoSnapshots> {
     pub(super) host: HostRule,
     pub(super) process: ProcessChoice,
     policy: PhantomData<fn() -> P>,
-}
-
-// A derived implementation would require `P: Clone`.
-impl<P> Clone for ManagerBuilder<P> {
-    fn clone(&self) -> ManagerBuilder<P> {
-        let (options, backoff) = (self.options.clone(), self.backoff.clone());
-        let (journal, registered) = (self.journal.clone(), self.registered.clone());
-        let (host, process) = (self.host.clone(), self.process.clone());
-        ManagerBuilder { options, backoff, journal, registered, host, process, ..*self }
-    }
 }
 
 impl ManagerBuilder<Snapshots> {
