@@ -16,7 +16,7 @@ use fiber_values::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::coordinator::{Coordinator, RestartPolicy, Run, RunState};
+use super::coordinator::{Coordinator, Run, RunState};
 use super::function::RingFunction;
 use super::rank::RingMain;
 use super::recorded::{Identity, Progress, RecordedRun};
@@ -27,7 +27,7 @@ use fiber_runtime::runtime::{HostGroup, Runtime};
 use fiber_runtime::sources::Registration;
 use fiber_supervisor::options::{ProcessOptions, builder_options};
 use fiber_supervisor::process::Initializer;
-use fiber_supervisor::supervisor::Backoff;
+use fiber_supervisor::supervisor::{Backoff, Strategy, Supervisor};
 
 /// A builder that configures and runs a [`Ring`](crate::Ring).
 /// [`Ring::builder`](crate::Ring::builder) returns one.
@@ -288,7 +288,11 @@ impl RingBuilder {
             pids: watch::Sender::new(vec![None; size]),
             registration: Registration::default(),
         };
-        let policy = RestartPolicy { intensity: self.intensity, backoff: self.backoff };
-        Ok(PreparedRun::Start(Arc::new(coordinator), policy))
+        let (restarts, period) = self.intensity;
+        let supervisor = Supervisor::builder(&coordinator.name)
+            .strategy(Strategy::OneForAll)
+            .intensity(restarts, period)
+            .backoff(self.backoff);
+        Ok(PreparedRun::Start(Arc::new(coordinator), supervisor))
     }
 }
