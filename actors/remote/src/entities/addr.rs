@@ -154,12 +154,9 @@ pub fn this<A: Actor<Context = Context<A>>>() -> Result<Entity<A>> {
 fn coordinator<A: Actor<Context = Context<A>>>(
     member: &Member,
     addr: UntypedAddr,
-) -> Result<RemoteAddr<Coordinator>, String> {
-    if member.actor_type.as_deref() == Some(type_name::<Entities<A>>()) {
-        Ok(RemoteAddr::of(addr))
-    } else {
-        Err(member.description())
-    }
+) -> Option<RemoteAddr<Coordinator>> {
+    let is_of_type = member.actor_type.as_deref() == Some(type_name::<Entities<A>>());
+    is_of_type.then(|| RemoteAddr::of(addr))
 }
 
 impl<A: Actor> EntitiesAddr<A> {
