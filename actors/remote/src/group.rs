@@ -404,11 +404,7 @@ fn load(member: &Member) -> usize {
     known(member).map_or(0, |known| known.load.load(Ordering::Relaxed))
 }
 
-impl<M> Clone for Group<M> {
-    fn clone(&self) -> Group<M> {
-        Group { state: Arc::clone(&self.state), message: PhantomData }
-    }
-}
+clone_handle!(Group<M> { state, message });
 
 /// Two groups are equal if they have the same name.
 impl<M> PartialEq for Group<M> {

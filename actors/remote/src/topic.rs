@@ -323,11 +323,7 @@ impl<M> Topic<M> {
     }
 }
 
-impl<M> Clone for Topic<M> {
-    fn clone(&self) -> Topic<M> {
-        Topic { inner: Arc::clone(&self.inner), buffer: self.buffer, message: PhantomData }
-    }
-}
+clone_handle!(Topic<M> { inner, buffer, message });
 
 /// Two handles are equal if they are of the same topic.
 impl<M> PartialEq for Topic<M> {

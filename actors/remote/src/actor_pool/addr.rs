@@ -375,12 +375,7 @@ impl<A> PooledActor<A> {
     }
 }
 
-impl<A> Clone for PooledActor<A> {
-    fn clone(&self) -> PooledActor<A> {
-        let (addr, load) = (self.addr.clone(), Arc::clone(&self.load));
-        PooledActor { addr, number: self.number, load }
-    }
-}
+clone_handle!(PooledActor<A> { addr, number, load });
 
 impl<A: Actor> Chosen<A> {
     /// Sends a message that may travel in another. The actor's load counts it until it is answered.
@@ -396,11 +391,7 @@ impl<A: Actor> Chosen<A> {
     }
 }
 
-impl<A> Clone for ActorPoolAddr<A> {
-    fn clone(&self) -> ActorPoolAddr<A> {
-        ActorPoolAddr { members: Arc::clone(&self.members), routing: self.routing }
-    }
-}
+clone_handle!(ActorPoolAddr<A> { members, routing });
 
 /// Two addresses are equal if they are of the same actors.
 impl<A> PartialEq for ActorPoolAddr<A> {

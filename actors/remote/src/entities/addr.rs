@@ -371,23 +371,9 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl<A> Clone for EntitiesAddr<A> {
-    fn clone(&self) -> EntitiesAddr<A> {
-        EntitiesAddr { client: Arc::clone(&self.client), entity: PhantomData }
-    }
-}
+clone_handle!(EntitiesAddr<A> { client, entity });
 
-impl<A> Clone for Entity<A> {
-    fn clone(&self) -> Entity<A> {
-        Entity {
-            client: Arc::clone(&self.client),
-            key: Arc::clone(&self.key),
-            name: Arc::clone(&self.name),
-            resend: self.resend,
-            entity: PhantomData,
-        }
-    }
-}
+clone_handle!(Entity<A> { client, key, name, resend, entity });
 
 /// Two addresses are equal if they are of the same entity.
 impl<A> PartialEq for Entity<A> {

@@ -372,11 +372,7 @@ async fn on_runtime<T: Send + 'static, F: Future<Output = Result<T, ExitReason>>
     value.await.unwrap_or_else(|_| Err(ExitReason::LinkLost("this process ends".into())))
 }
 
-impl<A> Clone for RemoteAddr<A> {
-    fn clone(&self) -> RemoteAddr<A> {
-        RemoteAddr { untyped: self.untyped.clone(), actor: PhantomData }
-    }
-}
+clone_handle!(RemoteAddr<A> { untyped, actor });
 
 /// Two addresses are equal if they are of the same actor.
 impl<A> PartialEq for RemoteAddr<A> {

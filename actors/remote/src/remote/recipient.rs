@@ -86,11 +86,7 @@ impl<M: RemoteMessage> RemoteRecipient<M> {
     }
 }
 
-impl<M> Clone for RemoteRecipient<M> {
-    fn clone(&self) -> RemoteRecipient<M> {
-        RemoteRecipient { addr: self.addr.clone(), method: self.method, message: PhantomData }
-    }
-}
+clone_handle!(RemoteRecipient<M> { addr, method, message });
 
 /// Two recipients are equal if they are of the same actor.
 impl<M> PartialEq for RemoteRecipient<M> {
