@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use self::handle::{Location, QueueHandle};
 use self::name::QueueName;
 use self::wire::{Closing, Operation};
+use crate::sync::generic_handle;
 use fiber_runtime::objects::ObjectRef;
 use fiber_runtime::reply::Reply;
 
@@ -88,8 +89,10 @@ pub use stream::QueueStream;
 #[serde(transparent, bound = "")]
 pub struct Queue<T> {
     handle: QueueHandle,
-    element: PhantomData<fn(T) -> T>,
+    marker: PhantomData<fn(T) -> T>,
 }
+
+generic_handle!(Queue<T>);
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// Makes a queue that holds any number of elements. This process owns it.
@@ -114,7 +117,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     pub fn new() -> Result<Queue<T>> {
         let name = QueueName::made_at("queue", Place::caller());
         let handle = QueueHandle::new(name, store::Capacity::Unbounded)?;
-        Ok(Queue { handle, element: PhantomData })
+        Ok(Queue { handle, marker: PhantomData })
     }
 
     /// Makes a queue that holds at most `capacity` elements: further puts wait. This process owns
@@ -145,7 +148,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
             return Err(Error::invalid("Queue::bounded", problem));
         }
         let handle = QueueHandle::new(name, store::Capacity::Elements(capacity))?;
-        Ok(Queue { handle, element: PhantomData })
+        Ok(Queue { handle, marker: PhantomData })
     }
 
     /// Returns a builder of a queue, for a durable one. [`QueueBuilder`] has an example.
@@ -432,26 +435,5 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// ```
     pub fn close(&self) -> Reply<()> {
         self.handle.call("closing", &Operation::Close)
-    }
-}
-
-impl<T> Clone for Queue<T> {
-    fn clone(&self) -> Queue<T> {
-        Queue { handle: self.handle.clone(), element: PhantomData }
-    }
-}
-
-/// Two handles are equal if they are of the same queue.
-impl<T> PartialEq for Queue<T> {
-    fn eq(&self, other: &Queue<T>) -> bool {
-        self.handle == other.handle
-    }
-}
-
-impl<T> Eq for Queue<T> {}
-
-impl<T> std::fmt::Debug for Queue<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Queue({})", self.handle.name())
     }
 }

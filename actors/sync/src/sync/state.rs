@@ -177,9 +177,10 @@ macro_rules! generic_handle {
 
         impl<$($generic),+> std::fmt::Debug for $name<$($generic),+> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "{}({:?})", stringify!($name), self.handle)
+                let name = fiber_runtime::objects::ObjectRef::name(&self.handle);
+                write!(f, "{}({name})", stringify!($name))
             }
         }
     };
 }
-pub(super) use generic_handle;
+pub(crate) use generic_handle;
