@@ -28,7 +28,6 @@ use fiber_runtime::objects::let_outputs_travel;
 #[cfg(feature = "simulation")]
 use fiber_runtime::runtime::simulation::Trace;
 use fiber_runtime::runtime::{DrainHook, ProcessCommand, Runtime, Unfit, set_names};
-use fiber_runtime::sources::Registration;
 use fiber_runtime::timeline::Timeline;
 
 /// How long a worker without tasks keeps a broadcast value that was dropped.
@@ -83,7 +82,6 @@ pub(crate) struct PoolState {
     /// The calls that its tasks have made.
     pub(super) inner: InnerCalls,
     pub(super) history: Mutex<History>,
-    pub(super) registration: Registration,
     /// Workers that have died.
     pub(super) deaths: AtomicU64,
     /// Entries on their way into journals.
@@ -122,7 +120,6 @@ impl PoolState {
             controller,
             inner: InnerCalls::default(),
             history: Mutex::default(),
-            registration: Registration::default(),
             deaths: AtomicU64::new(0),
             recording: AtomicU64::new(0),
             recorded: AtomicU64::new(0),

@@ -18,7 +18,7 @@ use super::verdict::Verdict;
 use super::wire::Results;
 use super::worker_handle::WorkerHandle;
 use fiber_runtime::events::Events;
-use fiber_runtime::sources::{Registration, Source, Sources};
+use fiber_runtime::sources::{Source, Sources};
 use fiber_runtime::timeline::{Inputs, Makers, Ran, What};
 
 /// How often a pool notes its progress and looks for stragglers.
@@ -123,10 +123,6 @@ impl Pool {
 }
 
 impl Source for PoolState {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     fn report(&self, process: ProcessId, report: &mut Report) {
         report.pools.push(self.stats(process));
     }

@@ -215,7 +215,7 @@ impl<A: Actor> AsyncManager<A> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn name(&self) -> &str {
-        self.inner.actor.owned.name()
+        &self.inner.actor.owned.name
     }
 
     /// Returns the id of the actor's process, or `None` while it restarts and after the actor's end.

@@ -24,7 +24,6 @@ use super::run::{PreparedRun, RingRun};
 use super::task::ring_entry;
 use fiber_runtime::durable::{DurableState, ObjectKind};
 use fiber_runtime::runtime::{HostGroup, Runtime};
-use fiber_runtime::sources::Registration;
 use fiber_supervisor::options::{ProcessOptions, builder_options};
 use fiber_supervisor::process::Initializer;
 use fiber_supervisor::supervisor::{Backoff, Strategy, Supervisor};
@@ -286,7 +285,6 @@ impl RingBuilder {
             recorded,
             run: Mutex::new(Run::new(size, run)),
             pids: watch::Sender::new(vec![None; size]),
-            registration: Registration::default(),
         };
         let (restarts, period) = self.intensity;
         let supervisor = Supervisor::builder(&coordinator.name)

@@ -33,7 +33,7 @@ use super::rank::RingMain;
 use super::recorded::RecordedRun;
 use super::wire::{CoordinatorMessage, RankMessage};
 use fiber_runtime::runtime::{ControlMessage, HostGroup, ProcessCommand, Runtime};
-use fiber_runtime::sources::{Registration, Source};
+use fiber_runtime::sources::Source;
 use fiber_supervisor::supervisor::{
     ChildSpec, Restart, Shutdown, SupervisorBuilder, SupervisorRef,
 };
@@ -56,7 +56,6 @@ pub(super) struct Coordinator {
     pub(super) run: Mutex<Run>,
     /// The ids of the running processes, by rank.
     pub(super) pids: watch::Sender<Vec<Option<u32>>>,
-    pub(super) registration: Registration,
 }
 
 /// A run with its processes.
@@ -115,10 +114,6 @@ impl Drop for Coordinator {
 }
 
 impl Source for Coordinator {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     fn report(&self, process: ProcessId, report: &mut Report) {
         let run = self.run.lock();
         let mut stats = RingStats::new(process, self.name.clone(), self.function.to_string());

@@ -17,11 +17,10 @@ mod views;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use fiber_core::stats::{NameKind, NameStats, Report};
-use fiber_core::{ExitReason, FailureKind, ProcessId};
+use fiber_core::{FailureKind, ProcessId};
 use fiber_values::codec;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -34,10 +33,10 @@ use self::wire::Message;
 pub use self::wire::{Decoded, Key, Kind, Member, MemberId, Members, Refusal};
 use crate::endpoint::Endpoint;
 use crate::mesh::{
-    ActorId, Answer, Mesh, Payload, PeerId, Pending, Port, PortId, ProcessRef, Request, Unanswered,
-    Waiter, port_head,
+    ActorId, Answer, Mesh, Payload, PeerId, Pending, Port, PortId, ProcessRef, Refused, Request,
+    Unanswered, Waiter, port_head,
 };
-use crate::sources::{Registration, Source, Sources};
+use crate::sources::{Source, Sources};
 
 /// The names and groups of a session, for one process of it.
 pub struct Directory {
@@ -51,7 +50,7 @@ pub struct Directory {
 
 /// Where this process is.
 enum Place {
-    Head(Head),
+    Head(Mutex<Head>),
     Below { head: ProcessRef, views: Mutex<Views> },
 }
 
@@ -84,14 +83,14 @@ impl Directory {
         head: Option<ProcessRef>,
     ) -> &'static Directory {
         let place = match head {
-            None => Place::Head(Head::new(seats::max_seats(&endpoint.config))),
+            None => Place::Head(Mutex::new(Head::new(seats::max_seats(&endpoint.config)))),
             Some(head) => Place::Below { head, views: Mutex::default() },
         };
         let (entered, changes) = (Mutex::default(), watch::Sender::default());
         let directory = Directory { endpoint, mesh, place, entered, changes };
         let directory: &'static Directory = Box::leak(Box::new(directory));
-        let port = DirectoryPort { directory, registration: Registration::default() };
-        let port = mesh.registry().ports().open_for_good(PortId::DIRECTORY, port);
+        let ports = mesh.registry().ports();
+        let port = ports.open_for_good(PortId::DIRECTORY, DirectoryPort(directory));
         endpoint.parts.get::<Sources>().register(&port);
         if let Some(head) = directory.head().map(|head| head.id) {
             mesh.after_loss(move |process| process == head && directory.head_lost());
@@ -117,15 +116,15 @@ impl Directory {
         key: Key,
         member: Member,
     ) -> Result<(), Refusal> {
-        let (done, outcome) = oneshot::channel();
-        let then: Then<()> = Box::new(|outcome| drop(done.send(outcome)));
-        if home.id == self.endpoint.id {
-            self.enter_then(key, member, then);
-        } else {
-            let flat = |outcome: Result<_, _>| then(outcome.flatten());
-            self.request(home, &Message::EnterHere(key, member), Box::new(flat));
-        }
-        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+        outcome_of(|then: Then<()>| {
+            if home.id == self.endpoint.id {
+                self.enter_then(key, member, then);
+            } else {
+                let flat = |outcome: Result<_, _>| then(outcome.flatten());
+                self.request(home, &Message::EnterHere(key, member), Box::new(flat));
+            }
+        })
+        .await
     }
 
     /// Returns the names of an actor whose home is this process. It does not wait.
@@ -145,20 +144,20 @@ impl Directory {
         key: Key,
         id: MemberId,
     ) -> Result<(), Refusal> {
-        let (done, outcome) = oneshot::channel();
-        let then: Then<()> = Box::new(|outcome| drop(done.send(outcome)));
-        if home.id == self.endpoint.id {
-            self.leave_then(key, id, then);
-        } else {
-            self.request(home, &Message::LeaveHere(key, id), then);
-        }
-        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+        outcome_of(|then| {
+            if home.id == self.endpoint.id {
+                self.leave_then(key, id, then);
+            } else {
+                self.request(home, &Message::LeaveHere(key, id), then);
+            }
+        })
+        .await
     }
 
     /// Returns the members of a key, if this process knows them. It does not wait.
     pub fn known(&self, key: &Key) -> Option<Members> {
         match &self.place {
-            Place::Head(table) => Some(table.members(key)),
+            Place::Head(head) => Some(head.lock().table.members(key)),
             Place::Below { views, .. } => views.lock().members(key),
         }
     }
@@ -171,23 +170,27 @@ impl Directory {
         let Place::Below { head, views } = &self.place else {
             return Ok(self.known(key).unwrap_or_default());
         };
-        let (done, outcome) = oneshot::channel();
-        let asked = key.clone();
-        let then: Then<Members> = Box::new(move |outcome| {
-            if let Ok(members) = &outcome {
-                views.lock().answered(&asked, Arc::clone(members));
-                self.changed();
+        outcome_of(|then| {
+            let asked = key.clone();
+            let answered: Then<Members> = Box::new(move |outcome| {
+                if let Ok(members) = &outcome {
+                    views.lock().answered(&asked, Arc::clone(members));
+                    self.changed();
+                }
+                then(outcome);
+            });
+            // Messages about keys leave under the lock, so that they arrive in the order of the
+            // views.
+            let sent = {
+                let mut views = views.lock();
+                self.forget(head, views.ask(key));
+                self.send(head, &Message::Watch(key.clone()), Some(answered))
+            };
+            if let Err(refused) = sent {
+                refused.complete();
             }
-            let _ = done.send(outcome);
-        });
-        // Messages about keys leave under the lock, so that they arrive in the order of the views.
-        let unsent = {
-            let mut views = views.lock();
-            self.forget(head, views.ask(key));
-            self.send(head, &Message::Watch(key.clone()), Some(then))
-        };
-        unsent.into_iter().for_each(Unsent::complete);
-        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+        })
+        .await
     }
 
     /// Returns the members of a key once there are some.
@@ -232,13 +235,10 @@ impl Directory {
     /// The head can't be reached.
     pub async fn list(&'static self, kind: Kind) -> Result<Vec<(Key, Members)>, Refusal> {
         let head = match &self.place {
-            Place::Head(table) => return Ok(table.list(kind)),
+            Place::Head(head) => return Ok(head.lock().table.list(kind)),
             Place::Below { head, .. } => head,
         };
-        let (done, outcome) = oneshot::channel();
-        let then = Box::new(|outcome| drop(done.send(outcome)));
-        self.request(head, &Message::List(kind), then);
-        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+        outcome_of(|then| self.request(head, &Message::List(kind), then)).await
     }
 
     /// Enters an actor of this process, which leaves with its end.
@@ -259,8 +259,8 @@ impl Directory {
 
     fn ask_to_enter(&'static self, key: Key, member: Member, then: Then<()>) {
         match &self.place {
-            Place::Head(table) => {
-                let outcome = table.enter(key, member);
+            Place::Head(head) => {
+                let outcome = head.lock().enter(PeerId::LOCAL, key, member);
                 self.changed();
                 then(outcome);
             }
@@ -297,8 +297,8 @@ impl Directory {
     fn leave_then(&'static self, key: Key, id: MemberId, then: Then<()>) {
         self.entered.lock().remove(&(key.clone(), id));
         match &self.place {
-            Place::Head(table) => {
-                table.leave(key, id);
+            Place::Head(head) => {
+                head.lock().leave(key, id);
                 self.changed();
                 then(Ok(()));
             }
@@ -356,56 +356,40 @@ impl Directory {
         message: &Message,
         then: Then<T>,
     ) {
-        self.send(to, message, Some(then)).into_iter().for_each(Unsent::complete);
+        if let Err(refused) = self.send(to, message, Some(then)) {
+            refused.complete();
+        }
     }
 
-    /// Sends a message. Returns who is to be told that it could not be sent.
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// The request that was not sent. Its caller completes it, without locks.
     fn send<T: DeserializeOwned + 'static>(
         &'static self,
         to: &ProcessRef,
         message: &Message,
         then: Option<Then<T>>,
-    ) -> Option<Unsent> {
+    ) -> Result<(), Box<Refused>> {
         let mut payload = port_head(PortId::DIRECTORY);
         codec::append(&mut payload, message).expect("names and addresses can be serialized");
         let waiter =
             |then: Then<T>| Waiter::Callback(Box::new(move |answer| then(conclude(answer))));
         let pending = then.map(|then| Pending::new(waiter(then)));
-        let sent = self.mesh.channel(to).send(Payload::from(payload), pending);
-        sent.err().map(|refused| Unsent { pending: refused.pending, reason: refused.reason })
-    }
-}
-
-/// A request that was not sent.
-struct Unsent {
-    pending: Option<Pending>,
-    reason: ExitReason,
-}
-
-impl Unsent {
-    fn complete(self) {
-        if let Some(pending) = self.pending {
-            pending.complete(Err(Unanswered::Lost(self.reason)));
-        }
+        self.mesh.channel(to).send(Payload::from(payload), pending)
     }
 }
 
 /// Where the messages to a process's directory arrive.
-struct DirectoryPort {
-    directory: &'static Directory,
-    registration: Registration,
-}
+struct DirectoryPort(&'static Directory);
 
 impl Source for DirectoryPort {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     /// Reports the names and groups of the session, in the head.
     fn report(&self, _: ProcessId, report: &mut Report) {
-        let Place::Head(table) = &self.directory.place else { return };
+        let Place::Head(head) = &self.0.place else { return };
         for (kind, shown) in [(Kind::Name, NameKind::Name), (Kind::Group, NameKind::Group)] {
-            report.names.extend(table.list(kind).into_iter().map(|(key, members)| {
+            let listed = head.lock().table.list(kind);
+            report.names.extend(listed.into_iter().map(|(key, members)| {
                 let of = members.first().map(|member| member.description()).unwrap_or_default();
                 NameStats::new(key.name.to_string(), shown, of, members.len() as u64)
             }));
@@ -415,7 +399,7 @@ impl Source for DirectoryPort {
 
 impl Port for DirectoryPort {
     fn receive(&self, request: Request) {
-        let directory = self.directory;
+        let directory = self.0;
         let message = match codec::decode(&request.body.bytes) {
             Ok(message) => message,
             Err(error) => return request.requester.fail(FailureKind::Arguments, &error),
@@ -428,8 +412,8 @@ impl Port for DirectoryPort {
             (Message::LeaveHere(key, id), _) => {
                 directory.leave_then(key, id, Box::new(|_| request.requester.answer(&())));
             }
-            (message, Place::Head(table)) => {
-                table.receive(message, request);
+            (message, Place::Head(head)) => {
+                head.lock().receive(message, request);
                 directory.changed();
             }
             (Message::Entered(key, member), Place::Below { views, .. }) => {
@@ -447,9 +431,9 @@ impl Port for DirectoryPort {
     }
 
     fn lost(&self, peer: PeerId) {
-        if let Place::Head(table) = &self.directory.place {
-            table.lost(peer);
-            self.directory.changed();
+        if let Place::Head(head) = &self.0.place {
+            head.lock().lost(peer);
+            self.0.changed();
         }
     }
 }
@@ -475,12 +459,10 @@ fn conclude<T: DeserializeOwned>(answer: Answer) -> Result<T, Refusal> {
     }
 }
 
-fn stopped_answering() -> Refusal {
-    Refusal::Unreachable("this process ends".into())
-}
-
-impl fmt::Debug for Directory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Directory").field("head", &self.head()).finish_non_exhaustive()
-    }
+/// Returns the outcome of a request, which `begin` begins.
+async fn outcome_of<T: Send + 'static>(begin: impl FnOnce(Then<T>)) -> Result<T, Refusal> {
+    let (done, outcome) = oneshot::channel();
+    begin(Box::new(|outcome| drop(done.send(outcome))));
+    let ended = |_| Err(Refusal::Unreachable("this process ends".into()));
+    outcome.await.unwrap_or_else(ended)
 }

@@ -26,28 +26,19 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    fn word(self) -> &'static str {
+    /// Returns the word for an object, and the option that makes it durable.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            ObjectKind::Actor => "actor",
-            ObjectKind::Ring => "ring",
-            ObjectKind::Queue => "queue",
-            ObjectKind::Entities => "entities",
-        }
-    }
-
-    /// The option that makes an object durable.
-    fn option(self) -> &'static str {
-        match self {
-            ObjectKind::Actor => "ManagerBuilder::durable",
-            ObjectKind::Ring => "RingBuilder::durable",
-            ObjectKind::Queue => "QueueBuilder::durable",
-            ObjectKind::Entities => "EntitiesBuilder::durable",
+            ObjectKind::Actor => ("actor", "ManagerBuilder::durable"),
+            ObjectKind::Ring => ("ring", "RingBuilder::durable"),
+            ObjectKind::Queue => ("queue", "QueueBuilder::durable"),
+            ObjectKind::Entities => ("entities", "EntitiesBuilder::durable"),
         }
     }
 
     /// Returns the error of an object that can't be durable.
     pub fn refused(self, problem: impl Into<String>) -> Error {
-        Error::invalid(self.option(), problem)
+        Error::invalid(self.words().1, problem)
     }
 }
 
@@ -94,7 +85,7 @@ impl DurableState {
         // An earlier object of the name may have changes on their way.
         state.store.flush();
         *state.claim.lock() = Some(state.store.claim(&state.name).ok_or_else(|| {
-            let (word, name) = (kind.word(), name.unwrap_or_default());
+            let ((word, _), name) = (kind.words(), name.unwrap_or_default());
             kind.refused(format!(
                 "the program has a durable {word} `{name}` in journal `{}` already: give this one \
                  another name, or end the other one first",
@@ -125,7 +116,7 @@ impl DurableState {
         kind: ObjectKind,
         name: Option<&str>,
     ) -> Result<DurableState> {
-        let word = kind.word();
+        let (word, _) = kind.words();
         if !runtime.is_head() {
             return Err(kind.refused(format!(
                 "only the program's first process can have a durable {word}: make it there, and \

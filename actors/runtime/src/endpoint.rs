@@ -53,7 +53,6 @@ pub(crate) struct RuntimeThread {
 }
 
 /// The data that the runtime and its mesh share.
-#[derive(Debug)]
 pub(crate) struct Endpoint {
     /// The values that modules keep for the session.
     pub(crate) parts: &'static Parts,
@@ -132,6 +131,14 @@ pub(crate) async fn connect_to(
             "no answer within {HANDSHAKE_TIMEOUT:?}: it may be short of files, or the network \
              between may fail or deny it (a firewall, a NetworkPolicy)"
         ))),
+    }
+}
+
+/// Waits for a future, if there is one, and else for ever.
+pub(crate) async fn or_never<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -22,7 +22,6 @@ mod pace;
 mod peer;
 mod pending;
 mod port;
-mod recent;
 mod reconnecting;
 mod registry;
 mod route;
@@ -41,7 +40,7 @@ use fiber_transport::{Connection, Link, Pass, Peer, Role};
 use parking_lot::{Mutex, RwLock};
 
 pub use self::alarm::Alarm;
-pub(crate) use self::channel::Channel;
+pub(crate) use self::channel::{Channel, Refused};
 pub use self::current::{current_deadline, enter_request};
 pub use self::dead_letters::DeadLetters;
 pub(crate) use self::deadlines::Deadlines;
@@ -55,7 +54,7 @@ pub use self::owned::OwnedActor;
 pub(crate) use self::peer::MeshPeer;
 use self::peer::Readings;
 pub use self::pending::{Load, Pending};
-pub use self::port::{PeerId, Port, Request, Requester, push, push_head};
+pub use self::port::{PeerId, Port, Request, Requester, push};
 use self::reconnecting::Reconnecting;
 pub(crate) use self::registry::Registry;
 pub use self::registry::set_transit_time;
@@ -63,11 +62,10 @@ pub use self::route::Route;
 pub use self::unsent::Unsent;
 pub(crate) use self::waits::Ask;
 pub use self::wire::{
-    ActorId, AnswerFrame, CallFailure, Ends, Payload, PortId, ProcessRef, Query, Terms, answer_head,
+    ActorId, AnswerFrame, CallFailure, Ends, Payload, PortId, ProcessRef, Query, Terms,
+    answer_head, port_head,
 };
-pub(crate) use self::wire::{
-    ActorLocation, PORT_HEAD, begin_port, port_head, unknown as unknown_object,
-};
+pub(crate) use self::wire::{ActorLocation, PORT_HEAD, begin_port, unknown as unknown_object};
 use crate::endpoint::{Endpoint, connect_to};
 
 /// The smallest number of routes at which unused ones are removed.
@@ -160,7 +158,7 @@ impl Mesh {
     /// Returns all routes, in the order of their owners and actors.
     fn routes(&self) -> Vec<Arc<Route>> {
         let mut routes: Vec<_> = self.routes.iter().filter_map(|route| route.upgrade()).collect();
-        routes.sort_unstable_by_key(|route| (route.owner().id, route.actor()));
+        routes.sort_unstable_by_key(|route| (route.owner.id, route.actor));
         routes
     }
 
@@ -232,12 +230,6 @@ impl Mesh {
     pub(crate) fn accept(&'static self, peer: Peer) {
         let Peer { info, connection } = peer;
         fiber_core::spawn_local(self.serve(info.id, connection));
-    }
-}
-
-impl std::fmt::Debug for Mesh {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mesh").field("id", &self.endpoint.id).finish_non_exhaustive()
     }
 }
 

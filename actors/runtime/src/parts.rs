@@ -11,7 +11,6 @@
 use std::any::{Any, TypeId};
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::marker::PhantomData;
 
@@ -67,12 +66,6 @@ impl Parts {
             *self.values.write().entry(id).or_insert_with(|| Box::leak(Box::<T>::default()))
         });
         value.downcast_ref().expect("a value is stored under its type")
-    }
-}
-
-impl fmt::Debug for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts").field("count", &self.values.read().len()).finish_non_exhaustive()
     }
 }
 

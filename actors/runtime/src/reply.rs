@@ -77,29 +77,6 @@ impl<T> Reply<T> {
         Reply(Source::Future { what: what.into(), answer: Box::pin(answer), ask: None })
     }
 
-    /// Returns a reply whose future has been polled once, so that its request is sent.
-    #[doc(hidden)]
-    pub fn begun(answer: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T>
-    where
-        T: Send + 'static,
-    {
-        Reply::begun_in_box(Box::pin(answer), |answer| answer)
-    }
-
-    /// Works as [`begun`](Reply::begun), for a request that is carried out to its end although its
-    /// reply is dropped. `needs_this_thread`: whether the thread that calls it would wait for itself.
-    #[doc(hidden)]
-    pub fn carried(
-        answer: impl Future<Output = Result<T>> + Send + 'static,
-        needs_this_thread: impl Fn() -> bool + Send + 'static,
-    ) -> Reply<T>
-    where
-        T: Send + 'static,
-    {
-        let carried = |answer| Box::pin(Carried { answer: Some(answer), needs_this_thread }) as _;
-        Reply::begun_in_box(Box::pin(answer), carried)
-    }
-
     /// Works as [`new`](Reply::new), for a wait that may need the thread that waits:
     /// `needs_this_thread` returns whether it does.
     #[doc(hidden)]
@@ -114,20 +91,6 @@ impl<T> Reply<T> {
         Reply::new(poll_fn(move |context| {
             unless_deadlock(answer.as_mut().poll(context), &needs_this_thread)
         }))
-    }
-
-    fn begun_in_box(mut answer: Answer<T>, pending: impl FnOnce(Answer<T>) -> Answer<T>) -> Reply<T>
-    where
-        T: Send + 'static,
-    {
-        // The caller polls it again, with a waker of its own.
-        match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => Reply::new(ready(answer)),
-            Poll::Pending => {
-                let answer = pending(answer);
-                Reply(Source::Future { what: "the answer".into(), answer, ask: None })
-            }
-        }
     }
 
     #[doc(hidden)]
@@ -213,6 +176,39 @@ impl<T> Reply<T> {
             Source::Future { what, .. } => Cow::Borrowed(&**what),
             Source::Call(call) => Cow::Owned(call.what()),
             Source::Failed(_) => Cow::Borrowed("the answer"),
+        }
+    }
+}
+
+/// Replies of requests that are sent at once.
+#[doc(hidden)]
+impl<T: Send + 'static> Reply<T> {
+    /// Returns a reply whose future has been polled once, so that its request is sent.
+    pub fn begun(answer: impl Future<Output = Result<T>> + Send + 'static) -> Reply<T> {
+        Reply::begun_in_box(Box::pin(answer), |answer| answer)
+    }
+
+    /// Works as [`begun`](Reply::begun), for a request that is carried out to its end although its
+    /// reply is dropped. `needs_this_thread`: whether the thread that calls it would wait for itself.
+    pub fn carried(
+        answer: impl Future<Output = Result<T>> + Send + 'static,
+        needs_this_thread: impl Fn() -> bool + Send + 'static,
+    ) -> Reply<T> {
+        let carried = |answer| Box::pin(Carried { answer: Some(answer), needs_this_thread }) as _;
+        Reply::begun_in_box(Box::pin(answer), carried)
+    }
+
+    fn begun_in_box(
+        mut answer: Answer<T>,
+        pending: impl FnOnce(Answer<T>) -> Answer<T>,
+    ) -> Reply<T> {
+        // The caller polls it again, with a waker of its own.
+        match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Reply::new(ready(answer)),
+            Poll::Pending => {
+                let answer = pending(answer);
+                Reply(Source::Future { what: "the answer".into(), answer, ask: None })
+            }
         }
     }
 }

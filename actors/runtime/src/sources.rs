@@ -1,8 +1,6 @@
 //! The sources of statistics in this process: pools, queues, inboxes, rings and supervision trees.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use fiber_core::ProcessId;
 use fiber_core::inspect::Request;
@@ -10,20 +8,19 @@ use fiber_core::stats::{PoolStats, Report};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
+/// Dropped sources are removed when there are this many, or twice as many as were left last time.
+const MIN_REMOVED: usize = 64;
+
 /// The answer to a request of the command, in JSON, or a message for the user.
 pub type Answer = BoxFuture<'static, Result<String, String>>;
 
 /// Something that has statistics.
 pub trait Source: Send + Sync {
-    /// Returns the field by which it is registered.
-    fn registration(&self) -> &Registration;
-
     /// Adds its statistics to the report of the process `process`.
     fn report(&self, process: ProcessId, report: &mut Report);
 
     /// Answers a request that is about it.
-    fn answer(&self, request: &Request) -> Option<Answer> {
-        let _ = request;
+    fn answer(&self, _request: &Request) -> Option<Answer> {
         None
     }
 }
@@ -31,34 +28,29 @@ pub trait Source: Send + Sync {
 /// The sources of a session in this process.
 #[derive(Default)]
 pub struct Sources {
-    /// By their numbers, in the order of their registration.
-    registered: Mutex<BTreeMap<u64, Weak<dyn Source>>>,
-    last: AtomicU64,
+    registered: Mutex<Registered>,
     /// The last statistics of pools that have ended, if a reader of totals wants them.
     ended: Mutex<Option<Vec<PoolStats>>>,
 }
 
-/// The place of a [`Source`] among all. Dropping it with the source ends the registration: a weak
-/// pointer alone would keep the source's memory.
+/// Sources in the order of their registration. A dropped one keeps its memory until it is removed.
 #[derive(Default)]
-pub struct Registration(OnceLock<(&'static Sources, u64)>);
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        if let Some((sources, number)) = self.0.get() {
-            sources.registered.lock().remove(number);
-        }
-    }
+struct Registered {
+    sources: Vec<Weak<dyn Source>>,
+    /// How many there may be before dropped ones are removed.
+    max: usize,
 }
 
 impl Sources {
     /// Registers a source until it is dropped.
-    pub fn register<S: Source + 'static>(&'static self, source: &Arc<S>) {
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let first = source.registration().0.set((self, number));
-        debug_assert!(first.is_ok(), "a source is registered once");
+    pub fn register<S: Source + 'static>(&self, source: &Arc<S>) {
         let source: Weak<S> = Arc::downgrade(source);
-        self.registered.lock().insert(number, source);
+        let Registered { sources, max } = &mut *self.registered.lock();
+        if sources.len() >= *max {
+            sources.retain(|source| source.strong_count() > 0);
+            *max = MIN_REMOVED.max(2 * sources.len());
+        }
+        sources.push(source);
     }
 
     /// Returns the statistics of all sources, without those of children.
@@ -70,9 +62,8 @@ impl Sources {
 
     /// Returns all sources.
     pub(crate) fn all(&self) -> Vec<Arc<dyn Source>> {
-        // A source may be dropped by the caller last, which ends its registration: not under the
-        // lock.
-        self.registered.lock().values().filter_map(Weak::upgrade).collect()
+        // A source may be dropped by the caller last: not under the lock.
+        self.registered.lock().sources.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns the answer of the source that a request is about.
@@ -82,7 +73,7 @@ impl Sources {
 
     /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.registered.lock().is_empty()
+        self.registered.lock().sources.iter().all(|source| source.strong_count() == 0)
     }
 
     /// Keeps the last statistics of pools from now on, until [`take_ended`](Sources::take_ended)
@@ -114,26 +105,21 @@ impl Sources {
 mod tests {
     use super::*;
 
-    #[derive(Default)]
-    struct Silent {
-        registration: Registration,
-    }
+    struct Silent;
 
     impl Source for Silent {
-        fn registration(&self) -> &Registration {
-            &self.registration
-        }
-
         fn report(&self, _: ProcessId, _: &mut Report) {}
     }
 
     #[test]
     fn a_source_leaves_nothing_behind() {
-        let registry: &'static Sources = Box::leak(Box::default());
-        let sources: Vec<Arc<Silent>> = (0..1000).map(|_| Arc::default()).collect();
+        let registry = Sources::default();
+        let sources: Vec<_> = (0..1000).map(|_| Arc::new(Silent)).collect();
         sources.iter().for_each(|source| registry.register(source));
         assert_eq!(registry.all().len(), 1000);
         drop(sources);
         assert!(registry.is_empty());
+        (0..1000).for_each(|_| registry.register(&Arc::new(Silent)));
+        assert!(registry.registered.lock().sources.len() <= MIN_REMOVED);
     }
 }

@@ -30,7 +30,7 @@ use self::wire::{
     TOO_SLOW, UNSUBSCRIBE,
 };
 use crate::mesh::{
-    FanOut, Mesh, PeerId, Port, PortId, Registry, Request, Requester, Responder, push_head,
+    FanOut, Mesh, PeerId, Port, PortId, Registry, Request, Requester, Responder, port_head,
     unknown_object,
 };
 
@@ -44,6 +44,7 @@ pub(crate) struct Topic {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     machine: Machine<Requester>,
     clients: HashMap<ClientId, Client>,
@@ -120,14 +121,7 @@ impl Incoming {
 
 impl Topic {
     fn new(registry: &'static Registry) -> Topic {
-        let state = State {
-            machine: Machine::default(),
-            clients: HashMap::new(),
-            message: None,
-            here: Here::default(),
-            fan_out: FanOut::default(),
-        };
-        Topic { registry, state: Mutex::new(state) }
+        Topic { registry, state: Mutex::default() }
     }
 
     /// Handles a message, but for the first of a client.
@@ -260,7 +254,7 @@ impl Out<'_> {
         let Some(Client { link, .. }) = self.clients.get(&client) else { return };
         match link {
             Some(link) => {
-                let mut head = push_head(client.port);
+                let mut head = port_head(client.port);
                 head.extend_from_slice(body);
                 let Received { bytes: body, blobs } = message.clone();
                 self.fan_out.send(link, Message { head, body, blobs });
@@ -340,12 +334,6 @@ impl Port for TopicPort {
 
     fn lost(&self, peer: PeerId) {
         self.topic.lost(peer);
-    }
-}
-
-impl Drop for TopicPort {
-    fn drop(&mut self) {
-        self.topic.registry.ports().close(self.port);
     }
 }
 

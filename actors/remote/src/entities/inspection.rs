@@ -10,7 +10,7 @@ use actix::{Addr, Message};
 use fiber_core::ProcessId;
 use fiber_core::inspect::{EntityKey, EntityKeys, EntityRecord, RecordedValue, Request};
 use fiber_core::stats::{EntitiesStats, EntityProcessStats, Report};
-use fiber_runtime::sources::{Answer, Registration, Source};
+use fiber_runtime::sources::{Answer, Source};
 use fiber_values::codec::EncodedValue;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,6 @@ const MOST_KEYS: u64 = 10_000;
 
 /// The statistics of entities, in the process that owns them.
 pub(super) struct Owned {
-    registration: Registration,
     name: Arc<str>,
     of: &'static str,
     coordinator: Addr<Coordinator>,
@@ -38,8 +37,7 @@ impl Owned {
         coordinator: Addr<Coordinator>,
         journal: Option<PathBuf>,
     ) -> Owned {
-        let (registration, processes) = Default::default();
-        Owned { registration, name, of, coordinator, journal, processes }
+        Owned { name, of, coordinator, journal, processes: AtomicU64::new(0) }
     }
 
     pub(super) fn set_processes(&self, count: usize) {
@@ -59,10 +57,6 @@ impl Owned {
 }
 
 impl Source for Owned {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     fn report(&self, process: ProcessId, report: &mut Report) {
         let mut stats = EntitiesStats::new(process, self.name.to_string(), self.of.into());
         stats.processes = self.processes.load(Ordering::Relaxed);
@@ -87,7 +81,6 @@ impl Source for Owned {
 
 /// The statistics of a process that keeps entities.
 pub(super) struct KeeperStats {
-    registration: Registration,
     /// The name of the entities.
     pub(super) name: Arc<str>,
     live: AtomicU64,
@@ -95,7 +88,7 @@ pub(super) struct KeeperStats {
 
 impl KeeperStats {
     pub(super) fn new(name: Arc<str>) -> KeeperStats {
-        KeeperStats { registration: Registration::default(), name, live: AtomicU64::new(0) }
+        KeeperStats { name, live: AtomicU64::new(0) }
     }
 
     pub(super) fn started(&self) {
@@ -108,10 +101,6 @@ impl KeeperStats {
 }
 
 impl Source for KeeperStats {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     fn report(&self, process: ProcessId, report: &mut Report) {
         let live = self.live.load(Ordering::Relaxed);
         let stats = EntityProcessStats::new(process, self.name.to_string(), live);

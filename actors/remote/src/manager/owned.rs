@@ -25,7 +25,7 @@ pub(super) struct ManagedActor {
 
 impl ManagedActor {
     pub(super) fn id(&self) -> ActorId {
-        self.owned.id()
+        self.owned.id
     }
 
     /// Notes an event of the actor's process, to which `link` leads. Returns what the tree shows of

@@ -136,7 +136,7 @@ impl ActorMain {
         snapshot: Arc<LastSnapshot>,
     ) -> (Arc<ManagedActor>, ActorMain) {
         let owned = runtime.registry().own(&self.name, self.places());
-        let main = ActorMain { owned: Some((owner.clone(), owned.id())), ..self };
+        let main = ActorMain { owned: Some((owner.clone(), owned.id)), ..self };
         let restart = main.restart;
         let wanted = OnceLock::new();
         (Arc::new(ManagedActor { runtime, owned, restart, snapshot, wanted }), main)

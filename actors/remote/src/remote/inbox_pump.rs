@@ -134,7 +134,7 @@ impl Dispatch {
         context: &mut dyn Any,
         incoming: IncomingMessage,
     ) -> Result<(), String> {
-        let IncomingMessage { method, message, responder, deadline } = incoming;
+        let IncomingMessage { method, message, responder, deadline, .. } = incoming;
         let failed = |kind, problem: &dyn std::fmt::Display| {
             CallFailure::Failed(Failure::new(kind, problem))
         };

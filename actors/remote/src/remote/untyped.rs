@@ -64,11 +64,11 @@ impl Target {
     pub(crate) fn owned(runtime: &Runtime, home: ProcessRef, owned: &OwnedActor) -> Target {
         Target {
             session: runtime.session(),
-            name: Arc::clone(owned.name()),
+            name: Arc::clone(&owned.name),
             home,
-            actor: owned.id(),
+            actor: owned.id,
             owned: true,
-            places: owned.places(),
+            places: owned.places,
         }
     }
 }

@@ -192,7 +192,7 @@ impl Client {
     /// Publishes a message. The response comes when all that wait have room.
     pub(super) fn publish(&self, frame: Vec<u8>, blobs: Blobs) -> Response {
         self.runtime.mesh().unsent().send();
-        self.owner.request(Payload::to_port(frame, blobs))
+        self.owner.request(Payload::whole(frame, blobs))
     }
 
     /// Subscribes. The receiver gets the outcome when the topic knows the subscription.
@@ -327,7 +327,6 @@ impl Drop for Client {
             frame.push(CLOSE);
             self.owner.send(frame);
         }
-        self.runtime.registry().ports().close(self.port);
     }
 }
 

@@ -7,11 +7,10 @@
 use std::time::Duration;
 
 use fiber_core::Config;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::wire::{Decoded, Key, Kind, Member, MemberId, Refusal};
-use super::{Directory, Place, Then, stopped_answering};
+use super::{Directory, Place, Then, outcome_of};
 use crate::mesh::ActorId;
 
 /// How many processes there may be for each CPU core, if the configuration says nothing.
@@ -36,16 +35,11 @@ pub(super) fn max_seats(config: &Config) -> u64 {
     config.max_nested_processes.unwrap_or_else(by_cores) as u64
 }
 
-fn all_taken(max_seats: u64) -> String {
+pub(super) fn all_taken(max_seats: u64) -> String {
     format!(
         "{max_seats} processes run below the children of this session's first process, and \
          `max_nested_processes` allows no more. {REMEDY}"
     )
-}
-
-/// Says that a process did not get a seat.
-pub(super) fn warn(max_seats: u64) {
-    fiber_backends::warn(&all_taken(max_seats));
 }
 
 fn key() -> Key {
@@ -77,18 +71,18 @@ impl Directory {
         let id = MemberId { home: self.endpoint.id, actor: ActorId(self.mesh.next_ticket()) };
         let (address, messages, decoded) = (Vec::new(), Vec::new(), Decoded::default());
         let member = Member { id, address, actor_type: None, messages, decoded };
-        let (done, outcome) = oneshot::channel();
-        let copy = member.clone();
-        let then: Then<()> = Box::new(move |outcome| {
-            let taken = outcome.map(|()| {
-                self.entered.lock().members.insert((key(), id), copy);
-                Seat { directory: self, id }
+        outcome_of(|then| {
+            let copy = member.clone();
+            let taken: Then<()> = Box::new(move |outcome| {
+                // If nobody waits for it any more, this drops it.
+                then(outcome.map(|()| {
+                    self.entered.lock().members.insert((key(), id), copy);
+                    Seat { directory: self, id }
+                }));
             });
-            // If nobody waits for it any more, this drops it.
-            drop(done.send(taken));
-        });
-        self.ask_to_enter(key(), member, then);
-        outcome.await.unwrap_or_else(|_| Err(stopped_answering()))
+            self.ask_to_enter(key(), member, taken);
+        })
+        .await
     }
 }
 

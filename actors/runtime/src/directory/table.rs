@@ -149,12 +149,6 @@ impl Table {
         of_kind.map(|(key, listing)| (key.clone(), Arc::clone(&listing.members))).collect()
     }
 
-    /// Returns whether nobody is there, and nobody wants to know.
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.listings.is_empty() && self.peers.is_empty()
-    }
-
     fn forget_if_empty(&mut self, key: &Key) {
         let is_empty =
             |listing: &Listing| listing.members.is_empty() && listing.watchers.is_empty();
@@ -203,6 +197,13 @@ mod tests {
 
     const HERE: PeerId = PeerId::LOCAL;
     const THERE: PeerId = PeerId::OTHER;
+
+    impl Table {
+        /// Returns whether nobody is there, and nobody wants to know.
+        fn is_empty(&self) -> bool {
+            self.listings.is_empty() && self.peers.is_empty()
+        }
+    }
 
     fn name(name: &str) -> Key {
         Key { kind: Kind::Name, name: name.into() }

@@ -6,6 +6,7 @@ use fiber_core::{ExitReason, ProcessId};
 use fiber_transport::{Link, Message, Received};
 use parking_lot::Mutex;
 
+use super::deadlines::Unanswered;
 use super::inbox::ReplyTo;
 use super::pending::{Calls, Pending};
 use super::registry::Registry;
@@ -42,6 +43,15 @@ pub struct Refused {
     pub reason: ExitReason,
 }
 
+impl Refused {
+    /// Completes the call, if it wants an answer.
+    pub(crate) fn complete(self) {
+        if let Some(pending) = self.pending {
+            pending.complete(Err(Unanswered::Lost(self.reason)));
+        }
+    }
+}
+
 impl Channel {
     pub(crate) fn opening(to: ProcessId) -> Channel {
         Channel::new(to, Stage::Opening(Vec::new()))
@@ -54,10 +64,6 @@ impl Channel {
     fn new(to: ProcessId, stage: Stage) -> Channel {
         let state = Mutex::new(ChannelState { stage, unconfirmed: false });
         Channel { to, state, calls: Arc::new(Calls::new()) }
-    }
-
-    pub(crate) fn to(&self) -> ProcessId {
-        self.to
     }
 
     /// Sends a call. Without `pending` it is one that wants no answer.
@@ -127,10 +133,7 @@ impl Channel {
 
     /// Returns whether the channel sends over this link.
     pub(crate) fn uses(&self, link: &Arc<dyn Link>) -> bool {
-        // This compares the data pointers, as a vtable may have several addresses.
-        let is_same =
-            |used: &Arc<dyn Link>| std::ptr::addr_eq(Arc::as_ptr(used), Arc::as_ptr(link));
-        matches!(&self.state.lock().stage, Stage::Linked(used) if is_same(used))
+        matches!(&self.state.lock().stage, Stage::Linked(used) if Arc::ptr_eq(used, link))
     }
 
     /// Returns how many messages without an answer wait for the connection.

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::endpoint::Endpoint;
 use crate::events::Events;
-use crate::sources::{Registration, Source, Sources};
+use crate::sources::{Source, Sources};
 
 /// The time between two events of one actor.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -24,7 +24,6 @@ const OTHERS: &str = "other actors";
 pub struct DeadLetters {
     endpoint: &'static Endpoint,
     actors: Mutex<BTreeMap<Box<str>, Letters>>,
-    registration: Registration,
 }
 
 /// The dead letters of one actor.
@@ -41,11 +40,7 @@ struct Letters {
 
 impl DeadLetters {
     pub(crate) fn new(endpoint: &'static Endpoint) -> Arc<DeadLetters> {
-        Arc::new(DeadLetters {
-            endpoint,
-            actors: Mutex::default(),
-            registration: Registration::default(),
-        })
+        Arc::new(DeadLetters { endpoint, actors: Mutex::default() })
     }
 
     /// Counts `count` messages to `actor` that were not delivered.
@@ -100,10 +95,6 @@ impl DeadLetters {
 }
 
 impl Source for DeadLetters {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     fn report(&self, process: ProcessId, report: &mut Report) {
         let actors = self.actors.lock();
         let stats = actors.iter().map(|(actor, letters)| {

@@ -8,9 +8,10 @@ use fiber_core::{Error, ExitReason, deadline_after};
 use fiber_transport::Received;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep_until;
 
 use super::wire::CallFailure;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, or_never};
 
 /// The answer to a call, or the reason why there is none.
 pub type Answer = Result<Received, Unanswered>;
@@ -26,6 +27,44 @@ pub enum Unanswered {
     TimedOut(Duration),
     /// The request could not be sent.
     Refused(Error),
+}
+
+impl Unanswered {
+    /// Returns the answer of a process that has dropped what was to give it.
+    pub(crate) fn gone(_: oneshot::error::RecvError) -> Answer {
+        Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())))
+    }
+
+    /// Returns the error of a call with this `message` to `name`. `stopped` returns that of its
+    /// end, and `answer` the name of the answer.
+    pub(crate) fn into_error(
+        self,
+        name: &str,
+        message: &'static str,
+        stopped: &dyn Fn(ExitReason) -> Error,
+        answer: &dyn Fn() -> String,
+    ) -> Error {
+        match self {
+            Unanswered::Lost(reason) | Unanswered::Failed(CallFailure::Stopped(reason)) => {
+                stopped(reason)
+            }
+            Unanswered::Failed(CallFailure::Moved) => stopped(ExitReason::Shutdown),
+            Unanswered::Failed(CallFailure::Failed(failure)) => {
+                Error::Call { name: name.to_string(), message, failure }
+            }
+            Unanswered::Failed(CallFailure::Full { capacity }) => {
+                Error::MailboxFull { name: name.to_string(), capacity }
+            }
+            Unanswered::Failed(CallFailure::Journal { journal, cause }) => {
+                CallFailure::journal_error(journal, cause)
+            }
+            Unanswered::Failed(CallFailure::Late) => {
+                Error::TimedOut { what: answer(), limit: Duration::ZERO }
+            }
+            Unanswered::TimedOut(limit) => Error::TimedOut { what: answer(), limit },
+            Unanswered::Refused(error) => error,
+        }
+    }
 }
 
 /// The receiver of a call's answer.
@@ -125,14 +164,8 @@ impl Deadlines {
     async fn run(&'static self) {
         loop {
             let next = self.expire(Instant::now());
-            let wait = async {
-                match next {
-                    Some(time) => tokio::time::sleep_until(time.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
-                () = wait => {}
+                () = or_never(next.map(|time| sleep_until(time.into()))) => {}
                 () = self.changed.notified() => {}
             }
         }

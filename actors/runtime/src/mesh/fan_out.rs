@@ -30,18 +30,6 @@ struct SharedFrame {
     message: Message,
 }
 
-impl SharedFrame {
-    fn goes_over(&self, wire: &Arc<dyn Wire>) -> bool {
-        // This compares the data pointers, as a vtable may have several addresses.
-        std::ptr::addr_eq(Arc::as_ptr(&self.wire), Arc::as_ptr(wire))
-    }
-
-    /// Returns whether a message is this one with another head: blobs belong to their bytes.
-    fn has_body_of(&self, message: &Message) -> bool {
-        std::ptr::eq(&*self.message.body, &*message.body)
-    }
-}
-
 impl State {
     fn flush(&mut self) {
         for SharedFrame { wire, heads, message } in self.frames.drain(..) {
@@ -61,11 +49,13 @@ impl FanOut {
             let _ = link.send(message);
             return;
         };
-        if state.frames.first().is_some_and(|frame| !frame.has_body_of(&message)) {
+        // With the same body it is the same message with another head: blobs belong to their bytes.
+        let is_other = |frame: &SharedFrame| !std::ptr::eq(&*frame.message.body, &*message.body);
+        if state.frames.first().is_some_and(is_other) {
             state.flush();
         }
         let head = std::mem::take(&mut message.head);
-        match state.frames.iter().rposition(|frame| frame.goes_over(&wire)) {
+        match state.frames.iter().rposition(|frame| Arc::ptr_eq(&frame.wire, &wire)) {
             Some(at) => state.frames[at].heads.push((number, head)),
             None => state.frames.push(SharedFrame { wire, heads: vec![(number, head)], message }),
         }

@@ -2,16 +2,15 @@
 
 use std::collections::HashSet;
 
-use bytes::{Buf, Bytes};
+use serde::{Deserialize, Serialize};
 
 use super::port::PeerId;
-use super::wire::PortId;
 
 /// The number of an encoded handle in transit. The encoding contains it.
 pub(crate) type Token = u64;
 
 /// A change of the holders of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Change {
     /// A process has got its first handle.
     Attach,
@@ -23,40 +22,6 @@ pub(crate) enum Change {
     Arrived(Token),
     /// A handle was encoded, and may be decoded anywhere, any number of times.
     Keep,
-}
-
-impl Change {
-    /// Appends the change: one byte for its kind, the object's id, and the token.
-    pub(crate) fn append(self, frame: &mut Vec<u8>, object: PortId) {
-        let (kind, token) = match self {
-            Change::Attach => (0, 0),
-            Change::Detach => (1, 0),
-            Change::Sent(token) => (2, token),
-            Change::Arrived(token) => (3, token),
-            Change::Keep => (4, 0),
-        };
-        frame.push(kind);
-        frame.extend_from_slice(&object.0.to_le_bytes());
-        frame.extend_from_slice(&token.to_le_bytes());
-    }
-
-    /// Reads the object and the change that [`append`](Change::append) wrote. Returns `None` if
-    /// `body` is anything else.
-    pub(crate) fn read(mut body: Bytes) -> Option<(PortId, Change)> {
-        if body.len() != 17 {
-            return None;
-        }
-        let (kind, object, token) = (body.get_u8(), PortId(body.get_u64_le()), body.get_u64_le());
-        let change = match kind {
-            0 => Change::Attach,
-            1 => Change::Detach,
-            2 => Change::Sent(token),
-            3 => Change::Arrived(token),
-            4 => Change::Keep,
-            _ => return None,
-        };
-        Some((object, change))
-    }
 }
 
 /// The processes that hold an object, now or soon.
@@ -168,21 +133,5 @@ mod tests {
         holders.apply(OTHER, Change::Attach);
         holders.apply(OTHER, Change::Detach);
         assert!(!holders.are_gone());
-    }
-
-    #[test]
-    fn changes_are_read_as_they_were_encoded() {
-        for change in [
-            Change::Attach,
-            Change::Detach,
-            Change::Sent(1),
-            Change::Arrived(u64::MAX),
-            Change::Keep,
-        ] {
-            let mut frame = Vec::new();
-            change.append(&mut frame, PortId(5));
-            assert_eq!(Change::read(frame.into()), Some((PortId(5), change)));
-        }
-        assert_eq!(Change::read(Bytes::from_static(&[0; 16])), None);
     }
 }

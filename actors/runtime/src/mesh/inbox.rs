@@ -19,7 +19,7 @@ use super::dead_letters::DeadLetters;
 use super::pace::Pace;
 use super::pending::Calls;
 use super::wire::{self, ActorId, AnswerFrame, CallFailure, CallId, NO_ANSWER};
-use crate::sources::{Registration, Source, Sources};
+use crate::sources::{Source, Sources};
 
 thread_local! {
     static READS: Cell<bool> = const { Cell::new(false) };
@@ -59,6 +59,7 @@ pub enum Full {
 
 /// The messages for one actor, in the order of their arrival. The inbox outlives the incarnations
 /// of the actor.
+#[derive(Default)]
 pub struct Inbox {
     state: Mutex<InboxState>,
     capacity: usize,
@@ -69,7 +70,6 @@ pub struct Inbox {
     restarts: AtomicU64,
     /// The actor's number in this process, and where messages count that are not delivered.
     reachable: OnceLock<(ActorId, Arc<DeadLetters>)>,
-    registration: Registration,
 }
 
 #[derive(Default)]
@@ -100,20 +100,8 @@ pub struct IncomingMessage {
     pub responder: Responder,
     /// When nobody waits for the answer any more.
     pub deadline: Option<Instant>,
-}
-
-/// The place of a message among those that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    Usual,
-    /// Before all that are not urgent.
-    Urgent,
-}
-
-impl From<bool> for Urgency {
-    fn from(urgent: bool) -> Urgency {
-        if urgent { Urgency::Urgent } else { Urgency::Usual }
-    }
+    /// Whether it comes before those that are not urgent.
+    pub urgent: bool,
 }
 
 impl InboxState {
@@ -129,15 +117,7 @@ impl InboxState {
 impl Inbox {
     /// Returns an inbox for at most `capacity` messages.
     pub fn new(capacity: usize, full: Full) -> Inbox {
-        Inbox {
-            state: Mutex::default(),
-            capacity,
-            full,
-            reader: OnceLock::new(),
-            restarts: AtomicU64::new(0),
-            reachable: OnceLock::new(),
-            registration: Registration::default(),
-        }
+        Inbox { capacity, full, ..Inbox::default() }
     }
 
     /// Notes that the inbox can be reached by this number. Messages that are not delivered count
@@ -147,7 +127,7 @@ impl Inbox {
     }
 
     /// Adds a message that arrives at the time `now`, or fails it if the inbox is full or closed.
-    pub(crate) fn push(&self, mut message: IncomingMessage, urgency: Urgency, now: Instant) {
+    pub(crate) fn push(&self, mut message: IncomingMessage, now: Instant) {
         let (refused, refusal) = {
             let mut state = self.state.lock();
             // Senders that wait for room have counted their messages.
@@ -166,10 +146,8 @@ impl Inbox {
                     message.message = message.message.unshared();
                 }
                 state.since.get_or_insert(now);
-                match urgency {
-                    Urgency::Usual => state.waiting.push_back(message),
-                    Urgency::Urgent => state.urgent.push_back(message),
-                }
+                let queue = if message.urgent { &mut state.urgent } else { &mut state.waiting };
+                queue.push_back(message);
                 let reader = state.reader.take();
                 drop(state);
                 reader.into_iter().for_each(Waker::wake);
@@ -234,9 +212,7 @@ impl Inbox {
         match self.reader.set(reader) {
             Ok(()) if is_of_fiber(reader) => {}
             Ok(()) => sources.register(self),
-            Err(_) => {
-                self.restarts.fetch_add(1, Ordering::Relaxed);
-            }
+            Err(_) => self.note_restart(),
         }
     }
 
@@ -281,10 +257,6 @@ fn is_of_fiber(actor: &str) -> bool {
 }
 
 impl Source for Inbox {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     fn report(&self, process: ProcessId, report: &mut Report) {
         let (Some((number, _)), Some(reader)) = (self.reachable.get(), self.reader.get()) else {
             return;
@@ -380,8 +352,9 @@ mod tests {
                 message: received.slice(place..=place).into(),
                 responder: Responder::none(),
                 deadline: None,
+                urgent: false,
             };
-            inbox.push(message, Urgency::Usual, Instant::now());
+            inbox.push(message, Instant::now());
         }
         let mut state = inbox.state.lock();
         assert!(!received.is_unique());

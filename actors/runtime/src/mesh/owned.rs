@@ -11,9 +11,11 @@ use super::wire::{ActorId, Ends, ProcessRef};
 
 /// An actor that this process has started in another one, and restarts.
 pub struct OwnedActor {
-    id: ActorId,
-    name: Arc<str>,
-    places: Option<NonZeroU32>,
+    /// The number of the actor in this process, by which queries name it.
+    pub id: ActorId,
+    pub name: Arc<str>,
+    /// How many places the mailbox has for the messages of each process, if these wait for one.
+    pub places: Option<NonZeroU32>,
     status: watch::Sender<ActorStatus>,
 }
 
@@ -53,22 +55,6 @@ impl OwnedActor {
     /// Returns the state of an actor that was not started yet.
     pub(crate) fn new(id: ActorId, name: &str, places: Option<NonZeroU32>) -> Arc<OwnedActor> {
         Arc::new(OwnedActor { id, name: name.into(), places, status: watch::Sender::default() })
-    }
-
-    /// Returns the actor's name.
-    pub fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
-    /// Returns how many places the mailbox has for the messages of each process, if these wait for
-    /// one.
-    pub fn places(&self) -> Option<NonZeroU32> {
-        self.places
-    }
-
-    /// Returns the number of the actor in this process, by which queries name it.
-    pub fn id(&self) -> ActorId {
-        self.id
     }
 
     /// Records that the next process runs. Returns its number.

@@ -62,7 +62,7 @@ impl Readings {
 impl MeshPeer {
     pub(super) fn new(mesh: &'static Mesh, channel: Arc<Channel>, link: Arc<dyn Link>) -> MeshPeer {
         let reading = Arc::new(Reading { link, is_over: AtomicBool::new(false) });
-        mesh.readings.add(channel.to(), &reading);
+        mesh.readings.add(channel.to, &reading);
         MeshPeer { mesh, channel, reading, id: mesh.registry().ports().next_peer() }
     }
 
@@ -84,7 +84,7 @@ impl MeshPeer {
             }
             frame => {
                 if let Some(Frame::Query { query: Query::Resume, .. }) = &frame {
-                    self.mesh.readings.end_others(self.channel.to(), &self.reading);
+                    self.mesh.readings.end_others(self.channel.to, &self.reading);
                 }
                 self.mesh.registry().accept(frame, ReplyTo::Link(Arc::clone(link)));
             }
@@ -102,7 +102,7 @@ impl MeshPeer {
 
 impl Drop for MeshPeer {
     fn drop(&mut self) {
-        self.mesh.readings.remove(self.channel.to(), &self.reading);
+        self.mesh.readings.remove(self.channel.to, &self.reading);
         self.lost(&ExitReason::LinkLost("it is not read any more".into()));
     }
 }

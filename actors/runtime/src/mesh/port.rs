@@ -5,12 +5,12 @@
 //! never decodes the user's values, and runs no code of the user.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use fiber_core::{Error, ExitReason, Failure, FailureKind, forks};
+use fiber_core::{Error, ExitReason, Failure, FailureKind};
 use fiber_transport::{Link, Message, Received};
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
@@ -19,6 +19,9 @@ use serde::Serialize;
 use super::holders::{Change, Holders};
 use super::inbox::Responder;
 use super::wire::{self, AnswerFrame, CallFailure, PortId};
+
+/// Dropped ports are removed when there are this many, or twice as many as were left last time.
+const MIN_REMOVED: usize = 64;
 
 /// A shared object of this process.
 pub trait Port: Any + Send + Sync {
@@ -119,7 +122,10 @@ struct Held {
 /// The ports of this process.
 #[derive(Default)]
 pub struct Ports {
+    /// A dropped port keeps its memory until it is removed.
     open: DashMap<PortId, Weak<dyn Port>>,
+    /// How many there may be before dropped ones are removed.
+    max_open: AtomicUsize,
     /// Ports that other processes hold, or will hold.
     held: DashMap<PortId, Held>,
     last_port: AtomicU64,
@@ -140,6 +146,11 @@ impl Ports {
         let id = PortId(self.last_port.fetch_add(1, Ordering::Relaxed) + 1);
         let port = Arc::new_cyclic(|this| make(id, Weak::clone(this)));
         let weak: Weak<P> = Arc::downgrade(&port);
+        if self.open.len() >= self.max_open.load(Ordering::Relaxed) {
+            self.open.retain(|_, port| port.strong_count() > 0);
+            self.held.retain(|id, _| self.open.contains_key(id));
+            self.max_open.store(MIN_REMOVED.max(2 * self.open.len()), Ordering::Relaxed);
+        }
         self.open.insert(id, weak);
         port
     }
@@ -152,15 +163,6 @@ impl Ports {
         // As the parts of a session, it is never freed.
         std::mem::forget(Arc::clone(&port));
         port
-    }
-
-    /// Removes a port that is being dropped.
-    pub fn close(&self, id: PortId) {
-        if forks::is_forked() {
-            return;
-        }
-        self.open.remove(&id);
-        self.held.remove(&id);
     }
 
     /// Changes the holders of a port. The port ends if no process holds it.
@@ -176,7 +178,7 @@ impl Ports {
         };
         drop(held);
         self.held.remove_if(&id, |_, held| held.holders.is_empty());
-        // No map is locked here: dropping the last reference closes the port.
+        // No map is locked here: dropping the last reference runs code of the port.
         drop((freed, port));
     }
 
@@ -203,8 +205,9 @@ impl Ports {
     }
 
     fn change(&self, request: Request) {
-        let Some((port, change)) = Change::read(request.body.bytes) else {
-            return request.requester.fail(FailureKind::Arguments, &"it is no change of holders");
+        let (port, change) = match codec::decode::<(PortId, Change)>(&request.body.bytes) {
+            Ok(change) => change,
+            Err(error) => return request.requester.fail(FailureKind::Arguments, &error),
         };
         self.hold(port, |holders| holders.apply(request.requester.peer, change));
         request.requester.answer(&());
@@ -225,12 +228,10 @@ impl Ports {
     }
 }
 
-/// Returns a message to a port at the other end of a link, without its body. It wants no answer.
-pub fn push_head(port: PortId) -> Vec<u8> {
-    wire::port_head(port)
-}
-
-/// Sends a message that began as [`push_head`], with a body and blobs.
+/// Sends a message to a port at the other end of a link, which began as [`port_head`], with a body
+/// and blobs. It wants no answer.
+///
+/// [`port_head`]: super::port_head
 pub fn push(link: &Arc<dyn Link>, head: Vec<u8>, body: Bytes, blobs: Blobs) {
     // If the link is closed, its reader reports the loss.
     let _ = link.send(Message { blobs, ..Message::with_body(head, body) });

@@ -1,14 +1,14 @@
 //! The actors and ports of this process that others can reach, and answers to queries about the
 //! actors that it owns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
-use fiber_core::{ExitReason, Failure, FailureKind, ProcessId, Result, deadline_after};
+use fiber_core::{ExitReason, FailureKind, ProcessId, Result, deadline_after};
 use fiber_values::codec;
 use parking_lot::Mutex;
 
@@ -16,7 +16,6 @@ use super::dead_letters::DeadLetters;
 use super::inbox::{Inbox, IncomingMessage, ReplyTo, Responder};
 use super::owned::{ActorStatus, OwnedActor};
 use super::port::{PeerId, Ports, Request, Requester};
-use super::recent::Recent;
 use super::waits::Waits;
 use super::wire::{self, ActorId, ActorLocation, CallFailure, Ends, Frame, Query};
 use crate::endpoint::Endpoint;
@@ -53,7 +52,7 @@ pub struct Registry {
     /// Exported actors that have not ended.
     exported: Mutex<BTreeMap<ActorId, Exported>>,
     /// Ended actors, exported and owned, in the order of their ends.
-    ended: Mutex<Recent<ActorId>>,
+    ended: Mutex<VecDeque<ActorId>>,
     ports: Ports,
     dead_letters: Arc<DeadLetters>,
     waits: Waits,
@@ -74,7 +73,7 @@ impl Registry {
             owner: OnceLock::new(),
             owned: DashMap::new(),
             exported: Mutex::default(),
-            ended: Mutex::new(Recent::new(ENDED_ACTORS)),
+            ended: Mutex::default(),
             ports: Ports::default(),
             dead_letters: DeadLetters::new(endpoint),
             waits: Waits::default(),
@@ -158,8 +157,15 @@ impl Registry {
 
     /// Remembers an actor that has ended for some time, for late callers.
     pub fn retire(&self, actor: ActorId) {
-        let forgotten = self.ended.lock().push(actor);
-        if let Some(forgotten) = forgotten {
+        let mut ended = self.ended.lock();
+        if ended.contains(&actor) {
+            return;
+        }
+        ended.push_back(actor);
+        if ended.len() > ENDED_ACTORS
+            && let Some(forgotten) = ended.pop_front()
+        {
+            drop(ended);
             self.inboxes.remove(&forgotten);
             self.owned.remove(&forgotten);
         }
@@ -189,7 +195,7 @@ impl Registry {
     /// Adds an actor that this process is going to start in another one.
     pub fn own(&self, name: &str, places: Option<NonZeroU32>) -> Arc<OwnedActor> {
         let owned = OwnedActor::new(self.next_id(), name, places);
-        self.owned.insert(owned.id(), Arc::clone(&owned));
+        self.owned.insert(owned.id, Arc::clone(&owned));
         owned
     }
 
@@ -206,8 +212,10 @@ impl Registry {
                     Some(inbox) => {
                         let now = Instant::now();
                         let deadline = terms.time_left.map(deadline_after);
-                        let message = IncomingMessage { method, message, responder, deadline };
-                        inbox.push(message, terms.urgent.into(), now);
+                        let urgent = terms.urgent;
+                        let message =
+                            IncomingMessage { method, message, responder, deadline, urgent };
+                        inbox.push(message, now);
                     }
                     None if responder.expects_answer() => {
                         responder.fail(&CallFailure::Stopped(wire::unknown()));
@@ -223,16 +231,11 @@ impl Registry {
                 self.ports.deliver(port, Request { body, requester, link: None });
             }
             Some(Frame::Query { call, query }) => {
-                let responder = Responder::new(from, call);
+                let requester = Requester::new(PeerId::LOCAL, Responder::new(from, call));
                 self.endpoint.spawn(move || async move {
                     match self.answer(query).await {
-                        Ok(value) => {
-                            let mut frame = wire::answer_head();
-                            frame.extend_from_slice(&value);
-                            responder.answer(frame);
-                        }
-                        Err(error) => responder
-                            .fail(&CallFailure::Failed(Failure::new(FailureKind::Result, error))),
+                        Ok(value) => requester.answer_bytes(&value),
+                        Err(error) => requester.fail(FailureKind::Result, &error),
                     }
                 });
             }

@@ -1,7 +1,6 @@
 //! The way of calls to an actor that restarts in other processes.
 
 use std::collections::VecDeque;
-use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
 
 use fiber_core::ExitReason;
@@ -17,14 +16,17 @@ use super::wire::{ActorId, Payload, ProcessRef};
 /// The way to a managed actor. All calls of this process to the actor share it, which keeps their
 /// order.
 pub struct Route {
-    owner: ProcessRef,
-    actor: ActorId,
+    /// The process that knows where the actor is.
+    pub(super) owner: ProcessRef,
+    /// The number of the actor in its owner.
+    pub(super) actor: ActorId,
     /// The actor's name.
     name: Arc<str>,
     dead_letters: Arc<DeadLetters>,
     state: Mutex<RouteState>,
-    /// If the actor lets callers wait while its mailbox is full.
-    window: OnceLock<Window>,
+    /// The places in the actor's mailbox for calls of this process, from the first one that has
+    /// taken one.
+    pub(super) window: OnceLock<Window>,
 }
 
 enum RouteState {
@@ -73,26 +75,6 @@ impl Route {
     ) -> Arc<Route> {
         let state = Mutex::new(RouteState::Unknown { after: 0 });
         Arc::new(Route { owner, actor, name, dead_letters, state, window: OnceLock::new() })
-    }
-
-    /// Returns the places in the actor's mailbox for calls of this process.
-    pub(super) fn window(&self, places: NonZeroU32) -> &Window {
-        self.window.get_or_init(|| Window::new(places))
-    }
-
-    /// Returns the places in the actor's mailbox, from the first call that has taken one.
-    pub(super) fn known_window(&self) -> Option<&Window> {
-        self.window.get()
-    }
-
-    /// Returns the process that knows where the actor is.
-    pub(crate) fn owner(&self) -> &ProcessRef {
-        &self.owner
-    }
-
-    /// Returns the number of the actor in its owner.
-    pub(crate) fn actor(&self) -> ActorId {
-        self.actor
     }
 
     /// Sends a call, or keeps it until the actor is found.

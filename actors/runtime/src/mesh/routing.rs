@@ -64,8 +64,8 @@ impl Mesh {
         match self.survivor(route, after).await? {
             Some(process) => Ok(ActorLocation::At { process, incarnation: after }),
             None => {
-                let query = Query::Locate { actor: route.actor(), after };
-                self.query(route.owner(), query).await
+                let query = Query::Locate { actor: route.actor, after };
+                self.query(&route.owner, query).await
             }
         }
     }
@@ -81,12 +81,12 @@ impl Mesh {
         lost: u64,
     ) -> Result<Option<ProcessRef>, ExitReason> {
         // A child that has lost its parent ends.
-        if lost == 0 || route.owner().id == self.endpoint.id {
+        if lost == 0 || route.owner.id == self.endpoint.id {
             return Ok(None);
         }
-        let query = Query::Locate { actor: route.actor(), after: lost - 1 };
+        let query = Query::Locate { actor: route.actor, after: lost - 1 };
         loop {
-            match self.query(route.owner(), query.clone()).await? {
+            match self.query(&route.owner, query.clone()).await? {
                 ActorLocation::At { process, incarnation } if incarnation == lost => {
                     if self.query::<()>(&process, Query::Resume).await.is_ok() {
                         return Ok(Some(process));
@@ -105,9 +105,9 @@ impl Mesh {
         let was_connected = channel.is_connected();
         let letters = channel.waiting_letters();
         let Some(pending) = channel.close(reason) else { return };
-        let name = format!("actors of process {}", channel.to());
+        let name = format!("actors of process {}", channel.to);
         self.registry.dead_letters().note(&name, letters, reason);
-        self.channels.remove_if(&channel.to(), |_, current| Arc::ptr_eq(current, channel));
+        self.channels.remove_if(&channel.to, |_, current| Arc::ptr_eq(current, channel));
         let mut routed: Vec<(Arc<Route>, Vec<Pending>)> = Vec::new();
         for pending in pending {
             let Some(route) = pending.route.clone() else {
@@ -122,7 +122,7 @@ impl Mesh {
         for (route, calls) in routed {
             self.reroute(&route, channel, calls, reason);
         }
-        let (process, now) = (channel.to(), Instant::now());
+        let (process, now) = (channel.to, Instant::now());
         if was_connected {
             return self.reconnect(process, now);
         }
@@ -169,8 +169,8 @@ impl Mesh {
             let reason = match self.survivor(&route, incarnation).await {
                 Ok(Some(_)) | Err(_) => reason,
                 Ok(None) => {
-                    let query = Query::IncarnationEnd { actor: route.actor(), incarnation };
-                    self.query::<ExitReason>(route.owner(), query).await.unwrap_or(reason)
+                    let query = Query::IncarnationEnd { actor: route.actor, incarnation };
+                    self.query::<ExitReason>(&route.owner, query).await.unwrap_or(reason)
                 }
             };
             failed

@@ -80,7 +80,8 @@ impl Mesh {
         payload: Payload,
         pending: Pending,
     ) {
-        if let Some((payload, pending)) = route.window(places).enter(payload, pending) {
+        let window = route.window.get_or_init(|| Window::new(places));
+        if let Some((payload, pending)) = window.enter(payload, pending) {
             self.send_with_place(route, payload, pending);
         }
     }
@@ -93,13 +94,13 @@ impl Mesh {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if !self.route.known_window().is_some_and(Window::leave) {
+        if !self.route.window.get().is_some_and(Window::leave) {
             return;
         }
         let (mesh, route) = (self.mesh, Arc::clone(&self.route));
         // The call may be completed under locks that sending takes, too.
         mesh.endpoint.spawn(move || async move {
-            let Some(window) = route.known_window() else { return };
+            let Some(window) = route.window.get() else { return };
             while let Some((payload, pending)) = window.next() {
                 mesh.send_with_place(&route, payload, pending);
             }

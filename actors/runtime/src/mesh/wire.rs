@@ -62,12 +62,6 @@ pub struct Terms {
     pub time_left: Option<Duration>,
 }
 
-impl Terms {
-    fn is_default(&self) -> bool {
-        *self == Terms::default()
-    }
-}
-
 /// The id of a message that wants no answer.
 pub(crate) const NO_ANSWER: CallId = 0;
 
@@ -233,12 +227,8 @@ impl Payload {
         frame.into()
     }
 
-    /// Returns the message to a port that began as `port_head`.
-    pub fn to_port(frame: Vec<u8>, blobs: Blobs) -> Payload {
-        Payload::whole(frame, blobs)
-    }
-
-    fn whole(frame: Vec<u8>, blobs: Blobs) -> Payload {
+    /// Returns a message, such as one to a port that began as `port_head`.
+    pub fn whole(frame: Vec<u8>, blobs: Blobs) -> Payload {
         Payload { frame, body: Bytes::new(), blobs, fan_out: None }
     }
 
@@ -289,11 +279,12 @@ impl From<Vec<u8>> for Payload {
 /// Returns a call without its message, which the caller appends.
 fn call_head(actor: ActorId, method: EntryRef, terms: Terms, message_len: usize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(CALL_HEAD + message_len);
-    frame.extend_from_slice(&[MESH, if terms.is_default() { CALL } else { TERMS }]);
+    let has_terms = terms != Terms::default();
+    frame.extend_from_slice(&[MESH, if has_terms { TERMS } else { CALL }]);
     for number in [NO_ANSWER, actor.0, method.offset, method.name] {
         frame.extend_from_slice(&number.to_le_bytes());
     }
-    if !terms.is_default() {
+    if has_terms {
         frame.push(terms.urgent.into());
         frame.extend_from_slice(&terms.time_left.map_or(0, nanos).to_le_bytes());
     }
@@ -315,7 +306,7 @@ fn message(frame: Vec<u8>) -> Message {
 }
 
 /// Returns a message to a port without its body, which the caller appends.
-pub(crate) fn port_head(port: PortId) -> Vec<u8> {
+pub fn port_head(port: PortId) -> Vec<u8> {
     let mut frame = Vec::with_capacity(64);
     begin_port(&mut frame, port);
     frame
@@ -447,18 +438,15 @@ impl Frame {
         }
         let (_, kind, call) = (frame.get_u8(), frame.get_u8(), frame.get_u64_le());
         match kind {
-            CALL if frame.len() >= 24 => {
+            CALL | TERMS if frame.len() >= 24 => {
                 let actor = ActorId(frame.get_u64_le());
                 let method = EntryRef { offset: frame.get_u64_le(), name: frame.get_u64_le() };
-                let message = Received { bytes: frame, blobs };
-                Some(Frame::Call { call, actor, method, terms: Terms::default(), message })
-            }
-            TERMS if frame.len() >= 33 => {
-                let actor = ActorId(frame.get_u64_le());
-                let method = EntryRef { offset: frame.get_u64_le(), name: frame.get_u64_le() };
-                let (urgent, nanos) = (frame.get_u8() != 0, frame.get_u64_le());
-                let time_left = (nanos > 0).then(|| Duration::from_nanos(nanos));
-                let terms = Terms { urgent, time_left };
+                let mut terms = Terms::default();
+                if kind == TERMS {
+                    terms.urgent = frame.try_get_u8().ok()? != 0;
+                    let nanos = frame.try_get_u64_le().ok()?;
+                    terms.time_left = (nanos > 0).then(|| Duration::from_nanos(nanos));
+                }
                 let message = Received { bytes: frame, blobs };
                 Some(Frame::Call { call, actor, method, terms, message })
             }

@@ -1,7 +1,7 @@
 //! The values of the metrics.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use fiber_core::ProcessId;
 use fiber_core::stats::{
@@ -117,7 +117,8 @@ pub(super) fn gauges(stats: &SessionStats, labelled: &Labelled<'_>) -> Samples {
     samples.count(Id::Build, &[version, &stats.program, &stats.backend], 1);
     let report = &stats.report;
     if let Some(head) = report.processes.first() {
-        samples.number(Id::SessionStart, &[], seconds_since_1970(head.since));
+        let since_1970 = head.since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        samples.number(Id::SessionStart, &[], since_1970.as_secs_f64());
     }
     report.pools.iter().for_each(|pool| add_pool(&mut samples, pool));
     for process in &report.processes {
@@ -199,7 +200,8 @@ pub(super) fn counters(stats: &SessionStats, labelled: &Labelled<'_>) -> BTreeMa
     }
     for supervisors in &report.supervisors {
         let samples = sources.entry(Source::Supervisors(supervisors.process)).or_default();
-        samples.count(Id::Restarts, &[], supervisors.roots.iter().map(all_restarts).sum());
+        let all: u64 = supervisors.roots.iter().map(|root| root.restarts + restarts(root)).sum();
+        samples.count(Id::Restarts, &[], all);
     }
     report.pools.iter().for_each(|pool| count_pool(&mut sources, pool));
     for (queue, label) in &labelled.queues {
@@ -242,11 +244,6 @@ pub(super) fn count_pool(sources: &mut BTreeMap<Source, Samples>, pool: &PoolSta
     }
 }
 
-/// Counts the restarts of a branch, which may be a child in place of its supervisor.
-fn all_restarts(root: &Branch) -> u64 {
-    root.restarts + restarts(root)
-}
-
 fn restarts(branch: &Branch) -> u64 {
     let own = match branch.kind {
         ChildKind::Supervisor { restarts, .. } => restarts,
@@ -264,10 +261,6 @@ fn role(role: ProcessRole) -> &'static str {
         ProcessRole::RingNode => "ring-node",
         _ => "other",
     }
-}
-
-fn seconds_since_1970(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// Counts events by kind.

@@ -58,7 +58,8 @@ pub(super) fn write(samples: &Samples, format: Format) -> String {
             write_header(&mut text, metric, format);
             last = Some(*id);
         }
-        let labels = Labels { names: metric.labels, values: labels };
+        let labels = metric.labels.iter().copied().zip(labels.iter().map(String::as_str));
+        let labels: Vec<_> = labels.collect();
         match value {
             Value::Number(number) => line(&mut text, &metric.name(), &labels, None, *number),
             Value::Times(times) => write_histogram(&mut text, metric.family, &labels, times),
@@ -103,36 +104,19 @@ fn write_histogram(text: &mut String, family: &str, labels: &Labels<'_>, times: 
     line(text, &format!("{family}_count"), labels, None, times.count() as f64);
 }
 
-struct Labels<'a> {
-    names: &'a [&'static str],
-    values: &'a [String],
-}
+/// The names and values of labels.
+type Labels<'a> = [(&'static str, &'a str)];
 
 /// Writes a line: the name, the labels, and the value.
 fn line(text: &mut String, name: &str, labels: &Labels<'_>, bound: Option<&str>, value: f64) {
-    text.push_str(name);
-    let values = labels.values.iter().map(String::as_str);
-    let bound = bound.map(|bound| ("le", bound));
-    let mut separator = '{';
-    for (name, value) in labels.names.iter().copied().zip(values).chain(bound) {
-        text.push(separator);
-        text.push_str(name);
-        text.push_str("=\"");
-        escape(text, value);
-        text.push('"');
-        separator = ',';
-    }
-    text.push_str(if separator == ',' { "} " } else { " " });
-    writeln!(text, "{value}").expect("a text takes all");
+    let labels = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
+    let labels: Vec<_> =
+        labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+    let labels =
+        if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+    writeln!(text, "{name}{labels} {value}").expect("a text takes all");
 }
 
-fn escape(text: &mut String, value: &str) {
-    for letter in value.chars() {
-        match letter {
-            '\\' => text.push_str("\\\\"),
-            '"' => text.push_str("\\\""),
-            '\n' => text.push_str("\\n"),
-            other => text.push(other),
-        }
-    }
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -147,7 +147,7 @@ impl Attachments {
 
     fn attach(&'static self, port: &PortRef) {
         let unconfirmed = Unconfirmed::new(self);
-        port.change_then(Change::Attach, || drop(unconfirmed));
+        port.request_then(port.change(Change::Attach), move |_| drop(unconfirmed));
     }
 
     /// Attaches again to all objects of a process whose link was lost: that process has taken the

@@ -72,7 +72,7 @@ impl Handle {
 
     /// Returns a handle that was decoded in this process.
     fn decoded(port: PortRef, token: Token) -> Handle {
-        let Some(runtime) = port.known_runtime() else { return Handle::new(port, Object::Gone) };
+        let Some(runtime) = port.runtime else { return Handle::new(port, Object::Gone) };
         let object = if runtime.id() == port.owner() {
             runtime.registry().ports().get(port.id).map_or(Object::Gone, Object::Local)
         } else {
@@ -111,14 +111,14 @@ impl Handle {
 
 /// Changes the holders of an object, at its owner.
 fn change(port: &PortRef, change: Change) {
-    match port.known_runtime() {
+    match port.runtime {
         Some(runtime) if runtime.id() == port.owner() => {
             runtime
                 .registry()
                 .ports()
                 .hold(port.id, |holders| holders.apply(PeerId::LOCAL, change));
         }
-        _ => port.change(change),
+        _ => port.send(port.change(change)),
     }
 }
 

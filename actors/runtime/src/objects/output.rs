@@ -100,7 +100,6 @@ fn read(answer: Received) -> Result<EncodedValue> {
 struct OutputPort {
     cell: Arc<OutputCell>,
     id: PortId,
-    runtime: &'static Runtime,
     this: Weak<OutputPort>,
     /// Processes that have asked before the value was there.
     waiting: Mutex<Vec<Requester>>,
@@ -108,13 +107,8 @@ struct OutputPort {
 
 fn open_port(cell: Arc<OutputCell>) -> Result<Handle> {
     let runtime = Runtime::get()?;
-    let port = runtime.registry().ports().open_cyclic(|id, this| OutputPort {
-        cell,
-        id,
-        runtime,
-        this,
-        waiting: Mutex::default(),
-    });
+    let new = |id, this| OutputPort { cell, id, this, waiting: Mutex::default() };
+    let port = runtime.registry().ports().open_cyclic(new);
     Ok(Handle::local(PortRef::local(runtime, "an output", port.id)?, port))
 }
 
@@ -152,11 +146,5 @@ impl OutputPort {
         };
         let waiting = std::mem::take(&mut *self.waiting.lock());
         waiting.into_iter().for_each(|requester| requester.answer(&answer));
-    }
-}
-
-impl Drop for OutputPort {
-    fn drop(&mut self) {
-        self.runtime.registry().ports().close(self.id);
     }
 }

@@ -4,16 +4,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use fiber_core::{Error, ExitReason, ProcessId, Result, forks};
+use fiber_core::{Error, ProcessId, Result, forks};
 use fiber_transport::Received;
+use fiber_values::codec;
 use tokio::sync::oneshot;
 
 use super::ticket::Ticket;
 use crate::mesh::{
-    self, Answer, CallFailure, Change, Channel, Payload, Pending, PortId, ProcessRef, Unanswered,
-    Waiter,
+    self, Answer, Change, Channel, Payload, Pending, PortId, ProcessRef, Unanswered, Waiter,
 };
 use crate::runtime::Runtime;
 
@@ -21,7 +20,7 @@ use crate::runtime::Runtime;
 #[derive(Clone, Debug)]
 pub struct PortRef {
     /// This process's runtime, if it was of the port's session when the reference was made.
-    runtime: Option<&'static Runtime>,
+    pub(super) runtime: Option<&'static Runtime>,
     /// The session of the port. Processes of other sessions can't use the reference.
     pub(crate) session: u64,
     /// The name of the object, with which errors begin or end.
@@ -76,12 +75,6 @@ impl PortRef {
         self.owner.id
     }
 
-    /// Returns this process's runtime, if there was one when the reference was made and it is of
-    /// the port's session.
-    pub(crate) fn known_runtime(&self) -> Option<&'static Runtime> {
-        self.runtime
-    }
-
     /// Returns this process's runtime, started if need be.
     ///
     /// # Errors
@@ -97,29 +90,21 @@ impl PortRef {
         Ticket(self.runtime().map_or(0, |runtime| runtime.mesh().next_ticket()))
     }
 
-    /// Sends a change of the port's holders. `then` runs when the owner has applied it, or is gone.
-    pub(crate) fn change_then(&self, change: Change, then: impl FnOnce() + Send + 'static) {
-        self.request_then(self.change_payload(change), move |_| then());
-    }
-
-    /// Sends a change of the port's holders.
-    pub(crate) fn change(&self, change: Change) {
-        self.send(self.change_payload(change));
-    }
-
     /// Sends a change of the port's holders, unless the link to the owner is lost: then the owner
     /// has removed this process from the holders itself.
     pub(crate) fn change_if_connected(&self, change: Change) {
         if let Ok(runtime) = self.runtime()
             && let Some(channel) = runtime.mesh().current_channel(self.owner.id)
         {
-            send(runtime, &channel, self.change_payload(change), None);
+            send(runtime, &channel, self.change(change), None);
         }
     }
 
-    fn change_payload(&self, change: Change) -> Vec<u8> {
+    /// Returns a change of the port's holders, as a message to its owner.
+    pub(super) fn change(&self, change: Change) -> Vec<u8> {
         let mut payload = mesh::port_head(PortId::HOLDERS);
-        change.append(&mut payload, self.id);
+        let change = (self.id, change);
+        codec::append(&mut payload, &change).expect("changes can be serialized");
         payload
     }
 
@@ -219,12 +204,10 @@ fn send(
     // The link of a fork is the original's. The futures of answers know of forks.
     if !forks::is_forked()
         && let Err(refused) = channel.send(payload.into(), pending)
-        && let Some(pending) = refused.pending
+        && refused.pending.is_some()
     {
         // The sender may hold a lock that the waiter's callback needs, so this is not done at once.
-        let reason = refused.reason;
-        runtime
-            .spawn(move || async move { pending.waiter.complete(Err(Unanswered::Lost(reason))) });
+        runtime.spawn(move || async move { refused.complete() });
     }
 }
 
@@ -248,35 +231,15 @@ impl Future for Response {
     type Output = Result<Received>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Received>> {
-        let gone =
-            |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
-        let answer = ready!(Pin::new(&mut self.answer).poll(context)).unwrap_or_else(gone);
+        let answer = ready!(Pin::new(&mut self.answer).poll(context));
+        let answer = answer.unwrap_or_else(Unanswered::gone);
         Poll::Ready(conclude(&self.name, answer))
     }
 }
 
-fn conclude(name: &Arc<str>, answer: Answer) -> Result<Received> {
-    let what = || name.to_string();
-    answer.map_err(|unanswered| match unanswered {
-        Unanswered::Lost(reason) | Unanswered::Failed(CallFailure::Stopped(reason)) => {
-            Error::OwnerEnded { what: what(), reason }
-        }
-        Unanswered::Failed(CallFailure::Failed(failure)) => {
-            Error::Call { name: what(), message: "a request", failure }
-        }
-        Unanswered::Failed(CallFailure::Full { capacity }) => {
-            Error::MailboxFull { name: what(), capacity }
-        }
-        Unanswered::Failed(CallFailure::Journal { journal, cause }) => {
-            CallFailure::journal_error(journal, cause)
-        }
-        Unanswered::Failed(CallFailure::Late) => {
-            Error::TimedOut { what: what(), limit: Duration::ZERO }
-        }
-        Unanswered::Failed(CallFailure::Moved) => {
-            Error::OwnerEnded { what: what(), reason: ExitReason::Shutdown }
-        }
-        Unanswered::TimedOut(limit) => Error::TimedOut { what: what(), limit },
-        Unanswered::Refused(error) => error,
+fn conclude(name: &str, answer: Answer) -> Result<Received> {
+    let stopped = |reason| Error::OwnerEnded { what: name.to_string(), reason };
+    answer.map_err(|unanswered| {
+        unanswered.into_error(name, "a request", &stopped, &|| name.to_string())
     })
 }

@@ -4,15 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread;
-use std::time::Duration;
 
-use fiber_core::{Error, ExitReason, Result, is_blocked};
+use fiber_core::{Error, Result, is_blocked};
 use fiber_transport::Received;
 use fiber_values::codec;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use crate::mesh::{ActorId, Answer, Ask, CallFailure, ProcessRef, Unanswered, is_reader};
+use crate::mesh::{ActorId, Answer, Ask, ProcessRef, Unanswered, is_reader};
 use crate::runtime::Runtime;
 
 /// A call of an actor in another process.
@@ -70,10 +69,7 @@ impl<R> PendingCall<R> {
         if answer.is_pending() && is_blocked() && self.needs_this_thread() {
             return Poll::Ready(Err(Error::WouldDeadlock));
         }
-        let answer = ready!(answer);
-        let gone =
-            |_| Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())));
-        Poll::Ready(self.conclude(answer.unwrap_or_else(gone)))
+        Poll::Ready(self.conclude(ready!(answer).unwrap_or_else(Unanswered::gone)))
     }
 
     /// Returns the name of the answer in errors.
@@ -83,37 +79,15 @@ impl<R> PendingCall<R> {
         format!("the answer of actor `{}` to `{}`{caller}", self.actor, self.message)
     }
 
-    fn what_and_circle(&self) -> String {
-        self.what() + &circle(self.ask().as_ref())
-    }
-
     fn conclude(&self, answer: Answer) -> Result<R> {
-        let actor = || self.actor.to_string();
-        Err(match answer {
-            Ok(value) => return (self.decode)(&value),
-            Err(Unanswered::Failed(CallFailure::Failed(failure))) => {
-                Error::Call { name: actor(), message: self.message, failure }
+        let stopped = |reason| Error::ActorStopped { name: self.actor.to_string(), reason };
+        let what = || self.what() + &circle(self.ask().as_ref());
+        match answer {
+            Ok(value) => (self.decode)(&value),
+            Err(unanswered) => {
+                Err(unanswered.into_error(&self.actor, self.message, &stopped, &what))
             }
-            Err(Unanswered::Failed(CallFailure::Stopped(reason)) | Unanswered::Lost(reason)) => {
-                Error::ActorStopped { name: actor(), reason }
-            }
-            Err(Unanswered::Failed(CallFailure::Full { capacity })) => {
-                Error::MailboxFull { name: actor(), capacity }
-            }
-            Err(Unanswered::Failed(CallFailure::Journal { journal, cause })) => {
-                CallFailure::journal_error(journal, cause)
-            }
-            Err(Unanswered::Failed(CallFailure::Moved)) => {
-                Error::ActorStopped { name: actor(), reason: ExitReason::Shutdown }
-            }
-            Err(Unanswered::Failed(CallFailure::Late)) => {
-                Error::TimedOut { what: self.what_and_circle(), limit: Duration::ZERO }
-            }
-            Err(Unanswered::Refused(error)) => error,
-            Err(Unanswered::TimedOut(limit)) => {
-                Error::TimedOut { what: self.what_and_circle(), limit }
-            }
-        })
+        }
     }
 }
 

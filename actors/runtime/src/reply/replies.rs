@@ -7,6 +7,7 @@ use std::vec;
 
 use fiber_core::{Error, Result, block_on};
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -151,12 +152,7 @@ impl<R: Send + 'static> Replies<R> {
     pub fn try_all(self) -> Reply<Vec<Result<R>>> {
         Reply::named("all answers to a message", async move {
             let (_, replies) = split(self.members().await?);
-            let mut outcomes: Vec<_> = replies.iter().map(|_| None).collect();
-            let mut completed = as_completed(replies);
-            while let Some((index, outcome)) = completed.next().await {
-                outcomes[index] = Some(outcome);
-            }
-            Ok(outcomes.into_iter().flatten().collect())
+            Ok(join_all(replies).await)
         })
     }
 

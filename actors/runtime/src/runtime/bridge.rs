@@ -6,7 +6,7 @@
 //! its own.
 
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::Path;
@@ -87,26 +87,13 @@ fn is_of_job(process: i32, (name, id): (&str, &OsStr)) -> bool {
 }
 
 /// Returns when one side closes.
-fn relay(head: StdUnixStream) -> io::Result<()> {
-    let to_head = head.try_clone()?;
+fn relay(mut head: StdUnixStream) -> io::Result<u64> {
+    let mut to_head = head.try_clone()?;
     start_thread("fiber-bridge", move || {
-        let _ = copy(io::stdin(), &to_head);
+        let _ = io::copy(&mut io::stdin(), &mut to_head);
         // The other direction ends with this.
         let _ = to_head.shutdown(std::net::Shutdown::Both);
     })?;
-    copy(head, io::stdout())
-}
-
-/// Copies at once what is there: `io::copy` may wait for more.
-fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<()> {
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        match from.read(&mut buffer) {
-            Ok(0) => return Ok(()),
-            Ok(length) => to.write_all(&buffer[..length])?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        }
-        to.flush()?;
-    }
+    // Answers are lines, and the standard output is flushed after each.
+    io::copy(&mut head, &mut io::stdout())
 }

@@ -100,7 +100,7 @@ fn run(info: ParentInfo, ticket: SessionKey) -> ! {
             let runtime = Runtime::new(endpoint, backend, listen_on, Some(&info), interface, head);
             let work = joined.begin(runtime, info.parent).unwrap_or_else(|problem| fail(&problem));
             let _ = sender.send(work.run);
-            quit(receive(runtime, work.connection, work.receive, work.parent).await)
+            quit(receive(runtime, work.connection, work.receive, Some(work.parent)).await)
         });
     });
     match block_on(async { Ok(main.await) }) {
@@ -223,12 +223,13 @@ async fn first_message(connection: &mut Connection) -> Option<ControlMessage> {
     ControlMessage::read(&connection.next().await?.ok()?)
 }
 
-/// Receives messages of the parent until the child has to end. Returns why.
+/// Receives messages of the parent until the child has to end. Returns why. `parent` is there if
+/// the child has a mesh of its own.
 pub(super) async fn receive(
     runtime: &'static Runtime,
     mut connection: Connection,
     mut receive: Box<dyn FnMut(ParentMessage)>,
-    mut parent: MeshPeer,
+    mut parent: Option<MeshPeer>,
 ) -> ChildExit {
     while let Some(Ok(mut message)) = connection.next().await {
         match message.first() {
@@ -236,7 +237,11 @@ pub(super) async fn receive(
                 message.bytes.advance(1);
                 receive(ParentMessage::Data(message));
             }
-            Some(&MESH) => parent.receive(message),
+            Some(&MESH) => {
+                if let Some(parent) = &mut parent {
+                    parent.receive(message);
+                }
+            }
             _ => match ControlMessage::read(&message) {
                 Some(ControlMessage::Shutdown) => receive(ParentMessage::Shutdown),
                 Some(ControlMessage::Kill) => return ChildExit::Killed,
@@ -280,13 +285,9 @@ fn lower_soft_cpu_limit() {
 /// Sets the name that process lists show: without it, a process started through `/proc/self/exe`
 /// would be `exe`.
 fn name_process() {
-    let own = std::env::current_exe().ok();
-    let name = own
-        .as_ref()
-        .and_then(|path| path.file_name())
-        .map(|name| name.to_string_lossy().into_owned());
-    let name: String =
-        name.unwrap_or_default().trim_end_matches(" (deleted)").chars().take(15).collect();
+    let Ok(path) = std::env::current_exe() else { return };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.trim_end_matches(" (deleted)").chars().take(15).collect();
     if let Ok(name) = std::ffi::CString::new(name) {
         let _ = rustix::thread::set_name(&name);
     }

@@ -253,12 +253,9 @@ impl Children {
             return self.ask(process, request, limit).await;
         };
         let mut states = job.states();
-        let has_ended = match grace.is_zero() {
-            true => false,
-            false => {
-                job.terminate();
-                timeout(grace, ended(&mut states)).await.is_ok()
-            }
+        let has_ended = !grace.is_zero() && {
+            job.terminate();
+            timeout(grace, ended(&mut states)).await.is_ok()
         };
         if !has_ended {
             job.kill();
@@ -318,11 +315,5 @@ impl ChildRecord {
         stats.usage = self.usage.as_deref().and_then(|usage| read_json(usage).ok());
         stats.tail = self.job.tail();
         stats
-    }
-}
-
-impl std::fmt::Debug for Children {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Children").field("count", &self.records.len()).finish_non_exhaustive()
     }
 }

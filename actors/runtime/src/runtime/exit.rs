@@ -18,16 +18,6 @@ pub(super) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// outlive this process if it does not end them.
 const REMOTE_EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Time limit at the exit of this process for spans that the collector has not accepted.
-#[cfg(feature = "opentelemetry")]
-const SPANS_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Sends the spans that have ended, at the exit of this process. The children have ended by then.
-#[cfg(feature = "opentelemetry")]
-pub(super) fn finish_telemetry(waiting_allowed: bool) {
-    telemetry::finish(if waiting_allowed { SPANS_TIMEOUT } else { Duration::ZERO });
-}
-
 /// Waits until all these jobs have ended.
 pub(super) async fn all_ended(jobs: Vec<Arc<dyn Job>>) {
     for job in jobs {

@@ -41,7 +41,6 @@ mod waiting;
 mod wire;
 
 use std::collections::{HashSet, VecDeque};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -159,11 +158,6 @@ impl Runtime {
 }
 
 impl Hosts {
-    /// Returns whether each job is the host of a machine.
-    pub(super) fn have_machines(&self) -> bool {
-        self.machines.exist()
-    }
-
     /// Returns whether there are or were any.
     fn have_been(&self) -> bool {
         self.last_host.load(Ordering::Relaxed) > 0
@@ -204,13 +198,5 @@ impl Hosts {
                 host.end_if_idle();
             }
         }
-    }
-}
-
-impl fmt::Debug for Hosts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hosts")
-            .field("hosts", &self.state.lock().hosts.len())
-            .finish_non_exhaustive()
     }
 }

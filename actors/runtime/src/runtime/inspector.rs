@@ -104,10 +104,10 @@ impl Runtime {
     fn describe(&self, actor: &mut ActorStats) {
         let number = ActorId(actor.number).at_owner();
         let Some(owned) = number.and_then(|number| self.registry().owned(number)) else { return };
-        actor.name = owned.name().to_string();
+        actor.name = owned.name.to_string();
         actor.restarts += owned.restarts();
         actor.restarts_before = owned.restarts().saturating_sub(1);
-        actor.names = self.directory().names_of(owned.id());
+        actor.names = self.directory().names_of(owned.id);
     }
 
     /// Returns the heartbeat of this child.
@@ -144,7 +144,9 @@ impl Runtime {
     pub(super) async fn inspect(&'static self, request: Request) -> Result<String, String> {
         match request {
             Request::Stats => in_background(|| Ok(self.session_stats())).await,
-            Request::Stack { process, .. } => {
+            Request::Stack { process, .. }
+            | Request::EntityKeys { process, .. }
+            | Request::Entity { process, .. } => {
                 self.of_process(process, request, Duration::ZERO).await
             }
             Request::Profile { process, seconds, hertz, .. } => {
@@ -167,9 +169,6 @@ impl Runtime {
                 let since = Duration::try_from_secs_f64(since).unwrap_or_default();
                 let timeline = self.part::<Timeline>();
                 in_background(move || Ok(timeline.recent(SystemTime::UNIX_EPOCH + since))).await
-            }
-            Request::EntityKeys { process, .. } | Request::Entity { process, .. } => {
-                self.of_process(process, request, Duration::ZERO).await
             }
         }
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use fiber_backends::{ChildOutput, Job, JobSpec, JobState, Locality};
 use fiber_core::stats::ProcessRole;
-use fiber_core::{Config, Exit, ExitReason, Meta, ProcessId, variables};
+use fiber_core::{Config, Exit, ExitReason, Meta, ProcessId};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -28,7 +28,7 @@ pub use self::child::{ChildProcess, Owner, ReadyChild, StartedChild};
 pub(super) use self::creation::create;
 pub(super) use self::failure::not_started;
 pub use self::source::Placement;
-pub(super) use self::source::{CreatedJob, JobPlan, JobSource};
+pub(super) use self::source::{CreatedJob, JobPlan};
 use super::Runtime;
 use super::backtraces::Backtraces;
 use super::child_main::StartRequest;
@@ -184,7 +184,7 @@ async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, 
         return Err(not_started(problem));
     }
     time_limit::watch(runtime);
-    let plan = launch.placement.0.plan(runtime, launch.meta).await?;
+    let plan = (launch.placement.0)(runtime, launch.meta).await?;
     let mut child_config = plan.config;
     child_config.max_depth = levels_below;
     let (id, parent) = (runtime.part::<Random>().process_id(), runtime.id());
@@ -200,17 +200,10 @@ async fn prepare(runtime: &'static Runtime, launch: Launch) -> Result<Prepared, 
         ParentInfo { id, parent, parent_pid, listener: parent, place: plan.place, address: url };
     let name = launch.name.clone();
     let spec = JobSpec {
-        name: launch.name,
-        arguments: std::env::args_os().skip(1).collect(),
-        parent: Some(info.parent()),
-        environment: Vec::new(),
-        secrets: vec![(variables::KEY, runtime.key().ticket(id).reveal().into())],
         restarts: launch.restarts,
         meta: launch.meta,
         output: launch.output,
-        log_dir: config.log_dir.clone(),
-        machine: None,
-        processes: 1,
+        ..info.job_spec(runtime, launch.name)
     };
     let CreatedJob { job, host, max_lag } = (plan.create)(id, spec, launch.retry_creation).await?;
     runtime.jobs.insert(id, Arc::clone(&job));

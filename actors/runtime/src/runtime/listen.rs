@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt;
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
@@ -30,6 +29,7 @@ const ACCEPT_TIMEOUT: Duration = Duration::from_secs(1);
 type PeerHandler = Box<dyn Fn(Peer) + Send + Sync>;
 
 /// The address of this process, and the state of its listener.
+#[derive(Default)]
 pub(super) struct Listening {
     /// Where to listen; if there is none, the backend decides.
     on: Option<ListenAddress>,
@@ -42,7 +42,6 @@ pub(super) struct Listening {
 }
 
 /// The address where children and peers connect.
-#[derive(Debug)]
 pub(super) struct Address {
     pub(super) link: fiber_core::Address,
     /// `link` as text, as it travels.
@@ -69,7 +68,6 @@ struct Expected {
 }
 
 /// A child that will connect. It is not expected any more when this is dropped.
-#[derive(Debug)]
 pub(super) struct ExpectedChild {
     pub(super) id: ProcessId,
     pub(super) connection: oneshot::Receiver<ChildConnection>,
@@ -99,22 +97,11 @@ impl Drop for ExpectedChild {
 
 impl Listening {
     pub(super) fn new(on: Option<ListenAddress>) -> Listening {
-        Listening {
-            on,
-            address: OnceCell::new(),
-            handlers: DashMap::new(),
-            failure: watch::Sender::default(),
-        }
+        Listening { on, ..Listening::default() }
     }
 
     pub(super) fn serves_remote_children(&self) -> bool {
         matches!(self.address.get(), Some(Address { locality: Locality::Remote, .. }))
-    }
-}
-
-impl fmt::Debug for Listening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listening").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
@@ -243,12 +230,8 @@ impl Runtime {
 
     /// Returns why a connection could not be accepted after `since`, if that has happened.
     pub(super) fn accept_failure_since(&self, since: Instant) -> Option<String> {
-        self.listening
-            .failure
-            .borrow()
-            .clone()
-            .filter(|(when, _)| *when >= since)
-            .map(|(_, problem)| problem)
+        let failure = self.listening.failure.borrow();
+        failure.as_ref().filter(|(when, _)| *when >= since).map(|(_, problem)| problem.clone())
     }
 
     /// Returns the reason when connections could not be accepted for [`ACCEPT_TIMEOUT`].

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
@@ -19,7 +19,7 @@ use fiber_core::{at_exit, control_groups, executable, read_json, shortage};
 use fiber_stacks::program_names;
 use parking_lot::Mutex;
 use rustix::process::{Signal, set_parent_process_death_signal};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
@@ -82,16 +82,13 @@ async fn ask(offsets: &BTreeSet<u64>) -> io::Result<String> {
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
-    let (input, output) = (namer.stdin.take(), namer.stdout.take());
-    let (mut input, mut output) =
-        input.zip(output).ok_or_else(|| io::Error::other("it has no standard streams"))?;
+    let input = namer.stdin.take();
+    let mut input = input.ok_or_else(|| io::Error::other("it has no standard input"))?;
     input.write_all(&serde_json::to_vec(offsets)?).await?;
     drop(input);
-    let mut answer = String::new();
-    output.read_to_string(&mut answer).await?;
-    let status = namer.wait().await?;
+    let Output { status, stdout, .. } = namer.wait_with_output().await?;
     if status.success() {
-        Ok(answer)
+        String::from_utf8(stdout).map_err(io::Error::other)
     } else {
         Err(io::Error::other(format!("the process that reads them ended: {status}")))
     }

@@ -1,11 +1,12 @@
 //! The variable `FIBER_PARENT`, by which a parent makes a process its child.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use fiber_backends::Parent;
-use fiber_core::{Address, ProcessId};
+use fiber_backends::{JobSpec, Parent};
+use fiber_core::{Address, ProcessId, variables};
+
+use super::Runtime;
 
 /// Stands in place of the parent's process id in containers, in pods and on other machines, where
 /// it has no meaning.
@@ -39,16 +40,21 @@ pub(super) enum ChildPlace {
 const ALONE: &str = "alone";
 const HOST: &str = "host";
 
-impl fmt::Display for ParentInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.parent().fmt(f)
-    }
-}
-
 impl ParentInfo {
     /// Returns the way to the parent, which becomes the variable.
     pub(super) fn parent(&self) -> Parent {
         Parent { identity: self.identity(), address: self.address.clone() }
+    }
+
+    /// Returns the job of the child, with what it needs to join its parent.
+    pub(super) fn job_spec(&self, runtime: &Runtime, name: String) -> JobSpec {
+        JobSpec {
+            arguments: std::env::args_os().skip(1).collect(),
+            parent: Some(self.parent()),
+            secrets: vec![(variables::KEY, runtime.key().ticket(self.id).reveal().into())],
+            log_dir: runtime.config().log_dir.clone(),
+            ..JobSpec::new(name)
+        }
     }
 
     /// Returns the host of a hosted process, which listens for it in place of the parent.
@@ -112,7 +118,7 @@ mod tests {
                 place,
                 address: "near:a|fiber,odd|nng:tcp://[fd00::1]:7000".parse().unwrap(),
             };
-            assert_eq!(info.to_string().parse(), Ok(info));
+            assert_eq!(info.parent().to_string().parse(), Ok(info));
         }
         assert!("".parse::<ParentInfo>().is_err());
     }

@@ -114,7 +114,7 @@ impl TimelineFile {
         if slice.kind == SliceKind::Ran && slice.duration < SLOW && !self.has_room() {
             return;
         }
-        let (pool, track) = self.worker(&slice.pool, &slice.worker, slice.thread);
+        let track = self.worker(&slice.pool, &slice.worker, slice.thread);
         let mut arguments = json!({
             "function": slice.function,
             "call": slice.call,
@@ -130,12 +130,8 @@ impl TimelineFile {
             _ => "task",
         };
         let mut event = json!({
-            "ph": "X",
             "name": short(&slice.function),
             "cat": category,
-            "pid": pool,
-            "tid": track,
-            "ts": self.micros(slice.start),
             "dur": slice.duration.as_nanos() as f64 / 1e3,
             "args": arguments,
         });
@@ -144,7 +140,7 @@ impl TimelineFile {
             SliceKind::Died => event["cname"] = "terrible".into(),
             _ => {}
         }
-        self.push(&event);
+        self.put("X", track, slice.start, event);
     }
 
     fn call_began(&mut self, at: SystemTime, pool: &str, call: u64, function: &str) {
@@ -168,16 +164,9 @@ impl TimelineFile {
             self.name_track(number, track, &name);
         }
         self.calls.insert(call, (number, track));
-        let event = json!({
-            "ph": "B",
-            "name": short(function),
-            "cat": "call",
-            "pid": number,
-            "tid": track,
-            "ts": self.micros(at),
-            "args": { "function": function, "call": call },
-        });
-        self.push(&event);
+        let arguments = json!({ "function": function, "call": call });
+        let event = json!({ "name": short(function), "cat": "call", "args": arguments });
+        self.put("B", (number, track), at, event);
     }
 
     fn call_ended(&mut self, at: SystemTime, call: u64) {
@@ -185,8 +174,7 @@ impl TimelineFile {
         if let Some(pool) = self.pools.values_mut().find(|pool| pool.number == number) {
             pool.calls[track as usize] = None;
         }
-        let event = json!({ "ph": "E", "pid": number, "tid": track, "ts": self.micros(at) });
-        self.push(&event);
+        self.put("E", (number, track), at, json!({}));
     }
 
     fn event(&mut self, at: SystemTime, event: &EventKind) {
@@ -234,21 +222,13 @@ impl TimelineFile {
         self.last_arrow += 1;
         for (phase, end) in [("s", from), ("f", to)] {
             let (pool, worker, thread) = &*end.thread;
-            let (number, track) = self.worker(pool, worker, *thread);
-            let mut event = json!({
-                "ph": phase,
-                "name": "input",
-                "cat": "input",
-                "id": self.last_arrow,
-                "pid": number,
-                "tid": track,
-                "ts": self.micros(end.at),
-            });
+            let track = self.worker(pool, worker, *thread);
+            let mut event = json!({ "name": "input", "cat": "input", "id": self.last_arrow });
             if phase == "f" {
                 // It ends at the slice around it, not at the next one.
                 event["bp"] = "e".into();
             }
-            self.push(&event);
+            self.put(phase, track, end.at, event);
         }
     }
 
@@ -261,21 +241,12 @@ impl TimelineFile {
         name: &str,
         arguments: Value,
     ) {
-        let (number, track) = match worker {
-            Some(worker) => self.worker(pool, worker, 0),
-            None => (self.pool(pool), 0),
+        let (track, scope) = match worker {
+            Some(worker) => (self.worker(pool, worker, 0), "t"),
+            None => ((self.pool(pool), 0), "p"),
         };
-        let event = json!({
-            "ph": "i",
-            "s": if worker.is_some() { "t" } else { "p" },
-            "name": name,
-            "cat": "event",
-            "pid": number,
-            "tid": track,
-            "ts": self.micros(at),
-            "args": arguments,
-        });
-        self.push(&event);
+        let event = json!({ "s": scope, "name": name, "cat": "event", "args": arguments });
+        self.put("i", track, at, event);
     }
 
     /// Returns the number of a pool.
@@ -320,6 +291,15 @@ impl TimelineFile {
             about("thread_sort_index", json!({ "sort_index": track })),
         ];
         events.iter().for_each(|event| self.push(event));
+    }
+
+    /// Writes an event of this phase, on the track of a pool, with its other fields.
+    fn put(&mut self, phase: &str, (pool, track): (u64, u64), at: SystemTime, mut event: Value) {
+        event["ph"] = phase.into();
+        event["pid"] = pool.into();
+        event["tid"] = track.into();
+        event["ts"] = self.micros(at).into();
+        self.push(&event);
     }
 
     fn push(&mut self, event: &Value) {

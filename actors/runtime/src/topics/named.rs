@@ -11,13 +11,12 @@ use super::machine::ClientId;
 use super::wire::{CLOSE, OPEN, Open};
 use super::{Incoming, Topic};
 use crate::mesh::{Mesh, PeerId, Port, PortId, Registry, Request, unknown_object};
-use crate::sources::{Registration, Source, Sources};
+use crate::sources::{Source, Sources};
 
 /// All topics with names. One is forgotten when it has neither a client nor a retained message.
 pub(crate) struct NamedTopics {
     registry: &'static Registry,
     state: Mutex<State>,
-    registration: Registration,
 }
 
 #[derive(Default)]
@@ -29,8 +28,8 @@ struct State {
 impl NamedTopics {
     /// Opens the port of the head.
     pub(crate) fn open(mesh: &'static Mesh, sources: &'static Sources) {
-        let (registry, registration) = (mesh.registry(), Registration::default());
-        let topics = NamedTopics { registry, state: Mutex::default(), registration };
+        let registry = mesh.registry();
+        let topics = NamedTopics { registry, state: Mutex::default() };
         sources.register(&registry.ports().open_for_good(PortId::TOPICS, topics));
     }
 
@@ -69,10 +68,6 @@ impl State {
 }
 
 impl Source for NamedTopics {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     fn report(&self, _: ProcessId, report: &mut Report) {
         let topics = self.state.lock().by_name.clone();
         let stats = |(name, topic): (Arc<str>, Arc<Topic>)| {

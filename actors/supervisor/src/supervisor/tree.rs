@@ -12,7 +12,7 @@ use fiber_core::{ExitReason, ProcessId, value_memory};
 
 use super::start::Within;
 use fiber_runtime::parts::Parts;
-use fiber_runtime::sources::{Registration, Source, Sources};
+use fiber_runtime::sources::{Source, Sources};
 
 /// Returns the registered names of an actor.
 pub(super) type Names = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
@@ -66,18 +66,11 @@ struct Supervised {
     source: OnceLock<Arc<AllSupervisors>>,
 }
 
-struct AllSupervisors {
-    supervised: &'static Supervised,
-    registration: Registration,
-}
+struct AllSupervisors(&'static Supervised);
 
 impl Source for AllSupervisors {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     fn report(&self, process: ProcessId, report: &mut Report) {
-        let roots = self.supervised.roots();
+        let roots = self.0.roots();
         if !roots.is_empty() {
             report.supervisors.push(Supervisors::new(process, roots));
         }
@@ -191,8 +184,7 @@ impl Supervised {
         let parts = Parts::current();
         let supervised = parts.get::<Supervised>();
         supervised.source.get_or_init(|| {
-            let registration = Registration::default();
-            let source = Arc::new(AllSupervisors { supervised, registration });
+            let source = Arc::new(AllSupervisors(supervised));
             parts.get::<Sources>().register(&source);
             source
         });

@@ -243,7 +243,6 @@ impl Drop for Client {
             let operation = state.receiving.return_unused();
             self.owner.send(self.payload(&operation));
         }
-        self.runtime.registry().ports().close(self.port);
         self.unregister();
     }
 }

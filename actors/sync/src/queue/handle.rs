@@ -243,7 +243,7 @@ pub(super) fn operation_payload(queue: &PortRef, operation: &Operation) -> Paylo
     let mut frame = queue.payload();
     frame.push(OPERATION);
     let blobs = codec::append_apart(&mut frame, operation).expect("operations can be serialized");
-    Payload::to_port(frame, blobs)
+    Payload::whole(frame, blobs)
 }
 
 impl ObjectRef for QueueHandle {

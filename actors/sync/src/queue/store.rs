@@ -48,7 +48,7 @@ use fiber_runtime::durable::DurableState;
 use fiber_runtime::mesh::{PeerId, Port, PortId, Request, Requester};
 use fiber_runtime::objects::Ticket;
 use fiber_runtime::runtime::Runtime;
-use fiber_runtime::sources::{Registration, Source};
+use fiber_runtime::sources::Source;
 
 /// The time after which a queue that waits for memory says so, and tries to write to a file again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -68,7 +68,6 @@ pub(super) struct Store {
     label: String,
     runtime: &'static Runtime,
     state: Mutex<QueueState>,
-    registration: Registration,
 }
 
 pub(super) struct QueueState {
@@ -130,8 +129,7 @@ impl Store {
             closed_waker: None,
             durable: None,
         };
-        let registration = Registration::default();
-        Store { port, label, runtime, state: Mutex::new(state), registration }
+        Store { port, label, runtime, state: Mutex::new(state) }
     }
 
     /// Makes a queue that is empty durable. `elements` are those that its journal has.
@@ -194,17 +192,7 @@ fn waiting_text(queue: &str) -> String {
     )
 }
 
-impl Drop for Store {
-    fn drop(&mut self) {
-        self.runtime.registry().ports().close(self.port);
-    }
-}
-
 impl Source for Store {
-    fn registration(&self) -> &Registration {
-        &self.registration
-    }
-
     fn report(&self, process: ProcessId, report: &mut Report) {
         let state = self.state.lock();
         let mut stats = QueueStats::new(process, self.port.0, self.label.clone());

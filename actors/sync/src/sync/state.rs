@@ -33,7 +33,6 @@ pub(super) type RequestId = (PeerId, Ticket);
 struct StatePort<S> {
     state: Mutex<S>,
     id: PortId,
-    runtime: &'static Runtime,
 }
 
 impl<S: ObjectState> Port for StatePort<S> {
@@ -46,12 +45,6 @@ impl<S: ObjectState> Port for StatePort<S> {
 
     fn lost(&self, peer: PeerId) {
         self.state.lock().peer_lost(peer);
-    }
-}
-
-impl<S> Drop for StatePort<S> {
-    fn drop(&mut self) {
-        self.runtime.registry().ports().close(self.id);
     }
 }
 
@@ -71,7 +64,7 @@ impl<S: ObjectState> StateHandle<S> {
         let name = made_at(object, Location::caller());
         let runtime = Runtime::get()?;
         let ports = runtime.registry().ports();
-        let port = ports.open(|id| StatePort { state: Mutex::new(state), id, runtime });
+        let port = ports.open(|id| StatePort { state: Mutex::new(state), id });
         let port_ref = PortRef::local(runtime, &name, port.id)?;
         Ok(StateHandle { handle: Handle::local(port_ref, port), state: PhantomData })
     }
@@ -116,7 +109,7 @@ impl<S: ObjectState> StateHandle<S> {
         if let Ok(runtime) = self.handle.runtime() {
             runtime.mesh().unsent().send();
         }
-        Payload::to_port(frame, blobs.expect("operations can be serialized"))
+        Payload::whole(frame, blobs.expect("operations can be serialized"))
     }
 }
 

@@ -312,7 +312,7 @@ impl Runtime {
                 meta,
                 output: host_output(output),
                 request: StartRequest::new(&HostMain { simulates }),
-                scheduling: Some(Box::new(HostScheduling { host: Arc::clone(&owned) })),
+                scheduling: Some(Box::new(Arc::clone(&owned))),
                 placement: Placement::as_host(owned.machine.clone(), processes),
             };
             let owner = HostOwner { runtime: self, host: owned, was_ready: false };
@@ -551,13 +551,9 @@ impl Runtime {
 
 /// Tells the processes of a host that it waits for resources. Each of them decides how long it
 /// waits.
-struct HostScheduling {
-    host: Arc<Host>,
-}
-
-impl SchedulingPolicy for HostScheduling {
+impl SchedulingPolicy for Arc<Host> {
     fn set_unschedulable(&self, reason: Option<&str>) {
-        let mut state = self.host.state.lock();
+        let mut state = self.state.lock();
         if state.waiting.as_deref() == reason {
             return;
         }
@@ -571,6 +567,6 @@ impl SchedulingPolicy for HostScheduling {
     }
 
     fn may_wait_longer(&self) -> bool {
-        !self.host.state.lock().processes.is_empty()
+        !self.state.lock().processes.is_empty()
     }
 }

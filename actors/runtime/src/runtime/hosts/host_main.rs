@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 
 use fiber_backends::{Job, JobSpec, Room, gpu_count};
-use fiber_core::{Error, Exit, ExitReason, ProcessId, Signals, variables};
+use fiber_core::{Error, Exit, ExitReason, ProcessId, Signals};
 use fiber_transport::{Connection, Link, Message, Peer, Received};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -16,11 +16,11 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
 use super::kept_blobs::KeptBlobs;
-use super::shared::{KeptMessages, into_shared};
+use super::shared::{Key, into_shared, to_keep};
 use super::stays;
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
-use crate::endpoint::{CONTROL, message_limit};
-use crate::runtime::launch::{MAX_LAG, create, ended};
+use crate::endpoint::{CONTROL, message_limit, or_never};
+use crate::runtime::launch::{MAX_LAG, create, ended, not_started};
 use crate::runtime::listen::expect_child;
 use crate::runtime::parent_info::{ChildPlace, ParentInfo};
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
@@ -76,7 +76,8 @@ struct Host {
     runtime: &'static Runtime,
     parent: Arc<dyn Link>,
     processes: RefCell<HashMap<Number, Hosted>>,
-    kept: RefCell<KeptMessages>,
+    /// The messages that this host keeps for its processes.
+    kept: RefCell<HashMap<Key, Received>>,
     kept_blobs: Arc<Mutex<KeptBlobs>>,
     /// Whether there are relayed messages to send.
     relayed: Notify,
@@ -139,17 +140,19 @@ impl Host {
                 });
             }
             Some(Arrived::Shared { number, key, message }) => {
-                let message = self.kept.borrow_mut().keep(key, message);
+                let message = to_keep(message);
+                self.kept.borrow_mut().insert(key, message.clone());
                 self.pass_on(number, message);
             }
             Some(Arrived::Command(ToHost::SendKept { number, key })) => {
-                match self.kept.borrow().get(key) {
+                match self.kept.borrow().get(&key).cloned() {
                     Some(message) => self.pass_on(number, message),
                     None => tracing::error!("a message that this host does not keep was wanted"),
                 }
             }
             Some(Arrived::Command(ToHost::DropKept(keys))) => {
-                self.kept.borrow_mut().drop_all(&keys);
+                let mut kept = self.kept.borrow_mut();
+                keys.iter().for_each(|key| drop(kept.remove(key)));
             }
             Some(Arrived::Command(ToHost::Start(process))) => self.start(*process),
             Some(Arrived::Command(ToHost::Terminate(number))) => {
@@ -249,13 +252,9 @@ impl Host {
     ) -> Exit {
         let runtime = self.runtime;
         let HostedProcess { number, id, .. } = process;
-        let not_started = |error: Error| match error {
-            Error::Start { reason, .. } => Exit::new(reason, Vec::new()),
-            other => Exit::new(ExitReason::NotStarted(other.to_string()), Vec::new()),
-        };
         let spec = match self.job_spec(&process).await {
             Ok(spec) => spec,
-            Err(error) => return not_started(error),
+            Err(error) => return not_started(error.to_string()),
         };
         let mut expected = expect_child(id);
         let mut is_expected = true;
@@ -275,7 +274,7 @@ impl Host {
         let exit = loop {
             tokio::select! {
                 biased;
-                message = next(&mut connection) => match message {
+                message = or_never(connection.as_mut().map(Connection::next)) => match message {
                     Some(Ok(message)) => {
                         if message.first() == Some(&CONTROL)
                             && let Some(connection) = &mut connection
@@ -302,8 +301,8 @@ impl Host {
         };
         drop(expected);
         // Messages from before the end count.
-        while connection.is_some() {
-            match timeout(MAX_LAG, next(&mut connection)).await {
+        while let Some(open) = &mut connection {
+            match timeout(MAX_LAG, open.next()).await {
                 Ok(Some(Ok(message))) => self.relay(number, message),
                 _ => connection = None,
             }
@@ -334,24 +333,14 @@ impl Host {
             parent: process.parent,
             parent_pid: Some(std::process::id().cast_signed()),
             listener: runtime.id(),
-            place: match runtime.interface {
-                Some(interface) => ChildPlace::InHost(interface),
-                None => ChildPlace::Alone,
-            },
+            place: runtime.interface.map_or(ChildPlace::Alone, ChildPlace::InHost),
             address: address.link.clone(),
         };
         Ok(JobSpec {
-            name: process.name.clone(),
-            arguments: std::env::args_os().skip(1).collect(),
-            parent: Some(info.parent()),
-            environment: Vec::new(),
-            secrets: vec![(variables::KEY, runtime.key().ticket(process.id).reveal().into())],
             restarts: process.restarts,
             meta: process.meta,
             output: process.output.into(),
-            log_dir: runtime.config().log_dir.clone(),
-            machine: None,
-            processes: 1,
+            ..info.job_spec(runtime, process.name.clone())
         })
     }
 
@@ -412,13 +401,5 @@ fn ended_by(command: Option<Command>) -> ExitReason {
     match command {
         Some(Command::Terminate) => ExitReason::Signal(SIGTERM),
         Some(Command::Kill) | None => ExitReason::Signal(SIGKILL),
-    }
-}
-
-/// Returns the next message of a connection, if there is one.
-async fn next(connection: &mut Option<Connection>) -> Option<std::io::Result<Received>> {
-    match connection {
-        Some(connection) => connection.next().await,
-        None => std::future::pending().await,
     }
 }

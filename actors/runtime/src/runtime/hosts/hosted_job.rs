@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use fiber_backends::{Job, JobPlace, JobSpec, JobState};
 use fiber_core::{Exit, ExitReason, Meta, ProcessId};
-use fiber_transport::PeerInfo;
+use fiber_transport::{HandshakeError, Peer, PeerInfo};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -15,7 +15,6 @@ use super::shared::HostWire;
 use super::wire::{self, HostedProcess, Number, ToHost};
 use super::{HostGroup, HostNumber, HostRule};
 use crate::runtime::listen::hand_over;
-use fiber_transport::{HandshakeError, Peer};
 
 const SIGKILL: i32 = 9;
 
@@ -108,7 +107,7 @@ impl HostedJob {
             meta: self.spec.meta,
             output: hosted_output(self.spec.output.mode),
         };
-        let _ = host.send(wire::command(&ToHost::Start(Box::new(process))));
+        let _ = host.link.send(wire::command(&ToHost::Start(Box::new(process))));
     }
 
     pub(super) fn running(&self, place: JobPlace) {
@@ -133,7 +132,7 @@ impl HostedJob {
     /// Returns the number of its host, and whether that is being lost, once it is to start there.
     pub(super) fn host(&self) -> Option<(HostNumber, Arc<AtomicBool>)> {
         let placed = self.placed.lock();
-        placed.host.as_ref().map(|(number, wire)| (*number, wire.is_failing()))
+        placed.host.as_ref().map(|(number, wire)| (*number, Arc::clone(&wire.is_failing)))
     }
 
     /// Returns the link to the process, if there is one.
@@ -169,7 +168,7 @@ impl Job for HostedJob {
     fn terminate(&self) {
         let host = self.placed.lock().host.clone();
         if let Some((_, host)) = host {
-            let _ = host.send(wire::command(&ToHost::Terminate(self.number)));
+            let _ = host.link.send(wire::command(&ToHost::Terminate(self.number)));
         }
     }
 
@@ -180,7 +179,7 @@ impl Job for HostedJob {
             return;
         }
         let assigned = placed.assigned.clone();
-        if placed.host.as_ref().is_some_and(|(_, host)| host.send(kill).is_ok()) {
+        if placed.host.as_ref().is_some_and(|(_, host)| host.link.send(kill).is_ok()) {
             drop(placed);
             if let Some(host) = assigned.upgrade() {
                 host.is_killed(self.number);
@@ -201,45 +200,4 @@ impl Job for HostedJob {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    /// Makes a process that no host has.
-    pub(in crate::runtime::hosts) fn job(number: Number, meta: Meta) -> Arc<HostedJob> {
-        ruled_job(number, meta, HostRule::Any)
-    }
-
-    /// Makes a process for which a rule chooses the host.
-    pub(in crate::runtime::hosts) fn ruled_job(
-        number: Number,
-        meta: Meta,
-        rule: HostRule,
-    ) -> Arc<HostedJob> {
-        let spec = JobSpec { meta, ..JobSpec::new("worker") };
-        let (id, parent) = (ProcessId::random(), ProcessId::random());
-        let of = (HostGroup::new("pool", 2), rule);
-        Arc::new(HostedJob::new(number, of, spec, false, (id, parent)))
-    }
-
-    #[test]
-    fn a_host_forgets_a_process_that_was_killed_before_its_start() {
-        let (commands, _inbox) = tokio::sync::mpsc::unbounded_channel();
-        let host = Arc::new(Host {
-            number: 1,
-            name: "host-1".into(),
-            machine: None,
-            of: None,
-            state: Mutex::default(),
-            commands,
-        });
-        let killed = job(1, Meta::new());
-        host.add(Arc::clone(&killed));
-        host.add(job(2, Meta::new()));
-        killed.kill();
-        assert!(killed.has_ended());
-        assert_eq!(host.state.lock().processes.len(), 1);
-        // Not even if it is killed while it waits for a host.
-        host.add(killed);
-        assert_eq!(host.state.lock().processes.len(), 1);
-    }
-}
+pub(super) mod tests;

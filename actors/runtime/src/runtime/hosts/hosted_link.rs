@@ -50,9 +50,7 @@ impl HostedLink {
             let _ = arriving.send(Err(io::Error::other(problem)));
         }
     }
-}
 
-impl HostedLink {
     fn check_open(&self) -> Result<(), Closed> {
         if self.closed.load(Ordering::Acquire) { Err(Closed) } else { Ok(()) }
     }
@@ -61,16 +59,16 @@ impl HostedLink {
 impl Link for HostedLink {
     fn send(&self, message: Message) -> Result<(), Closed> {
         self.check_open()?;
-        self.host.relay(self.number, message, |relayed| self.host.send(relayed))
+        self.host.relay(self.number, message, |relayed| self.host.link.send(relayed))
     }
 
     fn send_later(&self, message: Message) -> Result<(), Closed> {
         self.check_open()?;
-        self.host.relay(self.number, message, |relayed| self.host.send_later(relayed))
+        self.host.relay(self.number, message, |relayed| self.host.link.send_later(relayed))
     }
 
     fn flush(&self) {
-        self.host.flush();
+        self.host.link.flush();
     }
 
     fn send_shared(&self, key: u64, message: Message) -> Result<(), Closed> {
@@ -96,7 +94,7 @@ impl Link for HostedLink {
         if !self.closed.swap(true, Ordering::AcqRel) {
             self.host.drop_all_shared(self.number);
             self.arriving.lock().take();
-            let _ = self.host.send(wire::command(&ToHost::Close(self.number)));
+            let _ = self.host.link.send(wire::command(&ToHost::Close(self.number)));
         }
     }
 

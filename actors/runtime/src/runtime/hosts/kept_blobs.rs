@@ -6,13 +6,12 @@
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::{Arc, Weak};
 
-use bytes::{Buf, BufMut, Bytes};
 use fiber_core::value_memory::{self, Stored};
 use fiber_transport::{Closed, Message};
 use fiber_values::blob::{Answer, Blob, Blobs, CopyElsewhere};
+use serde::{Deserialize, Serialize};
 
 use super::shared::HostWire;
 use super::stays::{BlobPort, MIN_STAY};
@@ -23,7 +22,7 @@ use crate::endpoint::{ALL_STAY, LARGE_STAY};
 pub(super) type BlobKey = u64;
 
 /// How a blob of a message travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Travels {
     /// Beside the message.
     AsBytes,
@@ -33,49 +32,6 @@ pub(super) enum Travels {
     AsNumber(BlobKey),
     /// The host has it, and its parent does not: a blob of this many bytes.
     Stays(BlobKey, u64),
-}
-
-impl Travels {
-    const LEN: usize = 17;
-
-    fn append(self, out: &mut Vec<u8>) {
-        let (kind, key, len) = match self {
-            Travels::AsBytes => (0, 0, 0),
-            Travels::Kept(key) => (1, key, 0),
-            Travels::AsNumber(key) => (2, key, 0),
-            Travels::Stays(key, len) => (3, key, len),
-        };
-        out.put_u8(kind);
-        out.put_u64_le(key);
-        out.put_u64_le(len);
-    }
-
-    fn read(bytes: &mut Bytes) -> Option<Travels> {
-        let (kind, key) = (bytes.try_get_u8().ok()?, bytes.try_get_u64_le().ok()?);
-        let len = bytes.try_get_u64_le().ok()?;
-        match kind {
-            0 => Some(Travels::AsBytes),
-            1 => Some(Travels::Kept(key)),
-            2 => Some(Travels::AsNumber(key)),
-            3 => Some(Travels::Stays(key, len)),
-            _ => None,
-        }
-    }
-}
-
-/// Appends how the blobs of a message travel.
-pub(super) fn append(travels: &[Travels], out: &mut Vec<u8>) {
-    out.put_u32_le(travels.len() as u32);
-    travels.iter().for_each(|travels| travels.append(out));
-}
-
-/// Reads what [`append`] wrote.
-pub(super) fn read(bytes: &mut Bytes) -> Option<Vec<Travels>> {
-    let count = bytes.try_get_u32_le().ok()? as usize;
-    if bytes.len() / Travels::LEN < count {
-        return None;
-    }
-    (0..count).map(|_| Travels::read(bytes)).collect()
 }
 
 /// The parent's part of a blob that a host keeps: the host drops it with this.
@@ -107,7 +63,7 @@ impl Drop for KeptBlob {
     fn drop(&mut self) {
         if let Some(wire) = self.wire.upgrade() {
             wire.forget(self.key);
-            let _ = wire.send(wire::command(&ToHost::DropBlob(self.key)));
+            let _ = wire.link.send(wire::command(&ToHost::DropBlob(self.key)));
         }
     }
 }
@@ -121,7 +77,7 @@ impl HostWire {
         send: impl FnOnce(Message) -> Result<(), Closed>,
     ) -> Result<(), Closed> {
         let Message { head, body, blobs } = message;
-        if self.lends_memory() || !blobs.iter().any(Blob::may_have_copies) {
+        if self.link.lends_memory() || !blobs.iter().any(Blob::may_have_copies) {
             let mut relayed = wire::relay_head(number, head.len());
             relayed.extend_from_slice(&head);
             return send(Message { head: relayed, body, blobs });
@@ -276,10 +232,4 @@ impl KeptBlobs {
 fn counted(blob: Blob) -> (Blob, Stored) {
     let stored = Stored::new(if blob.as_shared().is_some() { 0 } else { blob.len() });
     (blob, stored)
-}
-
-impl fmt::Debug for KeptBlobs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "KeptBlobs({})", self.blobs.len())
-    }
 }

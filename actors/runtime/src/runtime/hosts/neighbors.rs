@@ -28,7 +28,7 @@ impl Runtime {
                 "host `{name}` can't be chosen here: this process is in a host itself, and what it \
                  starts runs beside it. Start the actor from the process that has the hosts"
             )),
-            HostRule::Named(name) if !uses_hosts && !self.hosts.have_been() && self.is_child() => {
+            HostRule::Named(name) if !uses_hosts && !self.hosts.have_been() && !self.is_head() => {
                 Err(format!(
                     "there is no host `{name}` for what this process starts: choose it where the \
                      program's first process starts the actor"
@@ -80,17 +80,12 @@ impl Runtime {
         let child = self.children.above(home.id).filter(|_| !is_here);
         match child.map(|job| job.place()) {
             Some(JobPlace::Hosted { host, .. }) => Ok(Some(host.into())),
-            None if !is_here && self.is_child() => Err(format!(
+            None if !is_here && !self.is_head() => Err(format!(
                 "it can't start beside `{name}`, whose process is neither this one nor below it: \
                  start it from one that is"
             )),
             _ => self.without_host(&name).await,
         }
-    }
-
-    /// Returns whether this process is not the first of its session.
-    fn is_child(&self) -> bool {
-        self.head().is_some()
     }
 
     /// Returns the host of a managed actor of this process, once it runs.

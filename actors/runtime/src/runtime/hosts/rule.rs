@@ -1,6 +1,5 @@
 //! Rules by which a process's host is chosen.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,7 +20,7 @@ pub enum HostRule {
 }
 
 /// An actor beside which a process is to run.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Neighbor {
     /// The session of the actor.
     pub session: u64,
@@ -33,12 +32,6 @@ pub struct Neighbor {
     pub actor: ActorId,
     /// Whether it is a managed actor.
     pub owned: bool,
-}
-
-impl fmt::Debug for Neighbor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Neighbor").field(&self.name).finish()
-    }
 }
 
 /// Processes that are spread over hosts.

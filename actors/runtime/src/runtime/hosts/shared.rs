@@ -33,9 +33,9 @@ const MAX_HEADS: usize = 32 << 10;
 /// The wire to a host, as the links of all its processes use it.
 #[derive(Debug)]
 pub(super) struct HostWire {
-    link: Arc<dyn Link>,
+    pub(super) link: Arc<dyn Link>,
     /// Set when the host is being lost.
-    is_failing: Arc<AtomicBool>,
+    pub(super) is_failing: Arc<AtomicBool>,
     /// The messages that the host keeps, with the processes for which it does.
     kept: Mutex<HashMap<Key, HashSet<Number>>>,
     /// The host, as a place of blobs.
@@ -55,26 +55,6 @@ impl HostWire {
     ) -> HostWire {
         let (kept, last_blob, stays) = Default::default();
         HostWire { link, is_failing, kept, place, last_blob, stays, travel_time }
-    }
-
-    pub(super) fn lends_memory(&self) -> bool {
-        self.link.lends_memory()
-    }
-
-    pub(super) fn is_failing(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_failing)
-    }
-
-    pub(super) fn send(&self, message: Message) -> Result<(), Closed> {
-        self.link.send(message)
-    }
-
-    pub(super) fn send_later(&self, message: Message) -> Result<(), Closed> {
-        self.link.send_later(message)
-    }
-
-    pub(super) fn flush(&self) {
-        self.link.flush();
     }
 
     /// Queues a message to a process. Only the first process of the host gets it over the wire.
@@ -134,40 +114,22 @@ impl Wire for HostWire {
             let (first, others) = heads.split_at(have_room.count().max(1));
             let message = Message { head: wire::heads(first), ..message.clone() };
             // If the wire is closed, the host has ended, and so have its processes.
-            let _ = self.relay(wire::EACH, message, |relayed| self.send(relayed));
+            let _ = self.relay(wire::EACH, message, |relayed| self.link.send(relayed));
             heads = others;
         }
     }
 }
 
-/// The messages that a host keeps for its processes.
-#[derive(Debug, Default)]
-pub(super) struct KeptMessages(HashMap<Key, Received>);
-
-impl KeptMessages {
-    /// Keeps a message, with its blobs where all processes of this host can map them. Returns it.
-    pub(super) fn keep(&mut self, key: Key, message: Received) -> Received {
-        let blobs = into_shared(&message.blobs);
-        // Short bytes would keep the frame, with the blobs that came in it.
-        let bytes = match message.bytes {
-            bytes if bytes.len() < SHORT => Bytes::copy_from_slice(&bytes),
-            bytes => bytes,
-        };
-        let message = Received { bytes, blobs };
-        self.0.insert(key, message.clone());
-        message
-    }
-
-    /// Returns the message for one more process.
-    pub(super) fn get(&self, key: Key) -> Option<Received> {
-        self.0.get(&key).cloned()
-    }
-
-    pub(super) fn drop_all(&mut self, keys: &[Key]) {
-        for key in keys {
-            self.0.remove(key);
-        }
-    }
+/// Returns a message as a host keeps it, with its blobs where all processes of the host can map
+/// them.
+pub(super) fn to_keep(message: Received) -> Received {
+    let blobs = into_shared(&message.blobs);
+    // Short bytes would keep the frame, with the blobs that came in it.
+    let bytes = match message.bytes {
+        bytes if bytes.len() < SHORT => Bytes::copy_from_slice(&bytes),
+        bytes => bytes,
+    };
+    Received { bytes, blobs }
 }
 
 /// Returns blobs where all processes of this host can map them, as far as there is room.
@@ -191,7 +153,7 @@ mod tests {
 
     /// A link whose other end is a host.
     #[derive(Debug, Default)]
-    struct ToKept(Mutex<(KeptMessages, Vec<String>)>);
+    struct ToKept(Mutex<(HashMap<Key, Received>, Vec<String>)>);
 
     impl Link for ToKept {
         fn send(&self, message: Message) -> Result<(), Closed> {
@@ -200,15 +162,15 @@ mod tests {
             let (kept, seen) = &mut *self.0.lock();
             seen.push(match wire::read(bytes.into()).unwrap() {
                 Arrived::Shared { number, key, message } => {
-                    kept.keep(key, message);
+                    kept.insert(key, to_keep(message));
                     format!("{key} to {number}")
                 }
                 Arrived::Command(ToHost::SendKept { number, key }) => {
-                    assert_eq!(kept.get(key).unwrap(), &b"words"[..]);
+                    assert_eq!(kept[&key], &b"words"[..]);
                     format!("{key} again to {number}")
                 }
                 Arrived::Command(ToHost::DropKept(keys)) => {
-                    kept.drop_all(&keys);
+                    keys.iter().for_each(|key| drop(kept.remove(key)));
                     format!("drop {keys:?}")
                 }
                 Arrived::Relayed(wire::EACH, Received { mut bytes, .. }) => {

@@ -5,19 +5,17 @@
 //! links within the host are in memory. A killed thread goes on with its task, and nothing of it
 //! arrives any more.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use bytes::Buf;
 use fiber_backends::{Job, JobPlace, JobState};
-use fiber_core::stats::ProcessUsage;
 use fiber_core::{BuildId, Exit, ExitReason, ProcessId};
 use fiber_transport::{Connection, Link, Peer, PeerInfo, Role, memory};
-use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 
-use crate::endpoint::{MAIN, send_heartbeats};
+use crate::endpoint::send_heartbeats;
+use crate::runtime::child::receive;
+use crate::runtime::child_exit::ChildExit;
 use crate::runtime::listen::hand_over;
 use crate::runtime::usage::own_usage;
 use crate::runtime::{ControlMessage, ParentMessage, Runtime};
@@ -25,7 +23,9 @@ use crate::runtime::{ControlMessage, ParentMessage, Runtime};
 const SIGKILL: i32 = 9;
 /// Enough for the tasks of tests and benchmarks.
 const STACK: usize = 256 << 10;
-const USAGE_AGE: Duration = Duration::from_millis(500);
+/// The statistics of the host, as all simulated processes send them with their heartbeats. They are
+/// taken once: of a process with many threads, the kernel needs long for them.
+static USAGE: LazyLock<Option<String>> = LazyLock::new(|| serde_json::to_string(&own_usage()).ok());
 
 /// Starts a simulated process, which is connected at once.
 pub(super) fn start(runtime: &'static Runtime, id: ProcessId) -> Arc<dyn Job> {
@@ -62,17 +62,16 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
     let Some(ControlMessage::Start { config, request, .. }) = first else {
         return ExitReason::Normal;
     };
-    let to_parent = Arc::clone(&host.link);
-    let started = match request.start(runtime, Arc::clone(&to_parent)) {
+    let started = match request.start(runtime, Arc::clone(&host.link)) {
         Ok(started) => started,
         Err(error) => return ExitReason::NotStarted(error.to_string()),
     };
-    fiber_core::spawn_local(send_heartbeats(Arc::clone(&to_parent), config.heartbeat, || {
-        let (usage, below, events) = (serde_json::to_string(&host_usage()).ok(), None, None);
+    fiber_core::spawn_local(send_heartbeats(Arc::clone(&host.link), config.heartbeat, || {
+        let (usage, below, events) = (USAGE.clone(), None, None);
         ControlMessage::Heartbeat { usage, below, events }.message()
     }));
-    let mut receive = StopOnDrop(started.receive);
-    let (ended, mut end) = oneshot::channel();
+    let mut inbox = StopOnDrop(started.receive);
+    let (ended, end) = oneshot::channel();
     let main = thread::Builder::new().name("simulated".into()).stack_size(STACK);
     let run = move || {
         let _entered = runtime.parts().enter();
@@ -81,46 +80,14 @@ async fn work(runtime: &'static Runtime, mut host: Connection) -> ExitReason {
     if let Err(error) = main.spawn(run) {
         return ExitReason::NotStarted(error.to_string());
     }
-    loop {
-        let mut message = tokio::select! {
-            biased;
-            _ = &mut end => return ExitReason::Normal,
-            message = host.next() => match message {
-                Some(Ok(message)) => message,
-                Some(Err(_)) | None => return ExitReason::Normal,
-            },
-        };
-        if message.first() == Some(&MAIN) {
-            message.bytes.advance(1);
-            (receive.0)(ParentMessage::Data(message));
-            continue;
-        }
-        match ControlMessage::read(&message) {
-            Some(ControlMessage::Shutdown) => (receive.0)(ParentMessage::Shutdown),
-            Some(ControlMessage::Kill) => return ExitReason::Signal(SIGKILL),
-            Some(ControlMessage::Inspect { number, .. }) => {
-                let answer = Err("it is simulated, and has nothing to inspect".into());
-                let _ = to_parent.send(ControlMessage::Inspected { number, answer }.message());
-            }
-            _ => {}
-        }
-    }
-}
-
-/// Returns the statistics of the host, at most `USAGE_AGE` old. Each simulated process sends them
-/// with its heartbeats, and the kernel needs longer for a process of many threads than for a
-/// worker's.
-fn host_usage() -> ProcessUsage {
-    // The statistics are those of the process.
-    static LAST: Mutex<Option<(Instant, ProcessUsage)>> = Mutex::new(None);
-    let mut last = LAST.lock();
-    match &*last {
-        Some((at, usage)) if at.elapsed() < USAGE_AGE => usage.clone(),
-        _ => {
-            let usage = own_usage();
-            *last = Some((Instant::now(), usage.clone()));
-            usage
-        }
+    let inbox = Box::new(move |message| (inbox.0)(message));
+    tokio::select! {
+        biased;
+        _ = end => ExitReason::Normal,
+        exit = receive(runtime, host, inbox, None) => match exit {
+            ChildExit::Killed => ExitReason::Signal(SIGKILL),
+            _ => ExitReason::Normal,
+        },
     }
 }
 

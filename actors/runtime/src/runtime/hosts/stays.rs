@@ -24,7 +24,7 @@ use super::HostNumber;
 use super::kept_blobs::{BlobKey, KeptBlob, KeptBlobs};
 use super::shared::HostWire;
 use super::wire::{self, FromHost, ToHost};
-use crate::mesh::{self, PeerId, Pending, Port, PortId, ProcessRef, Request, Unanswered, Waiter};
+use crate::mesh::{self, PeerId, Pending, Port, PortId, ProcessRef, Request, Waiter};
 use crate::runtime::Runtime;
 
 /// Shorter blobs of values that may be wanted go to the parent at once: asking for them takes as
@@ -173,7 +173,7 @@ impl HostWire {
         state.fetching.insert(key, (answer, Instant::now()));
         drop(state);
         // A link that is closed by now is that of a host that is lost.
-        let _ = self.send(wire::command(&ToHost::FetchBlob(key)));
+        let _ = self.link.send(wire::command(&ToHost::FetchBlob(key)));
     }
 
     /// Takes the bytes of a blob that were asked for; `None` if the host does not have it.
@@ -188,17 +188,12 @@ impl HostWire {
     /// Lets the host get blobs from other ones: several in one message, in pieces of bounded size.
     /// Each of `wanted` learns whether the host has its blob.
     fn copy(self: &Arc<HostWire>, wanted: Vec<(Blob, Then)>) {
-        let wanted: Vec<_> = wanted
-            .into_iter()
-            .map(|(blob, then)| {
-                let from = source_of(&blob);
-                (blob, then, from)
-            })
-            .collect();
+        let wanted: Vec<_> =
+            wanted.into_iter().map(|(blob, then)| (source_of(&blob), blob, then)).collect();
         let (mut pieces, mut unavailable) = (BTreeMap::<Place, Vec<Piece>>::new(), Vec::new());
         let mut last = self.last_blob.lock();
         let mut state = self.stays.0.lock();
-        for (blob, then, from) in wanted {
+        for (from, blob, then) in wanted {
             let Some((place, from, door)) = from.filter(|_| !state.is_lost) else {
                 unavailable.push(then);
                 continue;
@@ -212,20 +207,19 @@ impl HostWire {
             state.copies.insert((place, from), key);
             let len = blob.len();
             state.copying.insert(key, vec![self.noting(blob, key, (place, from), then)]);
-            let pieces = pieces.entry(place).or_default();
+            let (pieces, copied) = (pieces.entry(place).or_default(), CopiedBlob { key, from });
             match pieces.last_mut().filter(|piece| piece.len + len <= MAX_PIECE) {
-                Some(piece) => piece.add(key, from, len),
-                None => {
-                    let mut piece = Piece { door, blobs: Vec::new(), len: 0 };
-                    piece.add(key, from, len);
-                    pieces.push(piece);
+                Some(piece) => {
+                    piece.blobs.push(copied);
+                    piece.len += len;
                 }
+                None => pieces.push(Piece { door, blobs: vec![copied], len }),
             }
         }
         drop((last, state));
         unavailable.into_iter().for_each(|then| then(false));
         for Piece { door, blobs, .. } in pieces.into_values().flatten() {
-            let _ = self.send(wire::command(&ToHost::CopyBlobs { door, blobs }));
+            let _ = self.link.send(wire::command(&ToHost::CopyBlobs { door, blobs }));
         }
     }
 
@@ -310,13 +304,6 @@ struct Piece {
     len: usize,
 }
 
-impl Piece {
-    fn add(&mut self, key: BlobKey, from: BlobKey, len: usize) {
-        self.blobs.push(CopiedBlob { key, from });
-        self.len += len;
-    }
-}
-
 /// A blob that a host gets from another one, and its numbers here and there.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CopiedBlob {
@@ -328,7 +315,6 @@ pub(super) struct CopiedBlob {
 pub(super) struct BlobPort {
     id: PortId,
     kept: Weak<Mutex<KeptBlobs>>,
-    runtime: &'static Runtime,
 }
 
 /// Lets other hosts get blobs of this one.
@@ -342,10 +328,8 @@ pub(super) async fn open_door(
         // The parent gets them and passes them on.
         Err(error) => return tracing::warn!("other hosts can't get values of this one: {error}"),
     };
-    let port = runtime.registry().ports().open(|id| {
-        let kept = Arc::downgrade(&kept);
-        BlobPort { id, kept, runtime }
-    });
+    let new = |id| BlobPort { id, kept: Arc::downgrade(&kept) };
+    let port = runtime.registry().ports().open(new);
     let door = Door { owner: ProcessRef { id: runtime.id(), address }, port: port.id };
     kept.lock().port = Some(port);
     let _ = parent.send(wire::command(&FromHost::Door(door)));
@@ -366,12 +350,6 @@ impl Port for BlobPort {
     }
 
     fn lost(&self, _: PeerId) {}
-}
-
-impl Drop for BlobPort {
-    fn drop(&mut self) {
-        self.runtime.registry().ports().close(self.id);
-    }
 }
 
 /// Returns the answer for blobs that were asked for: which of them are here, and these.
@@ -414,10 +392,8 @@ pub(super) fn get(
     };
     let pending = Pending::new(Waiter::Callback(Box::new(then)));
     let sent = runtime.mesh().channel(&door.owner).send(payload.into(), Some(pending));
-    if let Err(refused) = sent
-        && let Some(pending) = refused.pending
-    {
-        pending.waiter.complete(Err(Unanswered::Lost(refused.reason)));
+    if let Err(refused) = sent {
+        refused.complete();
     }
 }
 

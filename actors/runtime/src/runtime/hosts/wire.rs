@@ -16,7 +16,7 @@ use fiber_values::codec;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::kept_blobs::{self, BlobKey, Travels};
+use super::kept_blobs::{BlobKey, Travels};
 use super::shared::Key;
 use super::stays::{CopiedBlob, Door};
 use crate::endpoint::{CONTROL, MAIN};
@@ -139,7 +139,9 @@ pub(super) fn relay_head(number: Number, more: usize) -> Vec<u8> {
 pub(super) fn blobs_head(number: Number, travels: &[Travels], more: usize) -> Vec<u8> {
     let mut head = relay_head(number, more);
     head[1] = WITH_BLOBS;
-    kept_blobs::append(travels, &mut head);
+    let travels = codec::encode(travels).expect("numbers serialize");
+    head.put_u32_le(travels.len() as u32);
+    head.extend_from_slice(&travels);
     head
 }
 
@@ -198,7 +200,9 @@ pub(super) fn read<C: DeserializeOwned>(mut message: Received) -> Option<Arrived
         }
         WITH_BLOBS => {
             let number = message.bytes.try_get_u64_le().ok()?;
-            let travels = kept_blobs::read(&mut message.bytes)?;
+            let len = message.bytes.try_get_u32_le().ok()? as usize;
+            let travels = (len <= message.bytes.len()).then(|| message.bytes.split_to(len))?;
+            let travels = codec::decode(&travels).ok()?;
             Some(Arrived::WithBlobs { number, travels, message })
         }
         SHARED => {

@@ -2,7 +2,7 @@
 //! clock.
 
 use std::convert::Infallible;
-use std::future::{Future, pending};
+use std::future::Future;
 use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use super::{
     ExpectedChild, JobGuard, Launch, ProcessCommand, SchedulingPolicy, check_end, ended, prepare,
 };
 use crate::endpoint::{
-    ALL_STAY, CONTROL, HeartbeatMonitor, LARGE_STAY, MAIN, MESH, SPANS, message_limit,
+    ALL_STAY, CONTROL, HeartbeatMonitor, LARGE_STAY, MAIN, MESH, SPANS, message_limit, or_never,
 };
 use crate::mesh::MeshPeer;
 use crate::runtime::Runtime;
@@ -233,25 +233,17 @@ struct Arrived {
     control: Option<ControlMessage>,
 }
 
-/// The surroundings of a child, for a decision.
-struct View<'a> {
-    runtime: &'static Runtime,
-    began: Instant,
-    is_host_failing: Option<&'a AtomicBool>,
-    scheduling: Option<&'a dyn SchedulingPolicy>,
-}
-
-impl Surroundings for View<'_> {
+impl Surroundings for Child {
     fn accept_failure(&self) -> Option<String> {
         self.runtime.accept_failure_since(self.began)
     }
 
     fn is_host_failing(&self) -> bool {
-        self.is_host_failing.is_some_and(|failing| failing.load(Ordering::Acquire))
+        self.is_host_failing.as_ref().is_some_and(|failing| failing.load(Ordering::Acquire))
     }
 
     fn may_wait_longer(&self) -> bool {
-        self.scheduling.is_some_and(SchedulingPolicy::may_wait_longer)
+        self.scheduling.as_deref().is_some_and(SchedulingPolicy::may_wait_longer)
     }
 }
 
@@ -289,11 +281,14 @@ impl Child {
                 }
                 None => (None, None),
             };
+            let until = life.deadline().map(tokio::time::Instant::from);
             let event = match waiting.pop() {
                 Some(event) => event,
                 None => tokio::select! {
                     biased;
-                    message = next(connection) => self.arrived(message, owner),
+                    message = or_never(connection.map(Connection::next)) => {
+                        self.arrived(message, owner)
+                    }
                     connection = &mut expected.connection, if life.awaits_connection() => {
                         self.connected(connection.ok())
                     }
@@ -316,8 +311,10 @@ impl Child {
                         is_owned = false;
                         Event::Unowned
                     }
-                    () = silence(heartbeats), if life.must_send() => Event::Silent,
-                    () = at(life.deadline()) => Event::Deadline,
+                    () = or_never(heartbeats.map(HeartbeatMonitor::lost)), if life.must_send() => {
+                        Event::Silent
+                    }
+                    () = or_never(until.map(sleep_until)) => Event::Deadline,
                     problem = &mut refused, if life.awaits_connection() => {
                         refused.set(runtime.accept_failure_lasts());
                         Event::NotAccepted(problem)
@@ -325,13 +322,7 @@ impl Child {
                 },
             };
             let was_silent = matches!(event, Event::Silent);
-            let view = View {
-                runtime,
-                began: self.began,
-                is_host_failing: self.is_host_failing.as_deref(),
-                scheduling: self.scheduling.as_deref(),
-            };
-            life.handle(Instant::now(), event, &view, &mut effects);
+            life.handle(Instant::now(), event, &*self, &mut effects);
             if was_silent && let Some(linked) = &mut self.linked {
                 linked.heartbeats.received();
             }
@@ -493,28 +484,5 @@ impl Child {
             Some(&SPANS) => telemetry::receive(message.bytes.slice(1..)),
             _ => {}
         }
-    }
-}
-
-/// Returns the next message of a child, or the end of its link.
-async fn next(connection: Option<&mut Connection>) -> Option<std::io::Result<Received>> {
-    match connection {
-        Some(connection) => connection.next().await,
-        None => pending().await,
-    }
-}
-
-/// Returns when a child has been silent for too long.
-async fn silence(heartbeats: Option<&mut HeartbeatMonitor>) {
-    match heartbeats {
-        Some(heartbeats) => heartbeats.lost().await,
-        None => pending().await,
-    }
-}
-
-async fn at(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline.into()).await,
-        None => pending().await,
     }
 }

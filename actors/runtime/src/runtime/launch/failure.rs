@@ -22,6 +22,9 @@ pub(super) fn not_accepted(problem: &str) -> String {
 /// Explains the end of a process that had not connected, and what to do about it.
 pub(super) fn explain_early_end(exit: Exit, accept_failure: Option<String>) -> Exit {
     let own = ChildExit::of(&exit.reason);
+    // Then the process, or its loader, has printed the problem.
+    let has_printed =
+        own == Some(ChildExit::NotStarted) || exit.reason == ExitReason::Code(EXIT_NOT_LOADED);
     let problem = match (&exit.reason, accept_failure) {
         (ExitReason::NotStarted(_), _) => return exit,
         // Not this process's fault, nor that of its program.
@@ -30,15 +33,8 @@ pub(super) fn explain_early_end(exit: Exit, accept_failure: Option<String>) -> E
         }
         (_, Some(problem)) => not_accepted(&problem),
         _ if own == Some(ChildExit::TooLate) => INIT_TOO_LATE.into(),
-        // The process has printed the problem.
-        (reason @ ExitReason::Code(EXIT_NOT_LOADED), None) => {
-            format!("it {reason} before it was ready")
-        }
-        (reason, None) if own == Some(ChildExit::NotStarted) => {
-            format!("it {reason} before it was ready")
-        }
         // It may have run the program's `main` to its end.
-        (reason @ (ExitReason::Normal | ExitReason::Code(_)), None) => {
+        (reason @ (ExitReason::Normal | ExitReason::Code(_)), None) if !has_printed => {
             format!("it {reason} before it was ready: {IS_INIT_FIRST}")
         }
         (reason @ ExitReason::Signal(9), None) => format!(

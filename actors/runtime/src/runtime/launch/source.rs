@@ -12,20 +12,12 @@ use crate::runtime::Runtime;
 use crate::runtime::parent_info::ChildPlace;
 
 /// Where a child is to run.
-pub struct Placement(pub(in crate::runtime) Box<dyn JobSource>);
+pub struct Placement(pub(in crate::runtime) Box<PlanJob>);
 
-/// Decides where a child runs.
-pub(in crate::runtime) trait JobSource {
-    /// Decides where a child with these requests runs.
-    ///
-    /// # Errors
-    /// The exit of a child that can't be started.
-    fn plan(
-        self: Box<Self>,
-        runtime: &'static Runtime,
-        meta: Meta,
-    ) -> LocalBoxFuture<'static, Result<JobPlan, Exit>>;
-}
+/// Decides where a child with these requests runs. An error is the exit of a child that can't be
+/// started.
+pub(in crate::runtime) type PlanJob =
+    dyn FnOnce(&'static Runtime, Meta) -> LocalBoxFuture<'static, Result<JobPlan, Exit>>;
 
 /// Where a child runs, and how its job is made.
 pub(in crate::runtime) struct JobPlan {

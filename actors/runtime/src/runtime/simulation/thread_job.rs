@@ -197,13 +197,11 @@ fn start(spec: &JobSpec) -> Result<Arc<ThreadJob>> {
     let key = spec.secrets.iter().find(|(name, _)| *name == variables::KEY);
     let ticket = key.and_then(|(_, ticket)| ticket.reveal().parse().ok());
     let (info, ticket) = info.zip(ticket).expect("the parent has set its address and the ticket");
-    let (states, killed) = (watch::Sender::new(JobState::Running), Notify::new());
-    let name = spec.name.clone();
     let job = Arc::new(ThreadJob {
-        name,
+        name: spec.name.clone(),
         node: OnceLock::new(),
-        states,
-        killed,
+        states: watch::Sender::new(JobState::Running),
+        killed: Notify::new(),
         verdict: OnceLock::new(),
     });
     if let Some(world) = simulation::world() {
@@ -308,7 +306,7 @@ async fn live(
     let link = Arc::clone(&work.connection.link);
     let mut inbox = StopOnDrop { receive: work.receive, link, job: Arc::clone(job) };
     let inbox = Box::new(move |message| (inbox.receive)(message));
-    receive(runtime, work.connection, inbox, work.parent).await;
+    receive(runtime, work.connection, inbox, Some(work.parent)).await;
 }
 
 /// Ends a child that is killed, or has lost its link. Its main thread ends in its own time, and

@@ -1,10 +1,12 @@
 //! The context of a call, which travels with its tasks as the headers of W3C Trace Context.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use fiber_core::Failure;
 use fiber_values::codec;
 use opentelemetry::Context;
-use opentelemetry::propagation::{Extractor, Injector, TextMapPropagator};
+use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{Status, TraceContextExt};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tracing::Span;
@@ -12,38 +14,6 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
-
-/// The values of the headers `traceparent` and `tracestate`, of which the second may be empty.
-#[derive(Default)]
-struct Headers {
-    parent: String,
-    state: String,
-}
-
-impl Injector for Headers {
-    fn set(&mut self, key: &str, value: String) {
-        match key {
-            TRACEPARENT => self.parent = value,
-            TRACESTATE => self.state = value,
-            _ => {}
-        }
-    }
-}
-
-impl Extractor for Headers {
-    fn get(&self, key: &str) -> Option<&str> {
-        let value = match key {
-            TRACEPARENT => &self.parent,
-            TRACESTATE => &self.state,
-            _ => return None,
-        };
-        (!value.is_empty()).then_some(value)
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        vec![TRACEPARENT, TRACESTATE]
-    }
-}
 
 /// Returns the context of the current span, encoded. It is empty outside of spans.
 pub fn current_context() -> Bytes {
@@ -55,12 +25,11 @@ pub fn current_context() -> Bytes {
     if !context.has_active_span() {
         return Bytes::new();
     }
-    let mut headers = Headers::default();
+    let mut headers: HashMap<String, String> = HashMap::new();
     TraceContextPropagator::new().inject_context(&context, &mut headers);
-    if headers.parent.is_empty() {
-        return Bytes::new();
-    }
-    Bytes::from(format!("{}\n{}", headers.parent, headers.state))
+    let Some(parent) = headers.get(TRACEPARENT) else { return Bytes::new() };
+    let state = headers.get(TRACESTATE).map_or("", String::as_str);
+    Bytes::from(format!("{parent}\n{state}"))
 }
 
 /// The span in another process in which a call was made.
@@ -70,7 +39,9 @@ impl RemoteParent {
     /// Reads what [`current_context`] returned.
     pub fn read(context: &[u8]) -> Option<RemoteParent> {
         let (parent, state) = std::str::from_utf8(context).ok()?.split_once('\n')?;
-        let headers = Headers { parent: parent.into(), state: state.into() };
+        let headers = [(TRACEPARENT, parent), (TRACESTATE, state)];
+        let headers = headers.map(|(name, value)| (name.to_string(), value.to_string()));
+        let headers = HashMap::from(headers);
         let context = TraceContextPropagator::new().extract(&headers);
         context.has_active_span().then_some(RemoteParent(context))
     }

@@ -1,6 +1,7 @@
 //! The layer of a program's subscriber that exports spans.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use fiber_core::{Error, Result, variables};
 use opentelemetry::trace::TracerProvider;
@@ -16,9 +17,10 @@ use tracing_subscriber::{EnvFilter, Layer, fmt};
 
 use super::collector::Collector;
 use super::variables::{Endpoint, is_off, variable};
-use crate::runtime::exit;
 
 const SERVICE_NAME: Key = Key::from_static_str("service.name");
+/// Time limit at the exit of this process for spans that the collector has not accepted.
+const SPANS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Installs a subscriber that exports spans by OTLP and logs to standard error.
 ///
@@ -96,7 +98,10 @@ where
             .with_span_processor(Collector)
             .build();
         global::set_tracer_provider(provider.clone());
-        fiber_core::at_exit::at_exit(exit::finish_telemetry);
+        // The children have ended by then.
+        fiber_core::at_exit::at_exit(|waiting_allowed| {
+            super::finish(if waiting_allowed { SPANS_TIMEOUT } else { Duration::ZERO });
+        });
         provider
     });
     Ok(Some(tracing_opentelemetry::layer().with_tracer(provider.tracer("fiber"))))
@@ -110,11 +115,8 @@ fn resource() -> Resource {
         KeyValue::new("host.name", host),
     ];
     let resource = Resource::builder().with_attributes(process);
-    let named = |resource: &Resource| {
-        let name = resource.get(&SERVICE_NAME).map(|name| name.to_string());
-        name.is_some_and(|name| !name.starts_with("unknown_service"))
-    };
-    if named(&Resource::builder().build()) {
+    let name = Resource::builder().build().get(&SERVICE_NAME).map(|name| name.to_string());
+    if name.is_some_and(|name| !name.starts_with("unknown_service")) {
         return resource.build();
     }
     let program = fiber_core::executable_name().ok();

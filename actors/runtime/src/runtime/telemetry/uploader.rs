@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fiber_core::{shortage, start_thread};
@@ -102,16 +102,14 @@ impl Uploader {
     /// Waits until all requests are sent, for at most `limit`.
     pub(super) fn finish(limit: Duration) {
         let Some(uploader) = UPLOADER.get() else { return };
-        let deadline = Instant::now() + limit;
         let mut queue = uploader.queue.lock();
         queue.finishing = true;
         uploader.changed.notify_all();
-        while !queue.stopped && (queue.sending || !queue.requests.is_empty()) {
-            if uploader.changed.wait_until(&mut queue, deadline).timed_out() {
-                drop(queue);
-                return uploader
-                    .log_loss("the program ends before the collector has accepted them");
-            }
+        let has_more =
+            |queue: &mut Queue| !queue.stopped && (queue.sending || !queue.requests.is_empty());
+        if uploader.changed.wait_while_for(&mut queue, has_more, limit).timed_out() {
+            drop(queue);
+            uploader.log_loss("the program ends before the collector has accepted them");
         }
     }
 
@@ -161,13 +159,8 @@ impl Uploader {
             let Some(pause) = pause.filter(|_| refusal.may_pass) else {
                 return Err(refusal.problem);
             };
-            let until = Instant::now() + pause;
             let mut queue = self.queue.lock();
-            while !queue.finishing {
-                if self.changed.wait_until(&mut queue, until).timed_out() {
-                    break;
-                }
-            }
+            self.changed.wait_while_for(&mut queue, |queue| !queue.finishing, pause);
             if queue.finishing {
                 return Err(refusal.problem);
             }

@@ -67,7 +67,7 @@ impl Client {
             head.push(PUT);
             head.extend_from_slice(&1_u32.to_le_bytes());
             frame[..HEAD].copy_from_slice(&head);
-            self.send_elements(&mut state, Payload::to_port(frame, blobs));
+            self.send_elements(&mut state, Payload::whole(frame, blobs));
             let sending = &mut state.sending;
             return Ok((sending.in_flight > FRAMES).then(|| sending.wait_for_room()));
         }

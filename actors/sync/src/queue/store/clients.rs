@@ -10,7 +10,7 @@ use fiber_values::blob::Blobs;
 use super::unconfirmed::{SentAs, Unconfirmed};
 use crate::queue::blocks::{Block, Blocks};
 use crate::queue::wire::{Closing, DELIVER, ENDED, PREFETCH, RECALL};
-use fiber_runtime::mesh::{PeerId, PortId, Requester, push, push_head};
+use fiber_runtime::mesh::{PeerId, PortId, Requester, port_head, push};
 
 /// The most bytes that are prefetched at a time, with blobs, unless one element is larger.
 const PREFETCH_BYTES: usize = 1 << 20;
@@ -182,7 +182,7 @@ impl Clients {
 
 impl ClientEntry {
     fn push(&self, message: &[u8]) {
-        let mut payload = push_head(self.port);
+        let mut payload = port_head(self.port);
         payload.extend_from_slice(message);
         push(&self.link, payload, Bytes::new(), Blobs::default());
     }
@@ -191,7 +191,7 @@ impl ClientEntry {
     fn send(&mut self, sent_as: SentAs, blocks: Vec<Block>) {
         const LONG: usize = 16 << 10;
         let head = |count: usize| {
-            let mut payload = push_head(self.port);
+            let mut payload = port_head(self.port);
             payload.push(match sent_as {
                 SentAs::Demanded => DELIVER,
                 SentAs::Prefetched => PREFETCH,

@@ -5,6 +5,7 @@ use fiber_transport::{Closed, Message};
 
 use super::super::wire::Arrived;
 use super::*;
+use crate::mesh::Unanswered;
 
 #[test]
 fn the_time_of_bytes_follows_what_was_measured() {
