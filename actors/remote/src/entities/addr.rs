@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::sync::oneshot;
 
 use super::Entities;
-use super::client::{Client, Outgoing, Resend};
+use super::client::{Client, Outgoing};
 use super::coordinator::Coordinator;
 use super::life::own_addr;
 use super::method::method;
@@ -60,7 +60,7 @@ pub struct Entity<A> {
     key: Arc<str>,
     /// For errors.
     name: Arc<str>,
-    resend: Resend,
+    resend: bool,
     entity: PhantomData<fn() -> A>,
 }
 
@@ -178,7 +178,7 @@ impl<A: Actor> EntitiesAddr<A> {
         let key: Arc<str> = key.to_string().into();
         let name = format!("{}/{key}", self.client.name).into();
         let client = Arc::clone(&self.client);
-        Entity { client, key, name, resend: Resend::No, entity: PhantomData }
+        Entity { client, key, name, resend: false, entity: PhantomData }
     }
 }
 
@@ -257,7 +257,7 @@ impl<A: Actor<Context = Context<A>>> Entity<A> {
     /// example.
     #[must_use = "the address itself stays as it is"]
     pub fn resend(&self) -> Entity<A> {
-        Entity { resend: Resend::Yes, ..self.clone() }
+        Entity { resend: true, ..self.clone() }
     }
 
     /// Lets the entity get [`Reminder`] after a time, also if it sleeps until then.
@@ -412,15 +412,14 @@ impl<'de, A: Actor> Deserialize<'de> for EntitiesAddr<A> {
 impl<A> Serialize for Entity<A> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let all = EntitiesAddr::<A> { client: Arc::clone(&self.client), entity: PhantomData };
-        (all, &*self.key, self.resend == Resend::Yes).serialize(serializer)
+        (all, &*self.key, self.resend).serialize(serializer)
     }
 }
 
 impl<'de, A: Actor<Context = Context<A>>> Deserialize<'de> for Entity<A> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Entity<A>, D::Error> {
-        let (all, key, resends): (EntitiesAddr<A>, String, bool) =
+        let (all, key, resend): (EntitiesAddr<A>, String, _) =
             Deserialize::deserialize(deserializer)?;
-        let resend = if resends { Resend::Yes } else { Resend::No };
         Ok(Entity { resend, ..all.of(key) })
     }
 }
