@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::panic::Location;
-use std::time::Duration;
 
 use actix::{Actor, Context};
 use fiber_core::{Error, Meta, Result};
@@ -24,7 +23,7 @@ use fiber_runtime::mesh::{Full, ProcessRef};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::{HostRule, Runtime};
 use fiber_supervisor::options::{ProcessOptions, builder_options};
-use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown, check_name};
+use fiber_supervisor::supervisor::{ChildSpec, Restart, RestartLimits, Shutdown, check_name};
 
 /// A builder that configures and starts a managed actor. [`AsyncManager::builder`] returns one.
 ///
@@ -71,8 +70,7 @@ pub struct ManagerBuilder<P = NoSnapshots> {
     options: ProcessOptions,
     restart: Restart,
     shutdown: Option<Shutdown>,
-    intensity: (u32, Duration),
-    backoff: Backoff,
+    limits: RestartLimits,
     mailbox: usize,
     full: Full,
     interval: SnapshotInterval,
@@ -153,8 +151,7 @@ impl ManagerBuilder {
             options: ProcessOptions::default(),
             restart: Restart::Transient,
             shutdown: None,
-            intensity: (3, Duration::from_secs(5)),
-            backoff: Backoff::default(),
+            limits: RestartLimits::default(),
             mailbox: usize::MAX,
             full: Full::default(),
             interval: SnapshotInterval::default(),
@@ -180,9 +177,9 @@ impl<P> ManagerBuilder<P> {
         /// The limit counts the restarts of the actor in its process, after panics, and separately
         /// those of the process. When another one is needed, the actor ends for good with
         /// [`ExitReason::IntensityReached`](fiber_core::ExitReason::IntensityReached).
-        intensity => intensity;
+        intensity => limits.intensity;
         /// The pauses precede restarts of the actor in its process, and those of the process.
-        backoff => backoff;
+        backoff => limits.backoff;
     }
 
     /// Sets how the actor's process is stopped: a [`Shutdown`], or the time limit after which it is
@@ -249,8 +246,7 @@ impl<P> ManagerBuilder<P> {
             options: self.options,
             restart: self.restart,
             shutdown: self.shutdown,
-            intensity: self.intensity,
-            backoff: self.backoff,
+            limits: self.limits,
             mailbox: self.mailbox,
             full: self.full,
             interval: when.into(),
@@ -411,8 +407,7 @@ impl<P> ManagerBuilder<P> {
             full: self.full,
             restart: self.restart,
             shutdown,
-            intensity: self.intensity,
-            backoff: self.backoff,
+            limits: self.limits,
             has_run: false,
         };
         let spec = ManagerSpec {

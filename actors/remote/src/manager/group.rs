@@ -55,11 +55,7 @@ pub(super) async fn process_of(
         return Ok(manager);
     }
     let room = ManagerBuilder::new().name(group).prepare(|| Room, &())?.1;
-    let main = ActorMain {
-        intensity: first.main.intensity,
-        backoff: first.main.backoff.clone(),
-        ..room.main
-    };
+    let main = ActorMain { limits: first.main.limits.clone(), ..room.main };
     let room = ManagerSpec {
         main,
         meta: first.meta,

@@ -211,8 +211,7 @@ where
         let alone = Alone {
             name: Arc::clone(&main.name),
             restart: main.restart,
-            intensity: main.intensity,
-            backoff: main.backoff.clone(),
+            limits: main.limits.clone(),
             has_run: main.has_run,
         };
         let addr = Box::new(RemoteAddr::<F::Output>::of(actor.addr.clone()));

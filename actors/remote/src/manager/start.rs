@@ -77,12 +77,8 @@ impl ManagerSpec {
         runtime: &'static Runtime,
     ) -> Result<(ProcessRef, Arc<ManagerInner>)> {
         let owner = ProcessRef { id: runtime.id(), address: runtime.address().await?.into() };
-        let (restarts, period) = self.main.intensity;
         let name = self.main.name.to_string();
-        let supervisor = Supervisor::builder(&*name)
-            .of_one()
-            .intensity(restarts, period)
-            .backoff(self.main.backoff.clone());
+        let supervisor = Supervisor::builder(&*name).of_one().limits(self.main.limits.clone());
         let (child, actor, place) = self.child(runtime, &owner, name);
         // It gives up with that in the process.
         let supervisor =
