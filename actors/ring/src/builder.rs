@@ -21,7 +21,7 @@ use super::function::RingFunction;
 use super::rank::RingMain;
 use super::recorded::{Identity, Progress, RecordedRun};
 use super::run::{PreparedRun, RingRun};
-use super::task::ring_entry;
+use super::task::RingEntry;
 use fiber_runtime::durable::{DurableState, ObjectKind};
 use fiber_runtime::runtime::{HostGroup, Runtime};
 use fiber_supervisor::options::{ProcessOptions, builder_options};
@@ -217,7 +217,7 @@ impl RingBuilder {
         K: OutputKind<F::Output>,
     {
         let name = self.options.name_or_numbered("ring");
-        let entry = ring_entry::<F, A, M, K>();
+        let entry = RingEntry::<F, A, M, K>::ENTRY;
         entry.passed_at(Location::caller());
         let meta = self.options.meta.or(Meta::of::<F>());
         let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));

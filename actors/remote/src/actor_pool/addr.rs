@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Routing;
 use crate::keys::{hash_of, weight};
-use crate::remote::{Carrier, Outgoing, RemoteAddr, RemoteMessage, SendError, method_for};
+use crate::remote::{Carrier, Method, Outgoing, RemoteAddr, RemoteMessage, SendError};
 use fiber_runtime::mesh::Load;
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
@@ -386,7 +386,7 @@ impl<A: Actor> Chosen<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        let method = method_for::<A, M, C>().reference();
+        let method = Method::<A, M, C>::ENTRY.reference();
         self.addr.untyped.call_named(type_name::<M>(), method, message, Some(self.load))
     }
 }

@@ -21,7 +21,7 @@ use super::Entities;
 use super::client::{Client, Outgoing};
 use super::coordinator::Coordinator;
 use super::life::own_addr;
-use super::method::method;
+use super::method::Method;
 use super::reminders::Reminder;
 use super::wire::{Remind, RemindFailure, When};
 use crate::names::{Wanted, look_up};
@@ -355,7 +355,8 @@ impl<A: Actor<Context = Context<A>>> Entity<A> {
         A: Handler<M>,
         M: RemoteMessage,
     {
-        let (method, terms) = (method::<A, M>().reference(), Terms { urgent: false, time_left });
+        let method = Method::<A, M>::ENTRY.reference();
+        let terms = Terms { urgent: false, time_left };
         let encode = || Payload::call(ActorId::LATER, method, terms, &(&*self.key, message));
         let (payload, keep_alive) = transfer::repeatable(encode);
         let payload = payload?;

@@ -11,7 +11,7 @@ use fiber_values::{Function, Portable, assert_captures_nothing, codec, transfer}
 use tokio::sync::oneshot;
 
 use super::AsyncManager;
-use super::hosted::actor_entry;
+use super::hosted::ActorEntry;
 use super::last_snapshot::LastSnapshot;
 use super::process::ActorMain;
 use super::snapshot::{NoSnapshots, SnapshotInterval, SnapshotPolicy, Snapshots};
@@ -373,7 +373,7 @@ impl<P> ManagerBuilder<P> {
         let _ = factory;
         let runtime = Runtime::get()?;
         let config = runtime.config();
-        let entry = actor_entry::<F, Args, M, P>();
+        let entry = ActorEntry::<F, Args, M, P>::ENTRY;
         entry.passed_at(Location::caller());
         let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
         let arguments = arguments?;

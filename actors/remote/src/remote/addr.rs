@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::export::LocalActor;
 use super::message::RemoteMessage;
-use super::method::method;
+use super::method::Method;
 use super::outgoing::Outgoing;
 use super::recipient::RemoteRecipient;
 use super::send_error::SendError;
@@ -208,7 +208,7 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.untyped.call(method::<A, M>().reference(), Outgoing::Value(&message), None)
+        self.untyped.call(Method::<A, M, M>::ENTRY.reference(), Outgoing::Value(&message), None)
     }
 
     /// Sends a message without an answer, and ignores all errors.
@@ -218,7 +218,7 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.untyped.do_send(method::<A, M>().reference(), message);
+        self.untyped.do_send(Method::<A, M, M>::ENTRY.reference(), message);
     }
 
     /// Sends a message without an answer, and ignores all errors.
@@ -266,7 +266,8 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        let sent = self.untyped.try_send(method::<A, M>().reference(), Outgoing::Value(&message));
+        let sent =
+            self.untyped.try_send(Method::<A, M, M>::ENTRY.reference(), Outgoing::Value(&message));
         sent.map_err(|error| SendError::new(message, error))
     }
 
@@ -278,7 +279,7 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        RemoteRecipient::new(self.untyped.clone(), method::<A, M>().reference())
+        RemoteRecipient::new(self.untyped.clone(), Method::<A, M, M>::ENTRY.reference())
     }
 
     /// Returns whether the actor may be there: `false` only if this process knows that it is gone
