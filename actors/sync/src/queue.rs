@@ -351,14 +351,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn flush(&self) -> Reply<()> {
-        let handle = self.handle.clone();
-        let flushed = self.handle.location().map(|location| match location {
-            Location::Local(_) => None,
-            Location::Remote(client) => client.flush(),
-        });
+        let (handle, flushed) = (self.handle.clone(), self.handle.flush());
         let what = format!("the arrival of the elements that were put into {}", handle.name());
         Reply::named(what, async move {
-            if let Some(flushed) = flushed? {
+            if let Some(flushed) = flushed {
                 let _ = flushed.await;
             }
             match handle.location()? {
