@@ -59,7 +59,7 @@ pub trait ObjectRef: Clone + Send + 'static {
         R: DeserializeOwned + Send + 'static,
         T: 'static,
     {
-        let result = operation.map(|operation| self.call(doing, &operation));
+        let result = operation.map(|operation| self.call::<R>(doing, &operation));
         Reply::named(format!("{doing} {}", self.name()), async move { then(result?.await?) })
     }
 
