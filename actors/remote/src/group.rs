@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::sync::oneshot;
 
-use crate::keys::weight;
+use crate::keys::{hash_of, weight};
 use crate::names::{enter, error, known, leave, member};
 use crate::remote::{ForAll, Outgoing, RemoteMessage, RemoteRecipient};
 
@@ -260,13 +260,13 @@ impl<M: RemoteMessage> Group<M> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn send_to(&self, key: &(impl Hash + ?Sized), message: M) -> Reply<M::Result> {
-        self.call(message, owner(weight(key, 0)))
+        self.call(message, owner(hash_of(key)))
     }
 
     /// Sends a message without an answer to the member to which a key belongs, as
     /// [`do_send`](Group::do_send) does.
     pub fn do_send_to(&self, key: &(impl Hash + ?Sized), message: M) {
-        self.post(message, owner(weight(key, 0)));
+        self.post(message, owner(hash_of(key)));
     }
 
     /// Sends a message to each member, encoded once. The replies are in the order in which they
@@ -361,7 +361,7 @@ fn owner(hash: u64) -> impl FnOnce(&[Arc<Member>]) -> usize + Send {
     move |members| {
         let of = |at: &usize| {
             let id = members[*at].id;
-            weight(&hash, id.home.0 ^ id.actor.0.rotate_left(32))
+            weight(hash, id.home.0 ^ id.actor.0.rotate_left(32))
         };
         (0..members.len()).max_by_key(of).unwrap_or_default()
     }
@@ -404,11 +404,7 @@ fn load(member: &Member) -> usize {
     known(member).map_or(0, |known| known.load.load(Ordering::Relaxed))
 }
 
-impl<M> Clone for Group<M> {
-    fn clone(&self) -> Group<M> {
-        Group { state: Arc::clone(&self.state), message: PhantomData }
-    }
-}
+clone_handle!(Group<M> { state, message });
 
 /// Two groups are equal if they have the same name.
 impl<M> PartialEq for Group<M> {

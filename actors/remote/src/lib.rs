@@ -6,6 +6,17 @@
 // docs.rs shows the feature that each item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+/// Implements `Clone` for handles of any type. A derived implementation would bound the type.
+macro_rules! clone_handle {
+    ($name:ident<$of:ident> { $($field:ident),+ }) => {
+        impl<$of> Clone for $name<$of> {
+            fn clone(&self) -> $name<$of> {
+                $name { $($field: self.$field.clone()),+ }
+            }
+        }
+    };
+}
+
 mod access;
 pub mod actor_pool;
 pub mod entities;

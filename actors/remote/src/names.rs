@@ -124,8 +124,8 @@ pub(crate) enum Wanted {
     Ever,
 }
 
-/// Makes an address of a member, or returns the type that it is of.
-pub(crate) type Make<T> = fn(&Member, UntypedAddr) -> Result<T, String>;
+/// Makes an address of a member, if it is of the right type.
+pub(crate) type Make<T> = fn(&Member, UntypedAddr) -> Option<T>;
 
 pub(crate) fn look_up<T: Send + 'static>(name: &str, wanted: Wanted, make: Make<T>) -> Reply<T> {
     let key = key(name);
@@ -142,28 +142,20 @@ pub(crate) fn look_up<T: Send + 'static>(name: &str, wanted: Wanted, make: Make<
         let Some(member) = members.first() else {
             return Err(Error::NoSuchName { name: key.name.to_string() });
         };
-        make(member, known(member)?.addr.clone()).map_err(|found| Error::OtherType {
+        make(member, known(member)?.addr.clone()).ok_or_else(|| Error::OtherType {
             what: key.to_string(),
-            found,
+            found: member.description(),
             asked: type_name::<T>(),
         })
     })
 }
 
-fn address<A: Actor>(member: &Member, addr: UntypedAddr) -> Result<RemoteAddr<A>, String> {
-    if member.actor_type.as_deref() == Some(type_name::<A>()) {
-        Ok(RemoteAddr::of(addr))
-    } else {
-        Err(member.description())
-    }
+fn address<A: Actor>(member: &Member, addr: UntypedAddr) -> Option<RemoteAddr<A>> {
+    (member.actor_type.as_deref() == Some(type_name::<A>())).then(|| RemoteAddr::of(addr))
 }
 
-fn recipient<M: RemoteMessage>(
-    member: &Member,
-    addr: UntypedAddr,
-) -> Result<RemoteRecipient<M>, String> {
-    let handler = member.handler(type_name::<M>()).ok_or_else(|| member.description())?;
-    Ok(RemoteRecipient::new(addr, handler))
+fn recipient<M: RemoteMessage>(member: &Member, addr: UntypedAddr) -> Option<RemoteRecipient<M>> {
+    Some(RemoteRecipient::new(addr, member.handler(type_name::<M>())?))
 }
 
 /// A member as this process uses it.

@@ -24,7 +24,7 @@ pub use export::LocalActor;
 pub(crate) use held_answers::Holding;
 pub(crate) use inbox_pump::{Host, OpenCall};
 pub use message::RemoteMessage;
-pub(crate) use method::{CallOutcome, Carrier, Encoded, MethodCall, encode, handle};
+pub(crate) use method::{CallOutcome, Carrier, Encoded, Method, MethodCall, encode, handle};
 pub(crate) use outgoing::{ForAll, Outgoing};
 pub use recipient::RemoteRecipient;
 pub use send_error::SendError;

@@ -21,8 +21,9 @@ use fiber_values::codec;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tokio::sync::oneshot;
 
-use self::client::{Client, Place};
+use self::client::{Client, Messages, Place};
 pub use self::delivery::Delivery;
 pub use self::subscription::Subscription;
 use crate::remote::{RemoteMessage, RemoteRecipient};
@@ -227,10 +228,7 @@ impl<M: Serialize + DeserializeOwned + Send + 'static> Topic<M> {
     /// [`Error::Invalid`] for a buffer of 0; [`Error::OtherType`] if the topic has messages of
     /// another type; [`Error::OwnerEnded`] if the topic's process can't be reached.
     pub fn subscribe(&self, slow: Slow) -> Reply<Subscription<M>> {
-        let subscribed = self
-            .capacity(slow)
-            .and_then(|(when_full, capacity)| Ok(self.client()?.subscribe(when_full, capacity)));
-        let (messages, outcome) = match subscribed {
+        let (messages, outcome) = match self.subscribed(slow) {
             Ok(subscribed) => subscribed,
             Err(error) => return Reply::failed(error),
         };
@@ -267,10 +265,7 @@ impl<M: Serialize + DeserializeOwned + Send + 'static> Topic<M> {
     where
         M: RemoteMessage,
     {
-        let subscribed = self
-            .capacity(slow)
-            .and_then(|(when_full, capacity)| Ok(self.client()?.subscribe(when_full, capacity)));
-        let (messages, outcome) = match subscribed {
+        let (messages, outcome) = match self.subscribed(slow) {
             Ok(subscribed) => subscribed,
             Err(error) => return Reply::failed(error),
         };
@@ -280,6 +275,11 @@ impl<M: Serialize + DeserializeOwned + Send + 'static> Topic<M> {
             client::outcome(outcome).await?;
             Ok(delivery)
         })
+    }
+
+    fn subscribed(&self, slow: Slow) -> Result<(Messages, oneshot::Receiver<Result<()>>)> {
+        let (when_full, capacity) = self.capacity(slow)?;
+        Ok(self.client()?.subscribe(when_full, capacity))
     }
 
     /// Returns the options of a subscription.
@@ -323,11 +323,7 @@ impl<M> Topic<M> {
     }
 }
 
-impl<M> Clone for Topic<M> {
-    fn clone(&self) -> Topic<M> {
-        Topic { inner: Arc::clone(&self.inner), buffer: self.buffer, message: PhantomData }
-    }
-}
+clone_handle!(Topic<M> { inner, buffer, message });
 
 /// Two handles are equal if they are of the same topic.
 impl<M> PartialEq for Topic<M> {
@@ -344,30 +340,15 @@ impl<M> fmt::Debug for Topic<M> {
     }
 }
 
-/// The encoding of a handle.
-#[derive(Serialize, Deserialize)]
-enum Encoded {
-    Named(Arc<str>),
-    Object(Handle),
-}
-
 impl<M> Serialize for Topic<M> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let encoded = match &self.inner.place {
-            Place::Named(name) => Encoded::Named(Arc::clone(name)),
-            Place::Object(handle) => Encoded::Object(handle.clone()),
-        };
-        (encoded, self.buffer).serialize(serializer)
+        (&self.inner.place, self.buffer).serialize(serializer)
     }
 }
 
 impl<'de, M> Deserialize<'de> for Topic<M> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Topic<M>, D::Error> {
-        let (encoded, buffer): (Encoded, usize) = Deserialize::deserialize(deserializer)?;
-        let place = match encoded {
-            Encoded::Named(name) => Place::Named(name),
-            Encoded::Object(handle) => Place::Object(handle),
-        };
+        let (place, buffer) = Deserialize::deserialize(deserializer)?;
         Ok(Topic { buffer, ..Topic::at(place) })
     }
 }

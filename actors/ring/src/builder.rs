@@ -16,17 +16,17 @@ use fiber_values::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::coordinator::{Coordinator, RestartPolicy, Run, RunState};
+use super::coordinator::{Coordinator, Run, RunState};
 use super::function::RingFunction;
 use super::rank::RingMain;
 use super::recorded::{Identity, Progress, RecordedRun};
 use super::run::{PreparedRun, RingRun};
-use super::task::ring_entry;
+use super::task::RingEntry;
 use fiber_runtime::durable::{DurableState, ObjectKind};
 use fiber_runtime::runtime::{HostGroup, Runtime};
 use fiber_supervisor::options::{ProcessOptions, builder_options};
 use fiber_supervisor::process::Initializer;
-use fiber_supervisor::supervisor::Backoff;
+use fiber_supervisor::supervisor::{RestartLimits, Strategy, Supervisor};
 
 /// A builder that configures and runs a [`Ring`](crate::Ring).
 /// [`Ring::builder`](crate::Ring::builder) returns one.
@@ -58,8 +58,7 @@ pub struct RingBuilder {
     size: Option<usize>,
     initializer: Option<Result<Initializer>>,
     timeout: Duration,
-    intensity: (u32, Duration),
-    backoff: Backoff,
+    limits: RestartLimits,
     journal: Option<Journal>,
 }
 
@@ -70,8 +69,7 @@ impl RingBuilder {
             size: None,
             initializer: None,
             timeout: Duration::from_secs(300),
-            intensity: (3, Duration::from_secs(5)),
-            backoff: Backoff::default(),
+            limits: RestartLimits::default(),
             journal: None,
         }
     }
@@ -89,8 +87,8 @@ impl RingBuilder {
         try_initializer => initializer;
         /// One restart starts all nodes again. When another one is needed, the run ends with
         /// [`Error::RankDied`].
-        intensity => intensity;
-        backoff => backoff;
+        intensity => limits.intensity;
+        backoff => limits.backoff;
     }
 
     /// Sets the number of nodes, from 1 to 100,000. [`RingBuilder`] has an example.
@@ -219,7 +217,7 @@ impl RingBuilder {
         K: OutputKind<F::Output>,
     {
         let name = self.options.name_or_numbered("ring");
-        let entry = ring_entry::<F, A, M, K>();
+        let entry = RingEntry::<F, A, M, K>::ENTRY;
         entry.passed_at(Location::caller());
         let meta = self.options.meta.or(Meta::of::<F>());
         let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
@@ -286,7 +284,9 @@ impl RingBuilder {
             run: Mutex::new(Run::new(size, run)),
             pids: watch::Sender::new(vec![None; size]),
         };
-        let policy = RestartPolicy { intensity: self.intensity, backoff: self.backoff };
-        Ok(PreparedRun::Start(Arc::new(coordinator), policy))
+        let supervisor = Supervisor::builder(&coordinator.name)
+            .strategy(Strategy::OneForAll)
+            .limits(self.limits);
+        Ok(PreparedRun::Start(Arc::new(coordinator), supervisor))
     }
 }

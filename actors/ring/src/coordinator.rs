@@ -11,7 +11,7 @@ mod rank_child;
 mod run_state;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fiber_backends::ChildOutput;
 use fiber_core::stats::{Report, RingStats};
@@ -35,17 +35,11 @@ use super::wire::{CoordinatorMessage, RankMessage};
 use fiber_runtime::runtime::{ControlMessage, HostGroup, ProcessCommand, Runtime};
 use fiber_runtime::sources::Source;
 use fiber_supervisor::supervisor::{
-    Backoff, ChildSpec, Restart, Shutdown, Strategy, Supervisor, SupervisorRef,
+    ChildSpec, Restart, Shutdown, SupervisorBuilder, SupervisorRef,
 };
 
 /// The encoded values that all ranks have returned, or why the run failed.
 pub(super) type Outcome = Result<Vec<EncodedValue>>;
-
-/// How often, and after which pauses, the supervisor restarts the ranks.
-pub(super) struct RestartPolicy {
-    pub(super) intensity: (u32, Duration),
-    pub(super) backoff: Backoff,
-}
 
 /// The options of a run, and its state.
 pub(super) struct Coordinator {
@@ -131,13 +125,8 @@ impl Source for Coordinator {
 
 impl Coordinator {
     /// Runs the ranks under a supervisor until the run is over and all of them have ended.
-    pub(super) async fn run(self: Arc<Self>, policy: RestartPolicy) -> Outcome {
+    pub(super) async fn run(self: Arc<Self>, mut supervisor: SupervisorBuilder) -> Outcome {
         let size = self.pids.borrow().len();
-        let (restarts, period) = policy.intensity;
-        let mut supervisor = Supervisor::builder(self.name.clone())
-            .strategy(Strategy::OneForAll)
-            .intensity(restarts, period)
-            .backoff(policy.backoff);
         for rank in 0..size {
             let start = RankStart { coordinator: Arc::clone(&self), rank };
             let spec = ChildSpec::new(format!("rank-{rank}"), start)

@@ -41,11 +41,8 @@ pub(super) struct RingMain {
     pub(super) journal: Option<String>,
 }
 
-/// A message from fiber's thread to the main thread.
-enum MainMessage {
-    Coordinator(CoordinatorMessage),
-    Shutdown,
-}
+/// The messages from fiber's thread to the main thread. `None` says that the process is to end.
+type Messages = mpsc::UnboundedReceiver<Option<CoordinatorMessage>>;
 
 impl ChildMain for RingMain {
     fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
@@ -54,7 +51,7 @@ impl ChildMain for RingMain {
         let (rank, coordinator) = (Arc::clone(&prepared), Arc::clone(&link));
         let receive = move |inbound| {
             let message = match inbound {
-                ParentMessage::Shutdown => MainMessage::Shutdown,
+                ParentMessage::Shutdown => None,
                 ParentMessage::Data(message) => match CoordinatorMessage::decode(message.into()) {
                     Some(CoordinatorMessage::QueryActivity) => {
                         // The main thread may be busy in the function.
@@ -69,7 +66,7 @@ impl ChildMain for RingMain {
                         }
                         return;
                     }
-                    Some(message) => MainMessage::Coordinator(message),
+                    Some(message) => Some(message),
                     None => return tracing::error!("ignored an invalid message of the ring"),
                 },
             };
@@ -134,24 +131,23 @@ impl Rank {
     }
 
     /// Runs the function, and returns the process's exit code.
-    fn run(self, link: &Arc<dyn Link>, mut messages: mpsc::UnboundedReceiver<MainMessage>) -> i32 {
-        let mut next = || block_on(async { Ok(messages.recv().await) }).ok().flatten();
+    fn run(self, link: &Arc<dyn Link>, mut messages: Messages) -> i32 {
+        let mut next = || block_on(async { Ok(messages.recv().await.flatten()) }).ok().flatten();
         let address = Some(self.address.process.address.to_string());
         let _ = link.send(ControlMessage::Ready { address }.message());
         let _ = link.send(RankMessage::Joined(self.address.clone()).encode());
         let (mut arguments, mut checkpoint) = (EncodedValue::default(), None);
         let addresses = loop {
             match next() {
-                Some(MainMessage::Coordinator(message)) => match message {
-                    CoordinatorMessage::Arguments(encoded) => arguments = encoded,
-                    CoordinatorMessage::Checkpoint(number, state) => {
-                        checkpoint = Some((number, state));
-                    }
-                    CoordinatorMessage::Start(addresses) => break addresses,
-                    CoordinatorMessage::QueryActivity
-                    | CoordinatorMessage::CheckpointRecorded(_) => {}
-                },
-                Some(MainMessage::Shutdown) | None => return 0,
+                Some(CoordinatorMessage::Arguments(encoded)) => arguments = encoded,
+                Some(CoordinatorMessage::Checkpoint(number, state)) => {
+                    checkpoint = Some((number, state));
+                }
+                Some(CoordinatorMessage::Start(addresses)) => break addresses,
+                Some(
+                    CoordinatorMessage::QueryActivity | CoordinatorMessage::CheckpointRecorded(_),
+                ) => {}
+                None => return 0,
             }
         };
         let RingMain { ring, rank, timeout, journal, .. } = self.main;
@@ -175,7 +171,7 @@ impl Rank {
         let _ = link.send(message.encode());
         // Other ranks may still receive what this one has sent, so it stays until all have
         // returned.
-        while !matches!(next(), Some(MainMessage::Shutdown) | None) {}
+        while next().is_some() {}
         code
     }
 }

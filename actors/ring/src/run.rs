@@ -12,9 +12,10 @@ use fiber_values::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use super::coordinator::{Coordinator, Outcome, RestartPolicy};
+use super::coordinator::{Coordinator, Outcome};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::sources::Sources;
+use fiber_supervisor::supervisor::SupervisorBuilder;
 
 /// A running ring: a future of the values that its function returns, by rank.
 ///
@@ -45,7 +46,7 @@ pub struct RingRun<T> {
 
 /// A run that can start, or one that is over, as its journal has its results.
 pub(super) enum PreparedRun {
-    Start(Arc<Coordinator>, RestartPolicy),
+    Start(Arc<Coordinator>, SupervisorBuilder),
     Finished(Vec<EncodedValue>, Option<String>),
 }
 
@@ -55,9 +56,9 @@ impl<T> RingRun<T> {
         let (done, outcome) = oneshot::channel();
         let mut journal = None;
         let coordinator = match prepared {
-            Ok(PreparedRun::Start(coordinator, policy)) => {
+            Ok(PreparedRun::Start(coordinator, supervisor)) => {
                 coordinator.runtime.part::<Sources>().register(&coordinator);
-                let run = Arc::clone(&coordinator).run(policy);
+                let run = Arc::clone(&coordinator).run(supervisor);
                 coordinator.runtime.spawn(move || async move { drop(done.send(run.await)) });
                 Some(coordinator)
             }

@@ -33,17 +33,8 @@ impl RankTask {
     }
 }
 
-/// Returns the entry through which the ranks call `F`.
-pub(super) fn ring_entry<F, A, M, K>() -> &'static Entry<MethodFn>
-where
-    F: RingFunction<A, M>,
-    A: DeserializeOwned,
-    K: OutputKind<F::Output>,
-{
-    RingEntry::<F, A, M, K>::ENTRY
-}
-
-struct RingEntry<F, A, M, K>(PhantomData<(F, A, M, K)>);
+/// The function `F`, as the ranks call it.
+pub(super) struct RingEntry<F, A, M, K>(PhantomData<(F, A, M, K)>);
 
 impl<F, A, M, K> RingEntry<F, A, M, K>
 where
@@ -51,7 +42,7 @@ where
     A: DeserializeOwned,
     K: OutputKind<F::Output>,
 {
-    const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<F>, Self::call);
+    pub(super) const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<F>, Self::call);
 
     #[allow(unsafe_code)]
     fn call(task: &mut dyn Any, _: &mut dyn Any, _: &mut dyn Any) {

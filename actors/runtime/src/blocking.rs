@@ -104,6 +104,34 @@ impl<S> Blocking<S> {
     }
 }
 
+/// Lets `for` loops take the results of a stream: of the handle, or of a reference to it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! blocking_iterator {
+    ($name:ident<$item:ident>) => {
+        impl<$item: serde::de::DeserializeOwned> IntoIterator for $name<$item> {
+            type Item = fiber_core::Result<$item>;
+            type IntoIter = $crate::blocking::Blocking<$name<$item>>;
+
+            /// Works as [`wait`](Self::wait).
+            fn into_iter(self) -> Self::IntoIter {
+                self.wait()
+            }
+        }
+
+        impl<'a, $item: serde::de::DeserializeOwned> IntoIterator for &'a mut $name<$item> {
+            type Item = fiber_core::Result<$item>;
+            type IntoIter = $crate::blocking::Blocking<&'a mut $name<$item>>;
+
+            /// Works as `wait`, and leaves what was not taken.
+            fn into_iter(self) -> Self::IntoIter {
+                $crate::blocking::Blocking::new(self)
+            }
+        }
+    };
+}
+pub use crate::blocking_iterator;
+
 /// An item of a stream that can be an error.
 #[doc(hidden)]
 pub trait FromError {

@@ -182,7 +182,7 @@ macro_rules! builder_option {
         /// The default is 3 restarts in 5 seconds.
         $(#[$text])*
         pub fn intensity(mut self, restarts: u32, period: std::time::Duration) -> Self {
-            self.$($field).+ = (restarts, period).into();
+            self.$($field).+ = $crate::supervisor::Intensity { restarts, period };
             self
         }
     };

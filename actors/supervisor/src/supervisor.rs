@@ -61,6 +61,8 @@ pub use identity::{ChildEnd, Down};
 #[doc(hidden)]
 pub use inside::{Inside, TreePlace};
 #[doc(hidden)]
+pub use intensity::{Intensity, RestartLimits};
+#[doc(hidden)]
 pub use spec::check_name;
 pub use spec::{ChildSpec, Counts, Restart, Shutdown};
 #[doc(hidden)]

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use self::handle::{Location, QueueHandle};
 use self::name::QueueName;
 use self::wire::{Closing, Operation};
+use crate::sync::generic_handle;
 use fiber_runtime::objects::ObjectRef;
 use fiber_runtime::reply::Reply;
 
@@ -88,8 +89,10 @@ pub use stream::QueueStream;
 #[serde(transparent, bound = "")]
 pub struct Queue<T> {
     handle: QueueHandle,
-    element: PhantomData<fn(T) -> T>,
+    marker: PhantomData<fn(T) -> T>,
 }
+
+generic_handle!(Queue<T>);
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// Makes a queue that holds any number of elements. This process owns it.
@@ -114,7 +117,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     pub fn new() -> Result<Queue<T>> {
         let name = QueueName::made_at("queue", Place::caller());
         let handle = QueueHandle::new(name, store::Capacity::Unbounded)?;
-        Ok(Queue { handle, element: PhantomData })
+        Ok(Queue { handle, marker: PhantomData })
     }
 
     /// Makes a queue that holds at most `capacity` elements: further puts wait. This process owns
@@ -145,7 +148,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
             return Err(Error::invalid("Queue::bounded", problem));
         }
         let handle = QueueHandle::new(name, store::Capacity::Elements(capacity))?;
-        Ok(Queue { handle, element: PhantomData })
+        Ok(Queue { handle, marker: PhantomData })
     }
 
     /// Returns a builder of a queue, for a durable one. [`QueueBuilder`] has an example.
@@ -193,13 +196,11 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn try_put(&self, element: T) -> Reply<Result<(), T>> {
-        let fits = self.handle.encode(&element).map(|encoded| {
-            let operation = Operation::TryPut(encoded.into_element());
-            self.handle.call::<Result<bool, Closing>>("", &operation)
-        });
+        let put =
+            self.handle.encode(&element).map(|encoded| Operation::TryPut(encoded.into_element()));
         let handle = self.handle.clone();
-        Reply::named(format!("putting into {}", handle.name()), async move {
-            let fits = fits?.await?.map_err(|reason| handle.closed(reason))?;
+        self.handle.call_then("putting into", put, move |fits: Result<bool, Closing>| {
+            let fits = fits.map_err(|reason| handle.closed(reason))?;
             Ok(if fits { Ok(()) } else { Err(element) })
         })
     }
@@ -240,12 +241,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn try_get(&self) -> Reply<Option<T>> {
-        let handle = &self.handle;
-        let element = handle
-            .check_taking("Queue::try_get")
-            .map(|()| handle.call::<Option<EncodedValue>>("", &Operation::TryGet));
-        Reply::named(format!("getting from {}", handle.name()), async move {
-            element?.await?.map(|element| element.decode()).transpose()
+        let get = self.handle.check_taking("Queue::try_get").map(|()| Operation::TryGet);
+        self.handle.call_then("getting from", get, |element: Option<EncodedValue>| {
+            element.map(|element| element.decode()).transpose()
         })
     }
 
@@ -328,8 +326,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
 
     /// Returns whether [`len`](Queue::len) is 0. The example there shows both.
     pub fn is_empty(&self) -> Reply<bool> {
-        let len = self.len();
-        Reply::named(format!("asking {}", self.handle.name()), async move { Ok(len.await? == 0) })
+        self.handle.call_then("asking", Ok(Operation::Len), |length: usize| Ok(length == 0))
     }
 
     /// Waits until all elements that this process has put in have arrived. In the queue's owner it
@@ -354,14 +351,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn flush(&self) -> Reply<()> {
-        let handle = self.handle.clone();
-        let flushed = self.handle.location().map(|location| match location {
-            Location::Local(_) => None,
-            Location::Remote(client) => client.flush(),
-        });
+        let (handle, flushed) = (self.handle.clone(), self.handle.flush());
         let what = format!("the arrival of the elements that were put into {}", handle.name());
         Reply::named(what, async move {
-            if let Some(flushed) = flushed? {
+            if let Some(flushed) = flushed {
                 let _ = flushed.await;
             }
             match handle.location()? {
@@ -438,26 +431,5 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// ```
     pub fn close(&self) -> Reply<()> {
         self.handle.call("closing", &Operation::Close)
-    }
-}
-
-impl<T> Clone for Queue<T> {
-    fn clone(&self) -> Queue<T> {
-        Queue { handle: self.handle.clone(), element: PhantomData }
-    }
-}
-
-/// Two handles are equal if they are of the same queue.
-impl<T> PartialEq for Queue<T> {
-    fn eq(&self, other: &Queue<T>) -> bool {
-        self.handle == other.handle
-    }
-}
-
-impl<T> Eq for Queue<T> {}
-
-impl<T> std::fmt::Debug for Queue<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Queue({})", self.handle.name())
     }
 }

@@ -25,7 +25,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::pipe::PipeReceiver;
 use crate::queue::{Get, PipeEnd, split_number};
-use fiber_runtime::blocking::Blocking;
+use fiber_runtime::blocking::{Blocking, blocking_iterator};
 
 pub use owner::StreamOwner;
 pub use sender::{Flushing, Sender, SenderSeed};
@@ -308,25 +308,7 @@ impl<T: DeserializeOwned> futures_core::Stream for Stream<T> {
     }
 }
 
-impl<T: DeserializeOwned> IntoIterator for Stream<T> {
-    type Item = Result<T>;
-    type IntoIter = Blocking<Stream<T>>;
-
-    /// Works as [`wait`](Stream::wait).
-    fn into_iter(self) -> Blocking<Stream<T>> {
-        self.wait()
-    }
-}
-
-impl<'a, T: DeserializeOwned> IntoIterator for &'a mut Stream<T> {
-    type Item = Result<T>;
-    type IntoIter = Blocking<&'a mut Stream<T>>;
-
-    /// Works as [`wait`](Stream::wait), and leaves the stream for the items that were not taken.
-    fn into_iter(self) -> Blocking<&'a mut Stream<T>> {
-        Blocking::new(self)
-    }
-}
+blocking_iterator!(Stream<T>);
 
 impl<T> Serialize for Stream<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -46,4 +46,5 @@ pub use namespace::Namespace;
 pub use permits::Guard;
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
+pub(crate) use state::generic_handle;
 pub use value::Value;

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Call, Decoder, Submitted, cancel_method, encoded, handle_traits};
 use crate::batch::ResultBatch;
-use fiber_runtime::blocking::Blocking;
+use fiber_runtime::blocking::{Blocking, blocking_iterator};
 
 /// A stream of the results of many tasks, in the order of the arguments, from
 /// [`Pool::imap`](crate::Pool::imap).
@@ -302,25 +302,7 @@ macro_rules! stream_handle {
             }
         }
 
-        impl<T: DeserializeOwned> IntoIterator for $name<T> {
-            type Item = Result<T>;
-            type IntoIter = Blocking<$name<T>>;
-
-            /// Works as [`wait`](Self::wait).
-            fn into_iter(self) -> Blocking<$name<T>> {
-                self.wait()
-            }
-        }
-
-        impl<'a, T: DeserializeOwned> IntoIterator for &'a mut $name<T> {
-            type Item = Result<T>;
-            type IntoIter = Blocking<&'a mut $name<T>>;
-
-            /// Works as `wait`, and leaves the handle for the results that were not taken.
-            fn into_iter(self) -> Blocking<&'a mut $name<T>> {
-                Blocking::new(self)
-            }
-        }
+        blocking_iterator!($name<T>);
     };
 }
 

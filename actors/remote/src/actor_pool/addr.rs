@@ -15,8 +15,8 @@ use parking_lot::RwLock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Routing;
-use crate::keys::weight;
-use crate::remote::{Carrier, Outgoing, RemoteAddr, RemoteMessage, SendError};
+use crate::keys::{hash_of, weight};
+use crate::remote::{Carrier, Method, Outgoing, RemoteAddr, RemoteMessage, SendError};
 use fiber_runtime::mesh::Load;
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
@@ -123,7 +123,8 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.choose().map_or_else(Reply::failed, |chosen| chosen.send(Outgoing::Value(&message)))
+        self.choose()
+            .map_or_else(Reply::failed, |chosen| chosen.send::<M, M>(Outgoing::Value(&message)))
     }
 
     /// Sends a message without an answer to the actor that the pool's [`Routing`] chooses, and
@@ -201,7 +202,8 @@ impl<A: Actor> ActorPoolAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.owner(key).map_or_else(Reply::failed, |owner| owner.send(Outgoing::Value(&message)))
+        self.owner(key)
+            .map_or_else(Reply::failed, |owner| owner.send::<M, M>(Outgoing::Value(&message)))
     }
 
     /// Sends a message without an answer to the actor to which `key` belongs, and ignores all
@@ -292,7 +294,8 @@ impl<A: Actor> ActorPoolAddr<A> {
     /// There is none.
     fn owner(&self, key: &(impl Hash + ?Sized)) -> Result<Chosen<A>> {
         let actors = self.members.actors.read();
-        let owner = actors.iter().max_by_key(|actor| weight(key, actor.number));
+        let hash = hash_of(key);
+        let owner = actors.iter().max_by_key(|actor| weight(hash, actor.number));
         owner.map(PooledActor::choose).ok_or_else(no_actors::<A>)
     }
 }
@@ -372,40 +375,23 @@ impl<A> PooledActor<A> {
     }
 }
 
-impl<A> Clone for PooledActor<A> {
-    fn clone(&self) -> PooledActor<A> {
-        let (addr, load) = (self.addr.clone(), Arc::clone(&self.load));
-        PooledActor { addr, number: self.number, load }
-    }
-}
+clone_handle!(PooledActor<A> { addr, number, load });
 
 impl<A: Actor> Chosen<A> {
-    pub(super) fn send<M>(self, message: Outgoing<'_, M>) -> Reply<M::Result>
-    where
-        M: RemoteMessage,
-        A: Handler<M>,
-        A::Context: ToEnvelope<A, M> + 'static,
-    {
-        self.addr.send_counted(message, self.load)
-    }
-
-    /// Sends a message that travels in another.
-    pub(super) fn send_carried<M, C>(self, carrier: Outgoing<'_, C>) -> Reply<C::Result>
+    /// Sends a message that may travel in another. The actor's load counts it until it is answered.
+    pub(super) fn send<M, C>(self, message: Outgoing<'_, C>) -> Reply<C::Result>
     where
         M: RemoteMessage,
         C: Carrier<M>,
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.addr.send_carried::<M, C>(carrier, self.load)
+        let method = Method::<A, M, C>::ENTRY.reference();
+        self.addr.untyped.call_named(type_name::<M>(), method, message, Some(self.load))
     }
 }
 
-impl<A> Clone for ActorPoolAddr<A> {
-    fn clone(&self) -> ActorPoolAddr<A> {
-        ActorPoolAddr { members: Arc::clone(&self.members), routing: self.routing }
-    }
-}
+clone_handle!(ActorPoolAddr<A> { members, routing });
 
 /// Two addresses are equal if they are of the same actors.
 impl<A> PartialEq for ActorPoolAddr<A> {

@@ -36,7 +36,7 @@ impl<A: Actor> ActorPoolAddr<A> {
         let message = ForAll::new(message);
         let send = |to: Chosen<A>| Member {
             name: Arc::clone(&to.addr.untyped.target.name),
-            reply: to.send(message.for_one()),
+            reply: to.send::<M, M>(message.for_one()),
         };
         Replies::new(self.choose_all().into_iter().map(send).collect())
     }

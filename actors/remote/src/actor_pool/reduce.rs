@@ -76,7 +76,7 @@ impl<A: Actor> ActorPoolAddr<A> {
         let message = ForAll::new(Kept { near, message });
         let send = |to: Chosen<A>| {
             let member = to.addr.untyped.clone();
-            (member, to.send_carried::<M, _>(message.for_one()))
+            (member, to.send::<M, _>(message.for_one()))
         };
         let (members, replies): (Vec<_>, Vec<_>) = self.choose_all().into_iter().map(send).unzip();
         let answers = Answers(Some(as_completed(replies)));

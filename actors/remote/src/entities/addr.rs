@@ -18,10 +18,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::sync::oneshot;
 
 use super::Entities;
-use super::client::{Client, Outgoing, Resend};
+use super::client::{Client, Outgoing};
 use super::coordinator::Coordinator;
 use super::life::own_addr;
-use super::method::method;
+use super::method::Method;
 use super::reminders::Reminder;
 use super::wire::{Remind, RemindFailure, When};
 use crate::names::{Wanted, look_up};
@@ -60,7 +60,7 @@ pub struct Entity<A> {
     key: Arc<str>,
     /// For errors.
     name: Arc<str>,
-    resend: Resend,
+    resend: bool,
     entity: PhantomData<fn() -> A>,
 }
 
@@ -154,12 +154,9 @@ pub fn this<A: Actor<Context = Context<A>>>() -> Result<Entity<A>> {
 fn coordinator<A: Actor<Context = Context<A>>>(
     member: &Member,
     addr: UntypedAddr,
-) -> Result<RemoteAddr<Coordinator>, String> {
-    if member.actor_type.as_deref() == Some(type_name::<Entities<A>>()) {
-        Ok(RemoteAddr::of(addr))
-    } else {
-        Err(member.description())
-    }
+) -> Option<RemoteAddr<Coordinator>> {
+    let is_of_type = member.actor_type.as_deref() == Some(type_name::<Entities<A>>());
+    is_of_type.then(|| RemoteAddr::of(addr))
 }
 
 impl<A: Actor> EntitiesAddr<A> {
@@ -181,7 +178,7 @@ impl<A: Actor> EntitiesAddr<A> {
         let key: Arc<str> = key.to_string().into();
         let name = format!("{}/{key}", self.client.name).into();
         let client = Arc::clone(&self.client);
-        Entity { client, key, name, resend: Resend::No, entity: PhantomData }
+        Entity { client, key, name, resend: false, entity: PhantomData }
     }
 }
 
@@ -260,7 +257,7 @@ impl<A: Actor<Context = Context<A>>> Entity<A> {
     /// example.
     #[must_use = "the address itself stays as it is"]
     pub fn resend(&self) -> Entity<A> {
-        Entity { resend: Resend::Yes, ..self.clone() }
+        Entity { resend: true, ..self.clone() }
     }
 
     /// Lets the entity get [`Reminder`] after a time, also if it sleeps until then.
@@ -358,7 +355,8 @@ impl<A: Actor<Context = Context<A>>> Entity<A> {
         A: Handler<M>,
         M: RemoteMessage,
     {
-        let (method, terms) = (method::<A, M>().reference(), Terms { urgent: false, time_left });
+        let method = Method::<A, M>::ENTRY.reference();
+        let terms = Terms { urgent: false, time_left };
         let encode = || Payload::call(ActorId::LATER, method, terms, &(&*self.key, message));
         let (payload, keep_alive) = transfer::repeatable(encode);
         let payload = payload?;
@@ -374,23 +372,9 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl<A> Clone for EntitiesAddr<A> {
-    fn clone(&self) -> EntitiesAddr<A> {
-        EntitiesAddr { client: Arc::clone(&self.client), entity: PhantomData }
-    }
-}
+clone_handle!(EntitiesAddr<A> { client, entity });
 
-impl<A> Clone for Entity<A> {
-    fn clone(&self) -> Entity<A> {
-        Entity {
-            client: Arc::clone(&self.client),
-            key: Arc::clone(&self.key),
-            name: Arc::clone(&self.name),
-            resend: self.resend,
-            entity: PhantomData,
-        }
-    }
-}
+clone_handle!(Entity<A> { client, key, name, resend, entity });
 
 /// Two addresses are equal if they are of the same entity.
 impl<A> PartialEq for Entity<A> {
@@ -429,15 +413,14 @@ impl<'de, A: Actor> Deserialize<'de> for EntitiesAddr<A> {
 impl<A> Serialize for Entity<A> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let all = EntitiesAddr::<A> { client: Arc::clone(&self.client), entity: PhantomData };
-        (all, &*self.key, self.resend == Resend::Yes).serialize(serializer)
+        (all, &*self.key, self.resend).serialize(serializer)
     }
 }
 
 impl<'de, A: Actor<Context = Context<A>>> Deserialize<'de> for Entity<A> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Entity<A>, D::Error> {
-        let (all, key, resends): (EntitiesAddr<A>, String, bool) =
+        let (all, key, resend): (EntitiesAddr<A>, String, _) =
             Deserialize::deserialize(deserializer)?;
-        let resend = if resends { Resend::Yes } else { Resend::No };
         Ok(Entity { resend, ..all.of(key) })
     }
 }

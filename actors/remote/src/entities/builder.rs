@@ -24,7 +24,7 @@ use tokio::sync::{Mutex, RwLock, mpsc, oneshot, watch};
 use super::addr::EntitiesAddr;
 use super::coordinator::{Coordination, Coordinator};
 use super::inspection::Owned;
-use super::keeper::{Keeper, KeeperArgs, KeptPlan, Plan, StateFns};
+use super::keeper::{Keeper, KeeperArgs, Plan, StateFns};
 use super::owner::{Owner, Starter, replace_leaving};
 use super::records::Records;
 use super::reminders::{NoReminders, ReminderPolicy, Reminders, SendReminder, WithReminders};
@@ -256,15 +256,9 @@ impl<P, R> EntitiesBuilder<P, R> {
             DurableState::open(runtime, journal, ObjectKind::Entities, Some(&self.name))
         });
         let durable = durable.transpose()?;
-        let kept = KeptPlan {
-            anything: P::KEPT != Kept::Nothing,
-            events: P::KEPT == Kept::Events,
-            every: self.interval.messages,
-            time: self.interval.time,
-        };
-        let idle = self.idle.or(kept.anything.then_some(IDLE));
+        let idle = self.idle.or((P::KEPT != Kept::Nothing).then_some(IDLE));
         let journal = durable.as_ref().map(DurableState::journal_name);
-        let plan = Plan { idle, kept, journal };
+        let plan = Plan { idle, kept: P::KEPT, snapshots: self.interval, journal };
         let (spread, name) = (self.spread, self.name.clone());
         let manager = self.manager.with_own_process("EntitiesBuilder::manager")?;
         let manager = match &spread {

@@ -70,15 +70,9 @@ pub(super) struct Outgoing {
     pub(super) answer: Waiter,
     /// The time at which the caller stops waiting: the payload says how much is left until then.
     pub(super) deadline: Option<Instant>,
-    pub(super) resend: Resend,
+    /// Whether it is sent again when the process of its entity dies.
+    pub(super) resend: bool,
     pub(super) keep_alive: KeepAlive,
-}
-
-/// Whether a message is sent again when the process of its entity dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resend {
-    No,
-    Yes,
 }
 
 /// The clients of a session that this process uses.
@@ -193,18 +187,13 @@ impl Client {
             payload.set_time_left(left);
         }
         let mut addr = addr.clone();
-        addr.resend = resend == Resend::Yes;
+        addr.resend = resend;
         // The table may be newer than that of the way. A refusal then is of the older one: a message
         // that waited for the table after this one would wait for ever.
         let (client, key, epoch) = (Arc::clone(self), Arc::clone(key), way.epoch);
         let again = payload.clone();
         let then = move |answered: Answer| {
-            let retried = match resend {
-                _ if has_moved(&answered) => Some(epoch),
-                Resend::Yes => retried_after(&answered, epoch),
-                Resend::No => None,
-            };
-            if let Some(epoch) = retried {
+            if let Some(epoch) = retried_after(&answered, epoch, resend) {
                 let message = Outgoing { payload: again, answer, deadline, resend, keep_alive };
                 return client.refused(&key, number, message, epoch);
             }
@@ -312,20 +301,17 @@ impl Key {
     }
 }
 
-/// Returns whether a process has refused a message, since the key is not its own.
-fn has_moved(answer: &Answer) -> bool {
-    matches!(answer, Err(Unanswered::Failed(CallFailure::Moved)))
-}
-
-/// Returns after which table a message is sent again that resends, and went by the table `epoch`;
-/// `None` if the answer is one.
-fn retried_after(answer: &Answer, epoch: u64) -> Option<u64> {
+/// Returns after which table a message is sent again that went by the table `epoch`; `None` if the
+/// answer is one.
+fn retried_after(answer: &Answer, epoch: u64, resend: bool) -> Option<u64> {
     match answer {
+        // The process has refused the message: the key is not its own.
+        Err(Unanswered::Failed(CallFailure::Moved)) => Some(epoch),
         // The actor of the process has ended by itself, since it can't record, or the process is
         // about to end, since it has lost the coordinator. It starts again.
-        Err(Unanswered::Failed(CallFailure::Stopped(_))) => Some(0),
+        Err(Unanswered::Failed(CallFailure::Stopped(_))) if resend => Some(0),
         // The process has ended for good, so there is a newer table, or there are no entities.
-        Err(Unanswered::Lost(_)) => Some(epoch),
+        Err(Unanswered::Lost(_)) if resend => Some(epoch),
         _ => None,
     }
 }

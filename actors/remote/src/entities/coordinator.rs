@@ -85,7 +85,7 @@ impl Coordination {
     }
 
     /// Lets these processes keep the keys from now on, instead of those before.
-    async fn change(&self, members: Vec<Member>, end: Option<ExitReason>) {
+    pub(super) async fn change(&self, members: Vec<Member>, end: Option<ExitReason>) {
         let _changing = self.changing.lock().await;
         let keepers = members.iter().map(|member| (member.id, member.addr.clone())).collect();
         let last = self.table.borrow().clone();
@@ -131,7 +131,7 @@ impl Coordination {
     }
 
     /// Waits until a process has no busy entity whose key is another's.
-    async fn vacated(&self, id: KeeperId) {
+    pub(super) async fn vacated(&self, id: KeeperId) {
         let mut changes = self.table.subscribe();
         while self.busy.borrow().values().any(|busy| *busy == id) {
             if changes.changed().await.is_err() {
@@ -215,7 +215,7 @@ impl Coordination {
     }
 
     /// Notes that a process has ended for good. The keys that it has not saved are free.
-    async fn gone(&self, id: KeeperId) {
+    pub(super) async fn gone(&self, id: KeeperId) {
         self.numbers.borrow_mut().remove(&id);
         self.keepers.borrow_mut().remove(&id);
         // It may have left changes, which the next process of its keys has to see.
@@ -248,54 +248,26 @@ impl Handler<Stop> for Coordinator {
     }
 }
 
-/// Lets these processes keep the keys. If there are none, it says why.
-pub(super) struct SetMembers {
-    pub(super) members: Vec<Member>,
-    pub(super) end: Option<ExitReason>,
+/// Work on the state of a coordinator, for its own process.
+pub(super) struct With<F>(pub(super) F);
+
+impl<F, W> Message for With<F>
+where
+    F: FnOnce(Rc<Coordination>) -> W + 'static,
+    W: Future<Output: 'static> + 'static,
+{
+    type Result = W::Output;
 }
 
-impl Message for SetMembers {
-    type Result = ();
-}
+impl<F, W> Handler<With<F>> for Coordinator
+where
+    F: FnOnce(Rc<Coordination>) -> W + 'static,
+    W: Future<Output: 'static> + 'static,
+{
+    type Result = ResponseFuture<W::Output>;
 
-impl Handler<SetMembers> for Coordinator {
-    type Result = ResponseFuture<()>;
-
-    fn handle(&mut self, set: SetMembers, _: &mut Context<Self>) -> Self::Result {
-        let state = Rc::clone(&self.0);
-        Box::pin(async move { state.change(set.members, set.end).await })
-    }
-}
-
-/// Is answered when a process has no busy entity whose key is another's.
-pub(super) struct Vacated(pub(super) KeeperId);
-
-impl Message for Vacated {
-    type Result = ();
-}
-
-impl Handler<Vacated> for Coordinator {
-    type Result = ResponseFuture<()>;
-
-    fn handle(&mut self, Vacated(id): Vacated, _: &mut Context<Self>) -> Self::Result {
-        let state = Rc::clone(&self.0);
-        Box::pin(async move { state.vacated(id).await })
-    }
-}
-
-/// A process has ended for good.
-pub(super) struct Gone(pub(super) KeeperId);
-
-impl Message for Gone {
-    type Result = ();
-}
-
-impl Handler<Gone> for Coordinator {
-    type Result = ResponseFuture<()>;
-
-    fn handle(&mut self, Gone(id): Gone, _: &mut Context<Self>) -> Self::Result {
-        let state = Rc::clone(&self.0);
-        Box::pin(async move { state.gone(id).await })
+    fn handle(&mut self, With(work): With<F>, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(work(Rc::clone(&self.0)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use actix::{Addr, Context, Handler, Message, ResponseFuture};
+use actix::{Addr, Message};
 use fiber_core::ProcessId;
 use fiber_core::inspect::{EntityKey, EntityKeys, EntityRecord, RecordedValue, Request};
 use fiber_core::stats::{EntitiesStats, EntityProcessStats, Report};
@@ -15,7 +15,7 @@ use fiber_values::codec::EncodedValue;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 
-use super::coordinator::{Coordination, Coordinator};
+use super::coordinator::{Coordination, Coordinator, With};
 use super::wire::Record;
 
 /// The most keys in an answer: the coordinator reads the record of each.
@@ -43,6 +43,17 @@ impl Owned {
     pub(super) fn set_processes(&self, count: usize) {
         self.processes.store(count as u64, Ordering::Relaxed);
     }
+
+    fn ask<W>(&self, work: impl FnOnce(Rc<Coordination>) -> W + Send + 'static) -> Answer
+    where
+        W: Future<Output = Result<String, String>> + 'static,
+    {
+        let coordinator = self.coordinator.clone();
+        Box::pin(async move {
+            let ended = |_| Err("the entities have ended meanwhile".into());
+            coordinator.send(With(work)).await.unwrap_or_else(ended)
+        })
+    }
 }
 
 impl Source for Owned {
@@ -54,31 +65,30 @@ impl Source for Owned {
     }
 
     fn answer(&self, request: &Request) -> Option<Answer> {
-        let show = match request {
+        match request {
             Request::EntityKeys { name, prefix, limit, .. } if **name == *self.name => {
-                Show::Keys { prefix: prefix.clone(), limit: *limit }
+                let (prefix, limit) = (prefix.clone(), *limit);
+                Some(self.ask(move |state| async move { json(&state.keys(prefix, limit).await?) }))
             }
-            Request::Entity { name, key, .. } if **name == *self.name => Show::Key(key.clone()),
-            _ => return None,
-        };
-        let coordinator = self.coordinator.clone();
-        Some(Box::pin(async move {
-            let ended = |_| Err("the entities have ended meanwhile".into());
-            coordinator.send(show).await.unwrap_or_else(ended)
-        }))
+            Request::Entity { name, key, .. } if **name == *self.name => {
+                let key = key.clone();
+                Some(self.ask(move |state| async move { json(&state.record(key).await?) }))
+            }
+            _ => None,
+        }
     }
 }
 
 /// The statistics of a process that keeps entities.
-pub(super) struct Kept {
+pub(super) struct KeeperStats {
     /// The name of the entities.
     pub(super) name: Arc<str>,
     live: AtomicU64,
 }
 
-impl Kept {
-    pub(super) fn new(name: Arc<str>) -> Kept {
-        Kept { name, live: AtomicU64::new(0) }
+impl KeeperStats {
+    pub(super) fn new(name: Arc<str>) -> KeeperStats {
+        KeeperStats { name, live: AtomicU64::new(0) }
     }
 
     pub(super) fn started(&self) {
@@ -90,35 +100,11 @@ impl Kept {
     }
 }
 
-impl Source for Kept {
+impl Source for KeeperStats {
     fn report(&self, process: ProcessId, report: &mut Report) {
         let live = self.live.load(Ordering::Relaxed);
         let stats = EntityProcessStats::new(process, self.name.to_string(), live);
         report.entity_processes.push(stats);
-    }
-}
-
-/// Asks the coordinator for keys or a record, which the command shows, in JSON.
-enum Show {
-    Keys { prefix: String, limit: u64 },
-    Key(String),
-}
-
-impl Message for Show {
-    type Result = Result<String, String>;
-}
-
-impl Handler<Show> for Coordinator {
-    type Result = ResponseFuture<Result<String, String>>;
-
-    fn handle(&mut self, show: Show, _: &mut Context<Coordinator>) -> Self::Result {
-        let state = Rc::clone(&self.0);
-        Box::pin(async move {
-            match show {
-                Show::Keys { prefix, limit } => json(&state.keys(prefix, limit).await?),
-                Show::Key(key) => json(&state.record(key).await?),
-            }
-        })
     }
 }
 

@@ -17,11 +17,13 @@ use tokio::sync::Notify;
 
 use super::addr::EntitiesAddr;
 use super::coordinator::Coordinator;
-use super::inspection::{AskLives, Kept, Lives};
+use super::inspection::{AskLives, KeeperStats, Lives};
 use super::life::{End, Live, Living, Work};
+use super::state::Kept;
 use super::termination;
 use super::wire::{Change, Hello, KeeperId, Load, Record, Released, Table, Token, Write, failure};
 use super::writes::Writes;
+use crate::manager::SnapshotInterval;
 use crate::remote::RemoteAddr;
 
 /// The longest and the shortest pause between two looks for entities that are idle.
@@ -32,20 +34,11 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_s
 pub(super) struct Plan {
     /// After this time without a message, an entity sleeps.
     pub(super) idle: Option<Duration>,
-    pub(super) kept: KeptPlan,
+    pub(super) kept: Kept,
+    /// Counts events, or messages if there are no events.
+    pub(super) snapshots: SnapshotInterval,
     /// The folder of the journal that has the state, if one has it.
     pub(super) journal: Option<String>,
-}
-
-/// Which state is kept, and when snapshots are taken.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-pub(super) struct KeptPlan {
-    pub(super) anything: bool,
-    pub(super) events: bool,
-    /// Takes a snapshot after so many events, or messages if there are no events.
-    pub(super) every: Option<u64>,
-    /// Takes one after the first message when so much time has passed since the last.
-    pub(super) time: Option<Duration>,
 }
 
 /// The arguments of a process of entities.
@@ -86,7 +79,7 @@ pub(super) struct Shared<A: Actor<Context = Context<A>>> {
     pub(super) writes: Writes<A>,
     /// Notified when a key is free.
     freed: Notify,
-    stats: Arc<Kept>,
+    stats: Arc<KeeperStats>,
     keeper: OnceCell<Addr<Keeper<A>>>,
 }
 
@@ -139,7 +132,7 @@ impl<A: Actor<Context = Context<A>>> Keeper<A> {
             living: Living::default(),
             writes: Writes::default(),
             freed: Notify::new(),
-            stats: Arc::new(Kept::new(args.name.into())),
+            stats: Arc::new(KeeperStats::new(args.name.into())),
             keeper: OnceCell::new(),
         }))
     }
@@ -296,7 +289,7 @@ impl<A: Actor<Context = Context<A>>> Shared<A> {
 
     /// Reads the record of a key that waits, and starts its entity.
     fn begin(self: &Rc<Self>, key: Rc<str>) {
-        if !self.plan.kept.anything {
+        if self.plan.kept == Kept::Nothing {
             return self.start(key, Ok(Record::default()));
         }
         let shared = Rc::clone(self);

@@ -25,7 +25,8 @@ use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 
-use super::keeper::Shared;
+use super::keeper::{Plan, Shared};
+use super::state::Kept;
 use super::wire::RecordChange;
 use crate::remote::{CallOutcome, Encoded, OpenCall};
 
@@ -230,15 +231,17 @@ impl<A: Actor<Context = Context<A>>> Live<A> {
 
     /// Takes a snapshot if it is time for one, or if the entity ends.
     fn keep(&self, actor: &A, ends: Ends) {
-        let kept = self.shared.plan.kept;
+        let Plan { kept, snapshots, .. } = &self.shared.plan;
         let (last, in_snapshot) = (self.last.get(), self.in_snapshot.get());
         self.messages.set(self.messages.get() + u64::from(ends == Ends::No));
-        let is_due = match (kept.events, ends) {
-            (true, _) => kept.every.is_some_and(|every| last >= in_snapshot + every),
-            (false, Ends::Yes) => true,
-            (false, Ends::No) => {
-                kept.every.is_some_and(|every| self.messages.get() >= every)
-                    || kept.time.is_some_and(|time| self.last_snapshot.get().elapsed() >= time)
+        let is_due = match (kept, ends) {
+            (Kept::Events, _) => {
+                snapshots.messages.is_some_and(|every| last >= in_snapshot + every)
+            }
+            (_, Ends::Yes) => true,
+            (_, Ends::No) => {
+                snapshots.messages.is_some_and(|every| self.messages.get() >= every)
+                    || snapshots.time.is_some_and(|time| self.last_snapshot.get().elapsed() >= time)
             }
         };
         if !is_due {
@@ -316,7 +319,7 @@ enum Ends {
 impl<A: Actor<Context = Context<A>>> Own for Live<A> {
     fn record(self: Rc<Self>, event: EncodedValue) {
         assert!(
-            self.shared.plan.kept.events,
+            self.shared.plan.kept == Kept::Events,
             "`persist` needs entities that record events: start them with \
              `Entities::builder(..).events()`"
         );

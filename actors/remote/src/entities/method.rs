@@ -14,24 +14,16 @@ use super::keeper::Keeper;
 use super::life::Work;
 use crate::remote::{CallOutcome, MethodCall, RemoteMessage, encode, handle};
 
-/// Returns the entry through which other processes call the handler of `M` in entities of type `A`.
-/// Its message is a key and the handler's message.
-pub(super) fn method<A, M>() -> &'static Entry<MethodFn>
+/// The handler of `M` in entities of type `A`, as other processes call it. Its message is a key and
+/// the handler's message.
+pub(super) struct Method<A, M>(PhantomData<(A, M)>);
+
+impl<A, M> Method<A, M>
 where
     A: Actor<Context = Context<A>> + Handler<M>,
     M: RemoteMessage,
 {
-    Maker::<A, M>::ENTRY
-}
-
-struct Maker<A, M>(PhantomData<(A, M)>);
-
-impl<A, M> Maker<A, M>
-where
-    A: Actor<Context = Context<A>> + Handler<M>,
-    M: RemoteMessage,
-{
-    const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<M>, Self::handle);
+    pub(super) const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<M>, Self::handle);
 
     fn handle(keeper: &mut dyn Any, _: &mut dyn Any, call: &mut dyn Any) {
         let call =

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use fiber_runtime::runtime::{Runtime, Spread};
 use futures_util::future::{Either, join, join_all, select, try_join_all};
 use tokio::sync::{Mutex, RwLock, mpsc, watch};
 
-use super::coordinator::{Coordinator, Gone, Member, Process, SetMembers, Stop, Vacated};
+use super::coordinator::{Coordination, Coordinator, Member, Process, Stop, With};
 use super::inspection::Owned;
 use super::keeper::Keeper;
 use super::wire::KeeperId;
@@ -256,21 +257,29 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
         let members: Vec<_> = members.managers.iter().map(member).collect();
         self.stats.set_processes(members.len());
         // It is there until `stop`.
-        let _ = self.local.send(SetMembers { members, end }).await;
+        let change = move |state: Rc<Coordination>| async move { state.change(members, end).await };
+        let _ = self.local.send(With(change)).await;
+    }
+
+    /// Lets the coordinator know that a process has ended for good.
+    async fn gone(&self, id: KeeperId) {
+        let gone = move |state: Rc<Coordination>| async move { state.gone(id).await };
+        let _ = self.local.send(With(gone)).await;
     }
 
     /// Ends processes that have no keys any more, when their last entities have ended, or at the
     /// limit. Each process lives on for `linger`.
     async fn dismiss(&self, leaving: Vec<Managed<A>>, limit: Instant, linger: Duration) {
         let ends = leaving.into_iter().map(|(id, manager)| async move {
-            let vacated = self.local.send(Vacated(id));
+            let vacated = move |state: Rc<Coordination>| async move { state.vacated(id).await };
+            let vacated = self.local.send(With(vacated));
             let _ = select(pin!(vacated), self.until(limit)).await;
             if !linger.is_zero() {
                 // It refuses the messages that are on their way to it.
                 let _ = Alarm::after(self.runtime.mesh(), linger).await;
             }
             let _ = manager.stop().await;
-            let _ = self.local.send(Gone(id)).await;
+            self.gone(id).await;
         });
         join_all(ends).await;
     }
@@ -289,7 +298,7 @@ impl<A: Actor<Context = Context<A>>> Owner<A> {
                 let reason = reason.unwrap_or(ExitReason::Shutdown);
                 tracing::error!("process `{}-{}` has ended for good: {reason}", owner.name, id.0);
                 owner.announce(&members, Some(reason)).await;
-                let _ = owner.local.send(Gone(id)).await;
+                owner.gone(id).await;
             }
         }));
     }

@@ -3,8 +3,8 @@
 use actix::Actor;
 use fiber_core::{Error, Result};
 use fiber_values::codec::EncodedValue;
-use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Serialize};
 
 use super::life;
 use crate::manager::{NoSnapshots, Snapshot, SnapshotPolicy, Snapshots};
@@ -144,7 +144,7 @@ pub struct Events;
 pub struct EventsAndSnapshots;
 
 /// The parts of an entity's state that are kept: nothing, snapshots, or events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[doc(hidden)]
 pub enum Kept {
     Nothing,
@@ -154,15 +154,9 @@ pub enum Kept {
 
 /// How the state of entities of type `A` is kept: [`NoSnapshots`], [`Snapshots`], [`Events`] or
 /// [`EventsAndSnapshots`].
-pub trait EntityState<A>: 'static {
+pub trait EntityState<A>: SnapshotPolicy<A> {
     #[doc(hidden)]
     const KEPT: Kept;
-
-    #[doc(hidden)]
-    fn take(actor: &A) -> Result<Option<EncodedValue>>;
-
-    #[doc(hidden)]
-    fn restore(actor: &mut A, state: &EncodedValue) -> Result<()>;
 
     #[doc(hidden)]
     fn replay(actor: &mut A, event: &EncodedValue) -> Result<()>;
@@ -171,14 +165,6 @@ pub trait EntityState<A>: 'static {
 impl<A> EntityState<A> for NoSnapshots {
     const KEPT: Kept = Kept::Nothing;
 
-    fn take(_: &A) -> Result<Option<EncodedValue>> {
-        Ok(None)
-    }
-
-    fn restore(_: &mut A, _: &EncodedValue) -> Result<()> {
-        Ok(())
-    }
-
     fn replay(_: &mut A, _: &EncodedValue) -> Result<()> {
         Ok(())
     }
@@ -186,14 +172,6 @@ impl<A> EntityState<A> for NoSnapshots {
 
 impl<A: Snapshot> EntityState<A> for Snapshots {
     const KEPT: Kept = Kept::Snapshots;
-
-    fn take(actor: &A) -> Result<Option<EncodedValue>> {
-        <Snapshots as SnapshotPolicy<A>>::take(actor)
-    }
-
-    fn restore(actor: &mut A, state: &EncodedValue) -> Result<()> {
-        <Snapshots as SnapshotPolicy<A>>::restore(actor, state)
-    }
 
     /// It was recorded by a program that kept events, too.
     fn replay(_: &mut A, _: &EncodedValue) -> Result<()> {
@@ -204,9 +182,7 @@ impl<A: Snapshot> EntityState<A> for Snapshots {
     }
 }
 
-impl<A: EventSourced> EntityState<A> for Events {
-    const KEPT: Kept = Kept::Events;
-
+impl<A: EventSourced> SnapshotPolicy<A> for Events {
     fn take(_: &A) -> Result<Option<EncodedValue>> {
         Ok(None)
     }
@@ -218,6 +194,10 @@ impl<A: EventSourced> EntityState<A> for Events {
             "the record has a snapshot: start the entities with `events_and_snapshots`",
         ))
     }
+}
+
+impl<A: EventSourced> EntityState<A> for Events {
+    const KEPT: Kept = Kept::Events;
 
     fn replay(actor: &mut A, event: &EncodedValue) -> Result<()> {
         let (version, _): (u32, IgnoredAny) = event.decode()?;
@@ -227,16 +207,18 @@ impl<A: EventSourced> EntityState<A> for Events {
     }
 }
 
-impl<A: EventSourced + Snapshot> EntityState<A> for EventsAndSnapshots {
-    const KEPT: Kept = Kept::Events;
-
+impl<A: Snapshot> SnapshotPolicy<A> for EventsAndSnapshots {
     fn take(actor: &A) -> Result<Option<EncodedValue>> {
-        <Snapshots as EntityState<A>>::take(actor)
+        <Snapshots as SnapshotPolicy<A>>::take(actor)
     }
 
     fn restore(actor: &mut A, state: &EncodedValue) -> Result<()> {
-        <Snapshots as EntityState<A>>::restore(actor, state)
+        <Snapshots as SnapshotPolicy<A>>::restore(actor, state)
     }
+}
+
+impl<A: EventSourced + Snapshot> EntityState<A> for EventsAndSnapshots {
+    const KEPT: Kept = Kept::Events;
 
     fn replay(actor: &mut A, event: &EncodedValue) -> Result<()> {
         <Events as EntityState<A>>::replay(actor, event)

@@ -6,6 +6,7 @@ use fiber_runtime::mesh::CallFailure;
 use fiber_values::codec::EncodedValue;
 use serde::{Deserialize, Serialize};
 
+use crate::keys::{hash_of, weight};
 use crate::remote::UntypedAddr;
 
 /// The number of a process that keeps entities. It is used once.
@@ -26,36 +27,14 @@ impl Table {
     /// Returns which process keeps a key, by rendezvous hashing: a process that comes takes keys
     /// from the others, and one that goes leaves its keys to them. No other key moves.
     pub(super) fn keeper_of(&self, key: &str) -> Option<KeeperId> {
-        let hash = hash(key);
-        self.keepers.iter().map(|(id, _)| *id).max_by_key(|id| weight(hash, *id))
+        let hash = hash_of(key);
+        self.keepers.iter().map(|(id, _)| *id).max_by_key(|id| weight(hash, id.0.into()))
     }
 
     /// Returns the address of a process.
     pub(super) fn addr(&self, id: KeeperId) -> Option<&UntypedAddr> {
         self.keepers.iter().find(|(known, _)| *known == id).map(|(_, addr)| addr)
     }
-}
-
-/// Returns how much of a key with this hash belongs to a process.
-fn weight(hash: u64, id: KeeperId) -> u64 {
-    mix(hash ^ mix(u64::from(id.0) + 1))
-}
-
-/// Returns the hash of a key, the same in all processes. Each message needs it.
-fn hash(key: &str) -> u64 {
-    key.as_bytes().chunks(8).fold(key.len() as u64, |hash, chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        mix(hash ^ u64::from_le_bytes(word))
-    })
-}
-
-/// Spreads the bits of a number: the last steps of SplitMix64 (G. L. Steele, D. Lea and
-/// C. H. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
-fn mix(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 /// Asks for the table after one, as soon as there is one.
@@ -217,28 +196,4 @@ pub(super) fn failure(error: &Error) -> CallFailure {
 /// Returns the reason of messages to a process that was replaced.
 pub(super) fn replaced() -> ExitReason {
     ExitReason::LinkLost("another process has its keys".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{KeeperId, hash, weight};
-
-    fn keeper_of(key: &str, keepers: u32) -> u32 {
-        (0..keepers).max_by_key(|id| weight(hash(key), KeeperId(*id))).unwrap()
-    }
-
-    #[test]
-    fn a_process_more_takes_its_share_and_moves_no_other_key() {
-        let mut counts = [0; 5];
-        let mut moved = 0;
-        for key in 0..10_000 {
-            let key = format!("user {key}");
-            let (before, after) = (keeper_of(&key, 4), keeper_of(&key, 5));
-            assert!(after == before || after == 4);
-            moved += u32::from(after != before);
-            counts[KeeperId(after).0 as usize] += 1;
-        }
-        assert!((1_800..2_200).contains(&moved), "{moved}");
-        assert!(counts.iter().all(|count| (1_800..2_200).contains(count)), "{counts:?}");
-    }
 }

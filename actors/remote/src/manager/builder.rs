@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::panic::Location;
-use std::time::Duration;
 
 use actix::{Actor, Context};
 use fiber_core::{Error, Meta, Result};
@@ -12,7 +11,7 @@ use fiber_values::{Function, Portable, assert_captures_nothing, codec, transfer}
 use tokio::sync::oneshot;
 
 use super::AsyncManager;
-use super::hosted::actor_entry;
+use super::hosted::ActorEntry;
 use super::last_snapshot::LastSnapshot;
 use super::process::ActorMain;
 use super::snapshot::{NoSnapshots, SnapshotInterval, SnapshotPolicy, Snapshots};
@@ -24,7 +23,7 @@ use fiber_runtime::mesh::{Full, ProcessRef};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::{HostRule, Runtime};
 use fiber_supervisor::options::{ProcessOptions, builder_options};
-use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown, check_name};
+use fiber_supervisor::supervisor::{ChildSpec, Restart, RestartLimits, Shutdown, check_name};
 
 /// A builder that configures and starts a managed actor. [`AsyncManager::builder`] returns one.
 ///
@@ -65,14 +64,13 @@ use fiber_supervisor::supervisor::{Backoff, ChildSpec, Restart, Shutdown, check_
 /// assert_eq!(echo.send(Say("hello".into())).wait()?, "hello");
 /// # Ok::<(), fiber::Error>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `start` or `child` is called"]
 pub struct ManagerBuilder<P = NoSnapshots> {
     options: ProcessOptions,
     restart: Restart,
     shutdown: Option<Shutdown>,
-    intensity: (u32, Duration),
-    backoff: Backoff,
+    limits: RestartLimits,
     mailbox: usize,
     full: Full,
     interval: SnapshotInterval,
@@ -82,16 +80,6 @@ pub struct ManagerBuilder<P = NoSnapshots> {
     pub(super) host: HostRule,
     pub(super) process: ProcessChoice,
     policy: PhantomData<fn() -> P>,
-}
-
-// A derived implementation would require `P: Clone`.
-impl<P> Clone for ManagerBuilder<P> {
-    fn clone(&self) -> ManagerBuilder<P> {
-        let (options, backoff) = (self.options.clone(), self.backoff.clone());
-        let (journal, registered) = (self.journal.clone(), self.registered.clone());
-        let (host, process) = (self.host.clone(), self.process.clone());
-        ManagerBuilder { options, backoff, journal, registered, host, process, ..*self }
-    }
 }
 
 impl ManagerBuilder<Snapshots> {
@@ -163,8 +151,7 @@ impl ManagerBuilder {
             options: ProcessOptions::default(),
             restart: Restart::Transient,
             shutdown: None,
-            intensity: (3, Duration::from_secs(5)),
-            backoff: Backoff::default(),
+            limits: RestartLimits::default(),
             mailbox: usize::MAX,
             full: Full::default(),
             interval: SnapshotInterval::default(),
@@ -190,9 +177,9 @@ impl<P> ManagerBuilder<P> {
         /// The limit counts the restarts of the actor in its process, after panics, and separately
         /// those of the process. When another one is needed, the actor ends for good with
         /// [`ExitReason::IntensityReached`](fiber_core::ExitReason::IntensityReached).
-        intensity => intensity;
+        intensity => limits.intensity;
         /// The pauses precede restarts of the actor in its process, and those of the process.
-        backoff => backoff;
+        backoff => limits.backoff;
     }
 
     /// Sets how the actor's process is stopped: a [`Shutdown`], or the time limit after which it is
@@ -259,8 +246,7 @@ impl<P> ManagerBuilder<P> {
             options: self.options,
             restart: self.restart,
             shutdown: self.shutdown,
-            intensity: self.intensity,
-            backoff: self.backoff,
+            limits: self.limits,
             mailbox: self.mailbox,
             full: self.full,
             interval: when.into(),
@@ -387,7 +373,7 @@ impl<P> ManagerBuilder<P> {
         let _ = factory;
         let runtime = Runtime::get()?;
         let config = runtime.config();
-        let entry = actor_entry::<F, Args, M, P>();
+        let entry = ActorEntry::<F, Args, M, P>::ENTRY;
         entry.passed_at(Location::caller());
         let (arguments, keep_alive) = transfer::repeatable(|| EncodedValue::new(args));
         let arguments = arguments?;
@@ -421,8 +407,7 @@ impl<P> ManagerBuilder<P> {
             full: self.full,
             restart: self.restart,
             shutdown,
-            intensity: self.intensity,
-            backoff: self.backoff.clone(),
+            limits: self.limits,
             has_run: false,
         };
         let spec = ManagerSpec {
@@ -432,9 +417,6 @@ impl<P> ManagerBuilder<P> {
             meta: self.options.meta.or(Meta::of::<F>()),
             output: self.options.output(config),
             restart: self.restart,
-            shutdown,
-            intensity: self.intensity,
-            backoff: self.backoff,
             host: self.host,
             process: self.process,
             registered: self.registered.map(|name| Registered::new::<F::Output>(&name)),

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::ManagerInner;
 use super::builder::ManagerBuilder;
+use super::process::ActorMain;
 use super::start::ManagerSpec;
 use fiber_runtime::runtime::Runtime;
 use fiber_supervisor::supervisor::Restart;
@@ -54,12 +55,12 @@ pub(super) async fn process_of(
         return Ok(manager);
     }
     let room = ManagerBuilder::new().name(group).prepare(|| Room, &())?.1;
+    let main = ActorMain { limits: first.main.limits.clone(), ..room.main };
     let room = ManagerSpec {
+        main,
         meta: first.meta,
         output: first.output.clone(),
         host: first.host.clone(),
-        intensity: first.intensity,
-        backoff: first.backoff.clone(),
         restart: Restart::Permanent,
         ..room
     };

@@ -149,19 +149,8 @@ async fn kill_after(limit: Duration, commands: mpsc::UnboundedSender<ActorComman
     }
 }
 
-/// Returns the entry through which a process starts the actor that `F` makes.
-pub(super) fn actor_entry<F, Args, M, P>() -> &'static Entry<MethodFn>
-where
-    F: Function<Args, M>,
-    F::Output: Actor<Context = Context<F::Output>>,
-    Args: DeserializeOwned + 'static,
-    M: 'static,
-    P: SnapshotPolicy<F::Output>,
-{
-    ActorEntry::<F, Args, M, P>::ENTRY
-}
-
-struct ActorEntry<F, Args, M, P>(PhantomData<(F, Args, M, P)>);
+/// The start of the actor that `F` makes, as its process calls it.
+pub(super) struct ActorEntry<F, Args, M, P>(PhantomData<(F, Args, M, P)>);
 
 impl<F, Args, M, P> ActorEntry<F, Args, M, P>
 where
@@ -171,7 +160,7 @@ where
     M: 'static,
     P: SnapshotPolicy<F::Output>,
 {
-    const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<F>, Self::start);
+    pub(super) const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<F>, Self::start);
 
     #[allow(unsafe_code)]
     fn start(actor: &mut dyn Any, starting: &mut dyn Any, life: &mut dyn Any) {
@@ -211,8 +200,7 @@ where
         let alone = Alone {
             name: Arc::clone(&main.name),
             restart: main.restart,
-            intensity: main.intensity,
-            backoff: main.backoff.clone(),
+            limits: main.limits.clone(),
             has_run: main.has_run,
         };
         let addr = Box::new(RemoteAddr::<F::Output>::of(actor.addr.clone()));

@@ -50,7 +50,7 @@ impl ManagedActor {
     fn keep_awaited(&self, state: EncodedValue, link: Arc<dyn Link>) {
         let id = self.id();
         let keeps = move || {
-            let _ = link.send(Request::kept(id));
+            let _ = link.send(Request::Kept(id).message());
         };
         self.snapshot.set(state, Some(Box::new(keeps)));
     }

@@ -146,7 +146,7 @@ impl Place {
         let mut state = self.state.lock();
         let State { running: Some(running), guests, .. } = &mut *state else { return };
         if matches!(event, ActorEvent::NotStarted(_) | ActorEvent::Ended(_)) {
-            let _ = running.link.send(Request::forget(id));
+            let _ = running.link.send(Request::Forget(id).message());
         }
         let Some(guest) = guests.get_mut(&id) else { return };
         match event {
@@ -217,7 +217,7 @@ impl Place {
             if let Phase::Started { incarnation } = guest.phase {
                 guest.phase = Phase::Stopping { incarnation };
             }
-            let _ = running.link.send(Request::stop(id));
+            let _ = running.link.send(Request::Stop(id).message());
             return;
         }
         let guest = guests.remove(&id);
@@ -231,7 +231,7 @@ impl Place {
     fn end_one(&self, id: ActorId, reason: ExitReason) {
         let mut state = self.state.lock();
         if let Some(running) = &state.running {
-            let _ = running.link.send(Request::kill(id, &reason));
+            let _ = running.link.send(Request::Kill(id, reason.clone()).message());
         }
         let guest = state.guests.remove(&id);
         drop(state);
@@ -266,8 +266,7 @@ impl Guest {
             has_run: !matches!(self.phase, Phase::Starting { .. }),
             ..self.main.clone()
         };
-        let start = Request::start(self.actor.id(), &main);
-        let _ = running.link.send(start.expect("an actor's arguments are encoded already"));
+        let _ = running.link.send(Request::Start(Box::new(main)).message());
     }
 
     /// Notes that the actor has started. Returns who waits for its first start.

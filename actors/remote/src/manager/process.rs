@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fiber_core::{ExitReason, shortage, wait_for_kill};
 use fiber_transport::Link;
@@ -22,7 +21,7 @@ use super::wire::{ActorEvent, Request};
 use fiber_runtime::mesh::{ActorId, Full, ProcessRef};
 use fiber_runtime::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 use fiber_runtime::tokio_runtime::new_runtime;
-use fiber_supervisor::supervisor::{Backoff, Restart, Shutdown};
+use fiber_supervisor::supervisor::{Restart, RestartLimits, Shutdown};
 
 /// The exit code of a process whose actor needed more restarts than are allowed.
 const EXIT_GIVEN_UP: i32 = 1;
@@ -46,8 +45,7 @@ pub(super) struct ActorMain {
     /// When the actor is restarted in its process.
     pub(super) restart: Restart,
     pub(super) shutdown: Shutdown,
-    pub(super) intensity: (u32, Duration),
-    pub(super) backoff: Backoff,
+    pub(super) limits: RestartLimits,
     /// Whether the actor has run before, in a process that has died.
     pub(super) has_run: bool,
 }
@@ -80,22 +78,22 @@ impl ChildMain for ActorMain {
         let receive = move |message| {
             let order = match message {
                 ParentMessage::Shutdown => Order::Shutdown,
-                ParentMessage::Data(message) => match Request::decode(message.into()) {
-                    Some(Request::Start(main)) => {
+                ParentMessage::Data(message) => match EncodedValue::from(message).decode() {
+                    Ok(Request::Start(main)) => {
                         let actor = HostedActor::new(runtime, &link, *main);
                         held.extend(actor.held.clone().map(|held| (actor.id, held)));
                         Order::Start(Box::new(actor))
                     }
-                    Some(Request::Stop(actor)) => Order::Stop(actor),
-                    Some(Request::Kill(actor, reason)) => Order::Kill(actor, reason),
-                    Some(Request::Kept(actor)) => {
+                    Ok(Request::Stop(actor)) => Order::Stop(actor),
+                    Ok(Request::Kill(actor, reason)) => Order::Kill(actor, reason),
+                    Ok(Request::Kept(actor)) => {
                         return held.get(&actor).into_iter().for_each(|held| held.kept());
                     }
-                    Some(Request::Forget(actor)) => {
+                    Ok(Request::Forget(actor)) => {
                         held.remove(&actor);
                         Order::Forget(actor)
                     }
-                    None => return tracing::error!("ignored an invalid message of the owner"),
+                    Err(_) => return tracing::error!("ignored an invalid message of the owner"),
                 },
             };
             // The main thread may be about to end.

@@ -137,7 +137,7 @@ pub(crate) struct SnapshotInterval {
 
 /// Whether a manager takes snapshots of an actor of type `A`: [`NoSnapshots`] for any actor,
 /// [`Snapshots`] for those that implement [`Snapshot`].
-pub trait SnapshotPolicy<A>: 'static {
+pub trait SnapshotPolicy<A>: Clone + 'static {
     /// Returns the encoded state, if snapshots are taken.
     #[doc(hidden)]
     fn take(actor: &A) -> Result<Option<EncodedValue>>;

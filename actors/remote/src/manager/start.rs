@@ -2,7 +2,6 @@
 //! that owns it.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use fiber_backends::ChildOutput;
 use fiber_core::stats::ProcessRole;
@@ -26,7 +25,7 @@ use fiber_runtime::runtime::{
 };
 use fiber_supervisor::process::{ProcessControl, running};
 use fiber_supervisor::supervisor::{
-    Backoff, ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor, Within,
+    ChildContext, ChildSpec, Restart, Running, Shutdown, Start, Supervisor, Within,
 };
 
 /// The complete options of a manager.
@@ -37,10 +36,8 @@ pub(super) struct ManagerSpec {
     pub(super) snapshot: Arc<LastSnapshot>,
     pub(super) meta: Meta,
     pub(super) output: ChildOutput,
+    /// When the process is restarted.
     pub(super) restart: Restart,
-    pub(super) shutdown: Shutdown,
-    pub(super) intensity: (u32, Duration),
-    pub(super) backoff: Backoff,
     pub(super) host: HostRule,
     pub(super) registered: Option<Registered>,
     pub(super) process: ProcessChoice,
@@ -80,12 +77,8 @@ impl ManagerSpec {
         runtime: &'static Runtime,
     ) -> Result<(ProcessRef, Arc<ManagerInner>)> {
         let owner = ProcessRef { id: runtime.id(), address: runtime.address().await?.into() };
-        let (restarts, period) = self.intensity;
         let name = self.main.name.to_string();
-        let supervisor = Supervisor::builder(&*name)
-            .of_one()
-            .intensity(restarts, period)
-            .backoff(self.backoff.clone());
+        let supervisor = Supervisor::builder(&*name).of_one().limits(self.main.limits.clone());
         let (child, actor, place) = self.child(runtime, &owner, name);
         // It gives up with that in the process.
         let supervisor =
@@ -102,12 +95,12 @@ impl ManagerSpec {
         name: String,
     ) -> (ChildSpec, Arc<ManagedActor>, Arc<Place>) {
         let (actor, mut main) = self.main.own(runtime, owner, self.snapshot);
+        // The owner kills the process at the deadline.
+        let shutdown = std::mem::replace(&mut main.shutdown, Shutdown::Wait);
         if main.restart == Restart::Permanent {
             // After an end without a failure, the next incarnation is in the next process.
             main.restart = Restart::Transient;
         }
-        // The owner kills the process at the deadline.
-        main.shutdown = Shutdown::Wait;
         let place = Place::new(runtime, &main.name);
         let process = Process { actor: Arc::clone(&actor), place: Arc::clone(&place) };
         let start = ManagerStart {
@@ -125,7 +118,7 @@ impl ManagerSpec {
                 Process { actor, place }.give_up(error);
             }
         });
-        let child = ChildSpec::new(name, start).restart(self.restart).shutdown(self.shutdown);
+        let child = ChildSpec::new(name, start).restart(self.restart).shutdown(shutdown);
         (child, actor, place)
     }
 }

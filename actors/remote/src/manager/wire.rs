@@ -1,9 +1,10 @@
 //! Messages between the process of managed actors and their owner. Each is about one actor.
 
 use bytes::Buf;
-use fiber_core::{ExitReason, Result};
+use fiber_core::ExitReason;
 use fiber_transport::Message;
 use fiber_values::codec::{self, EncodedValue};
+use serde::{Deserialize, Serialize};
 
 use super::process::ActorMain;
 use fiber_runtime::endpoint::MAIN;
@@ -60,6 +61,7 @@ impl ActorEvent {
 }
 
 /// What the owner asks of the process.
+#[derive(Serialize, Deserialize)]
 pub(super) enum Request {
     /// Starts an actor.
     Start(Box<ActorMain>),
@@ -74,39 +76,9 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// # Errors
-    /// As [`EncodedValue::new`].
-    pub(super) fn start(actor: ActorId, main: &ActorMain) -> Result<Message> {
-        Ok(Message::with_value(head(0, actor), EncodedValue::new(main)?))
-    }
-
-    pub(super) fn stop(actor: ActorId) -> Message {
-        Message::new(head(1, actor))
-    }
-
-    pub(super) fn kill(actor: ActorId, reason: &ExitReason) -> Message {
-        with_reason(2, actor, reason)
-    }
-
-    pub(super) fn kept(actor: ActorId) -> Message {
-        Message::new(head(3, actor))
-    }
-
-    pub(super) fn forget(actor: ActorId) -> Message {
-        Message::new(head(4, actor))
-    }
-
-    /// Reads a message without its leading [`MAIN`] byte.
-    pub(super) fn decode(message: EncodedValue) -> Option<Request> {
-        let (kind, actor, message) = split(message)?;
-        Some(match kind {
-            0 => Request::Start(message.decode().ok()?),
-            1 => Request::Stop(actor),
-            2 => Request::Kill(actor, codec::decode(&message.bytes).ok()?),
-            3 => Request::Kept(actor),
-            4 => Request::Forget(actor),
-            _ => return None,
-        })
+    pub(super) fn message(&self) -> Message {
+        let request = EncodedValue::new(self).expect("an actor's arguments are encoded already");
+        Message::with_value(vec![MAIN], request)
     }
 }
 

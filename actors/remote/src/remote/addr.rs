@@ -1,6 +1,5 @@
 //! Addresses of actors in other processes.
 
-use std::any::type_name;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
@@ -14,12 +13,12 @@ use tokio::sync::oneshot;
 
 use super::export::LocalActor;
 use super::message::RemoteMessage;
-use super::method::{Carrier, method, method_for};
+use super::method::Method;
 use super::outgoing::Outgoing;
 use super::recipient::RemoteRecipient;
 use super::send_error::SendError;
 use super::untyped::{Target, UntypedAddr};
-use fiber_runtime::mesh::{Load, OwnedActor, ProcessRef, Query};
+use fiber_runtime::mesh::{OwnedActor, ProcessRef, Query};
 use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
 use fiber_supervisor::supervisor::Down;
@@ -74,6 +73,8 @@ use fiber_supervisor::supervisor::Down;
 /// })?;
 /// # Ok::<(), fiber::Error>(())
 /// ```
+#[derive(Serialize, Deserialize)]
+#[serde(transparent, bound = "")]
 pub struct RemoteAddr<A> {
     pub(crate) untyped: UntypedAddr,
     actor: PhantomData<fn() -> A>,
@@ -207,33 +208,7 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.untyped.call(method::<A, M>().reference(), Outgoing::Value(&message), None)
-    }
-
-    /// Sends a message, which `load` counts until it is answered.
-    pub(crate) fn send_counted<M>(&self, message: Outgoing<'_, M>, load: Load) -> Reply<M::Result>
-    where
-        M: RemoteMessage,
-        A: Handler<M>,
-        A::Context: ToEnvelope<A, M> + 'static,
-    {
-        self.untyped.call(method::<A, M>().reference(), message, Some(load))
-    }
-
-    /// Works as [`send_counted`](Self::send_counted), for a message that travels in another.
-    pub(crate) fn send_carried<M, C>(
-        &self,
-        carrier: Outgoing<'_, C>,
-        load: Load,
-    ) -> Reply<C::Result>
-    where
-        M: RemoteMessage,
-        C: Carrier<M>,
-        A: Handler<M>,
-        A::Context: ToEnvelope<A, M> + 'static,
-    {
-        let (name, method) = (type_name::<M>(), method_for::<A, M, C>().reference());
-        self.untyped.call_named(name, method, carrier, Some(load))
+        self.untyped.call(Method::<A, M, M>::ENTRY.reference(), Outgoing::Value(&message), None)
     }
 
     /// Sends a message without an answer, and ignores all errors.
@@ -243,7 +218,7 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        self.untyped.do_send(method::<A, M>().reference(), message);
+        self.untyped.do_send(Method::<A, M, M>::ENTRY.reference(), message);
     }
 
     /// Sends a message without an answer, and ignores all errors.
@@ -291,7 +266,8 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        let sent = self.untyped.try_send(method::<A, M>().reference(), Outgoing::Value(&message));
+        let sent =
+            self.untyped.try_send(Method::<A, M, M>::ENTRY.reference(), Outgoing::Value(&message));
         sent.map_err(|error| SendError::new(message, error))
     }
 
@@ -303,7 +279,7 @@ impl<A: Actor> RemoteAddr<A> {
         A: Handler<M>,
         A::Context: ToEnvelope<A, M> + 'static,
     {
-        RemoteRecipient::new(self.untyped.clone(), method::<A, M>().reference())
+        RemoteRecipient::new(self.untyped.clone(), Method::<A, M, M>::ENTRY.reference())
     }
 
     /// Returns whether the actor may be there: `false` only if this process knows that it is gone
@@ -397,11 +373,7 @@ async fn on_runtime<T: Send + 'static, F: Future<Output = Result<T, ExitReason>>
     value.await.unwrap_or_else(|_| Err(ExitReason::LinkLost("this process ends".into())))
 }
 
-impl<A> Clone for RemoteAddr<A> {
-    fn clone(&self) -> RemoteAddr<A> {
-        RemoteAddr { untyped: self.untyped.clone(), actor: PhantomData }
-    }
-}
+clone_handle!(RemoteAddr<A> { untyped, actor });
 
 /// Two addresses are equal if they are of the same actor.
 impl<A> PartialEq for RemoteAddr<A> {
@@ -422,21 +394,6 @@ impl<A> fmt::Debug for RemoteAddr<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = &self.untyped.target;
         write!(f, "RemoteAddr({} {} at {})", target.name, target.actor.0, target.home.id)
-    }
-}
-
-impl<A> Serialize for RemoteAddr<A> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        fiber_values::transfer::note_handle();
-        self.untyped.serialize(serializer)
-    }
-}
-
-impl<'de, A> Deserialize<'de> for RemoteAddr<A> {
-    fn deserialize<D: serde::Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<RemoteAddr<A>, D::Error> {
-        Ok(RemoteAddr { untyped: UntypedAddr::deserialize(deserializer)?, actor: PhantomData })
     }
 }
 

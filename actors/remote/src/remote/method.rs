@@ -22,27 +22,6 @@ use super::message::RemoteMessage;
 use fiber_runtime::mesh::{AnswerFrame, CallFailure, Responder, answer_head};
 use fiber_supervisor::Incarnation;
 
-/// Returns the entry through which other processes call the handler of `M` in `A`.
-pub(super) fn method<A, M>() -> &'static Entry<MethodFn>
-where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M> + 'static,
-    M: RemoteMessage,
-{
-    method_for::<A, M, M>()
-}
-
-/// Returns the entry through which other processes call the handler of `M` in `A` by a `C`.
-pub(super) fn method_for<A, M, C>() -> &'static Entry<MethodFn>
-where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M> + 'static,
-    M: RemoteMessage,
-    C: Carrier<M>,
-{
-    Maker::<A, M, C>::ENTRY
-}
-
 /// A message that travels with `M` for its handler, and whose result has the handler's.
 pub(crate) trait Carrier<M: RemoteMessage>: RemoteMessage {
     /// The conditions under which the result is made.
@@ -89,16 +68,17 @@ pub(crate) enum CallOutcome {
 /// An answer as a frame without its call id, or the failure.
 pub(crate) type Encoded = Result<AnswerFrame, CallFailure>;
 
-struct Maker<A, M, C>(PhantomData<(A, M, C)>);
+/// The handler of `M` in `A`, as other processes call it by a `C`.
+pub(crate) struct Method<A, M, C>(PhantomData<(A, M, C)>);
 
-impl<A, M, C> Maker<A, M, C>
+impl<A, M, C> Method<A, M, C>
 where
     A: Actor + Handler<M>,
     A::Context: ToEnvelope<A, M> + 'static,
     M: RemoteMessage,
     C: Carrier<M>,
 {
-    const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<M>, Self::handle);
+    pub(crate) const ENTRY: &'static Entry<MethodFn> = &Entry::new(type_name::<M>, Self::handle);
 
     /// Handles a message. `actor` is the actor, with its context; the address of the actor, with its
     /// [`PanicSlot`]; or an incarnation of a supervised actor, with the actor's name.

@@ -37,9 +37,12 @@ use fiber_supervisor::supervisor::Down;
 /// assert!(recipient.connected());
 /// # Ok::<(), fiber::Error>(())
 /// ```
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "")]
 pub struct RemoteRecipient<M> {
     pub(crate) addr: UntypedAddr,
     pub(crate) method: EntryRef,
+    #[serde(skip)]
     message: PhantomData<fn(M)>,
 }
 
@@ -83,11 +86,7 @@ impl<M: RemoteMessage> RemoteRecipient<M> {
     }
 }
 
-impl<M> Clone for RemoteRecipient<M> {
-    fn clone(&self) -> RemoteRecipient<M> {
-        RemoteRecipient { addr: self.addr.clone(), method: self.method, message: PhantomData }
-    }
-}
+clone_handle!(RemoteRecipient<M> { addr, method, message });
 
 /// Two recipients are equal if they are of the same actor.
 impl<M> PartialEq for RemoteRecipient<M> {
@@ -101,21 +100,5 @@ impl<M> Eq for RemoteRecipient<M> {}
 impl<M> fmt::Debug for RemoteRecipient<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RemoteRecipient({})", self.addr.target.name)
-    }
-}
-
-impl<M> Serialize for RemoteRecipient<M> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        fiber_values::transfer::note_handle();
-        (&self.addr, self.method).serialize(serializer)
-    }
-}
-
-impl<'de, M> Deserialize<'de> for RemoteRecipient<M> {
-    fn deserialize<D: serde::Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<RemoteRecipient<M>, D::Error> {
-        let (addr, method) = Deserialize::deserialize(deserializer)?;
-        Ok(RemoteRecipient { addr, method, message: PhantomData })
     }
 }

@@ -9,7 +9,7 @@ use fiber_transport::Received;
 use fiber_values::codec;
 use fiber_values::entry::EntryRef;
 use fiber_values::transfer::{self, KeepAlive};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use tokio::sync::oneshot;
 
 use super::message::RemoteMessage;
@@ -25,6 +25,7 @@ use fiber_supervisor::current_actor;
 /// An address of an actor of any type.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct UntypedAddr {
+    #[serde(serialize_with = "serialize_target")]
     pub(crate) target: Arc<Target>,
     /// The route to an owned actor, from the first use of the address.
     #[serde(skip)]
@@ -38,6 +39,12 @@ pub(crate) struct UntypedAddr {
     /// The actor's number in the pool from which the address has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<u64>,
+}
+
+/// Notes that the value with the address means nothing to another session.
+fn serialize_target<S: Serializer>(target: &Arc<Target>, serializer: S) -> Result<S::Ok, S::Error> {
+    transfer::note_handle();
+    target.serialize(serializer)
 }
 
 #[derive(PartialEq, Serialize, Deserialize)]

@@ -18,6 +18,7 @@ use fiber_transport::Received;
 use fiber_values::blob::Blobs;
 use fiber_values::codec;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::buffer::{Buffer, End, Next};
@@ -29,7 +30,7 @@ const SUBSCRIBE_AGAIN: &str =
 const MOST_READS: usize = 2048;
 
 /// Where a topic is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Place {
     /// In the head, under this name.
     Named(Arc<str>),
@@ -373,32 +374,17 @@ impl Messages {
         &self.client
     }
 
-    /// Returns what can end the subscription from elsewhere.
-    pub(super) fn ender(&self) -> Ender {
-        let (client, buffer) = (Arc::clone(&self.client), Arc::clone(&self.buffer));
-        Ender { client, buffer, id: self.id }
-    }
-}
-
-impl Drop for Messages {
-    fn drop(&mut self) {
-        self.client.unsubscribe(self.id);
-    }
-}
-
-/// Ends a subscription whose messages something else reads.
-pub(super) struct Ender {
-    client: Arc<Client>,
-    buffer: Arc<Buffer>,
-    id: u64,
-}
-
-impl Ender {
     /// Ends the subscription: no more messages come.
     pub(super) fn end(&self) {
         if !forks::is_forked() {
             self.client.unsubscribe(self.id);
             self.buffer.clear();
         }
+    }
+}
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        self.client.unsubscribe(self.id);
     }
 }

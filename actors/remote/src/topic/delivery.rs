@@ -14,7 +14,7 @@ use fiber_values::entry::EntryRef;
 use futures_util::future::{Either, select};
 use tokio::sync::oneshot;
 
-use super::client::{Ender, Messages};
+use super::client::Messages;
 use crate::remote::UntypedAddr;
 
 /// The pause before a message is sent again that an actor's full mailbox has refused.
@@ -39,7 +39,7 @@ pub struct Delivery {
 
 /// Ends a delivery when it is dropped: no message is sent after that.
 struct Guard {
-    subscription: Ender,
+    messages: Arc<Messages>,
     /// Ends the future, too. `None` if the delivery goes on.
     stop: Option<oneshot::Sender<()>>,
 }
@@ -47,7 +47,7 @@ struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if self.stop.is_some() {
-            self.subscription.end();
+            self.messages.end();
         }
     }
 }
@@ -60,10 +60,12 @@ impl Delivery {
         message: &'static str,
     ) -> Delivery {
         let ((stop, stopped), (ended, end)) = (oneshot::channel(), oneshot::channel());
-        let guard = Guard { subscription: messages.ender(), stop: Some(stop) };
+        let messages = Arc::new(messages);
+        let guard = Guard { messages: Arc::clone(&messages), stop: Some(stop) };
         let failed = Arc::new(AtomicU64::new(0));
-        let sending = Sending { messages, addr, method, message, failed: Arc::clone(&failed) };
-        let runtime = sending.messages.client().runtime();
+        let runtime = messages.client().runtime();
+        let (all, failures) = (Arc::clone(&messages), Arc::clone(&failed));
+        let sending = Sending { messages: all, addr, method, message, failed: failures };
         runtime.spawn(move || async move {
             let sending = Box::pin(sending.run());
             let end = match select(sending, stopped).await {
@@ -72,6 +74,7 @@ impl Delivery {
                 Either::Right((Ok(()), sending)) => Err(sending.await),
                 Either::Right((Err(_), _)) => Ok(()),
             };
+            messages.end();
             let _ = ended.send(end);
         });
         Delivery { guard, end, failed }
@@ -138,7 +141,7 @@ impl fmt::Debug for Delivery {
 
 /// The future that delivers.
 struct Sending {
-    messages: Messages,
+    messages: Arc<Messages>,
     addr: UntypedAddr,
     method: EntryRef,
     message: &'static str,

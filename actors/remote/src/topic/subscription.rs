@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use fiber_core::Result;
-use fiber_runtime::blocking::Blocking;
+use fiber_runtime::blocking::{Blocking, blocking_iterator};
 use fiber_values::codec;
 use futures_core::Stream;
 use serde::de::DeserializeOwned;
@@ -117,26 +117,7 @@ impl<M: DeserializeOwned> Stream for Subscription<M> {
     }
 }
 
-impl<M: DeserializeOwned> IntoIterator for Subscription<M> {
-    type Item = Result<M>;
-    type IntoIter = Blocking<Subscription<M>>;
-
-    /// Returns a blocking iterator, as [`wait`](Subscription::wait).
-    fn into_iter(self) -> Blocking<Subscription<M>> {
-        self.wait()
-    }
-}
-
-impl<'a, M: DeserializeOwned> IntoIterator for &'a mut Subscription<M> {
-    type Item = Result<M>;
-    type IntoIter = Blocking<&'a mut Subscription<M>>;
-
-    /// Returns a blocking iterator, as [`wait`](Subscription::wait). The subscription keeps the
-    /// messages that the iterator has not taken.
-    fn into_iter(self) -> Blocking<&'a mut Subscription<M>> {
-        Blocking::new(self)
-    }
-}
+blocking_iterator!(Subscription<M>);
 
 impl<M> fmt::Debug for Subscription<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

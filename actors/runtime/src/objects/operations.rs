@@ -1,5 +1,6 @@
 //! Operations on shared objects, and their replies.
 
+use fiber_core::Result;
 use fiber_values::codec::EncodedValue;
 use serde::de::DeserializeOwned;
 
@@ -45,6 +46,21 @@ pub trait ObjectRef: Clone + Send + 'static {
             let _object = object;
             EncodedValue::from(response.await?).decode()
         })
+    }
+
+    /// Sends an operation, unless it could not be encoded, and passes the result on to `then`.
+    fn call_then<R, T>(
+        &self,
+        doing: &str,
+        operation: Result<Self::Operation>,
+        then: impl FnOnce(R) -> Result<T> + Send + 'static,
+    ) -> Reply<T>
+    where
+        R: DeserializeOwned + Send + 'static,
+        T: 'static,
+    {
+        let result = operation.map(|operation| self.call::<R>(doing, &operation));
+        Reply::named(format!("{doing} {}", self.name()), async move { then(result?.await?) })
     }
 
     /// Returns a value that sends `operation` when it is dropped, unless it is disarmed.

@@ -1,6 +1,6 @@
 //! The code that runs in a process: it calls the function and sends the outcome to the parent.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use fiber_core::at_exit::flush_output;
 use fiber_core::{Failure, FailureKind};
@@ -8,7 +8,6 @@ use fiber_transport::{Link, Message};
 use fiber_values::codec::EncodedValue;
 use fiber_values::entry::EntryRef;
 use fiber_values::{Outcome, codec};
-use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use super::one_task::OneTask;
@@ -29,25 +28,32 @@ pub(crate) struct ProcessMain {
 
 impl ChildMain for ProcessMain {
     fn start(self, runtime: &'static Runtime, link: Arc<dyn Link>) -> StartedMain {
-        let progress = Arc::new(Progress::default());
         let attachments: &'static Attachments = runtime.part();
-        let receiving = Arc::clone(&progress);
-        let receive = move |message| match message {
-            ParentMessage::Data(arguments) => receiving.begin(arguments.into()),
-            ParentMessage::Shutdown => receiving.end(),
+        let (sender, messages) = mpsc::channel();
+        // The main thread waits even if the link is lost: fiber's thread then ends the process.
+        let open = sender.clone();
+        let receive = move |message| {
+            let arguments = match message {
+                ParentMessage::Data(arguments) => Some(EncodedValue::from(arguments)),
+                ParentMessage::Shutdown => None,
+            };
+            let _ = sender.send(arguments);
         };
         let main = move || {
+            let _open = open;
+            let next = || messages.recv().ok().flatten();
+            let wait_for_end = || while next().is_some() {};
             let entry = match self.entry.resolve() {
                 Ok(entry) => entry,
                 Err(error) => {
                     let _ = link.send(ControlMessage::Failed(error.to_string()).message());
-                    progress.wait_for_end();
+                    wait_for_end();
                     return 1;
                 }
             };
             let _ = link.send(ControlMessage::Ready { address: None }.message());
             // The function may end this process at once: `Ready` must have arrived by then.
-            let Some(arguments) = progress.wait_for_arguments() else { return 1 };
+            let Some(arguments) = next() else { return 1 };
             let mut task = OneTask::new(arguments);
             entry.run(&mut task);
             // The parent may kill this process as soon as it has the outcome.
@@ -58,7 +64,7 @@ impl ChildMain for ProcessMain {
             attachments.wait_until_confirmed();
             let head = vec![MAIN, u8::from(outcome == Outcome::Failure)];
             let _ = link.send(Message::with_value(head, value));
-            progress.wait_for_end();
+            wait_for_end();
             code
         };
         StartedMain { receive: Box::new(receive), run: Box::new(main) }
@@ -69,47 +75,6 @@ impl ProcessMain {
     /// Returns the message that lets a process that is ready call its function.
     pub(super) fn begin(arguments: EncodedValue) -> Message {
         Message::with_value(vec![MAIN], arguments)
-    }
-}
-
-/// The messages of the parent, for which the main thread waits.
-#[derive(Default)]
-struct Progress {
-    state: Mutex<ProgressState>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct ProgressState {
-    arguments: Option<EncodedValue>,
-    ended: bool,
-}
-
-impl Progress {
-    fn begin(&self, arguments: EncodedValue) {
-        self.state.lock().arguments = Some(arguments);
-        self.changed.notify_all();
-    }
-
-    fn end(&self) {
-        self.state.lock().ended = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits for the arguments. Returns `None` if the process is to end without them.
-    fn wait_for_arguments(&self) -> Option<EncodedValue> {
-        let mut state = self.state.lock();
-        while state.arguments.is_none() && !state.ended {
-            self.changed.wait(&mut state);
-        }
-        state.arguments.take()
-    }
-
-    fn wait_for_end(&self) {
-        let mut state = self.state.lock();
-        while !state.ended {
-            self.changed.wait(&mut state);
-        }
     }
 }
 

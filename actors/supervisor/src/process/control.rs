@@ -52,7 +52,7 @@ impl Drop for ProcessControl {
 /// Stops a process by SIGTERM, as its function may never return. If it is dropped, it kills the
 /// process.
 pub(super) struct SignalControl {
-    pub(super) commands: mpsc::UnboundedSender<ProcessCommand>,
+    pub(super) control: ProcessControl,
     /// An end by SIGTERM is then no failure.
     pub(super) stop_requested: Rc<Cell<bool>>,
 }
@@ -60,16 +60,10 @@ pub(super) struct SignalControl {
 impl Control for SignalControl {
     fn shutdown(&mut self) {
         self.stop_requested.set(true);
-        let _ = self.commands.send(ProcessCommand::Terminate);
+        let _ = self.control.0.send(ProcessCommand::Terminate);
     }
 
     fn kill(&mut self, reason: ExitReason) {
-        let _ = self.commands.send(ProcessCommand::Kill(reason));
-    }
-}
-
-impl Drop for SignalControl {
-    fn drop(&mut self) {
-        self.kill(ExitReason::Shutdown);
+        self.control.kill(reason);
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::Process;
 use super::child_main::ProcessMain;
-use super::control::{SignalControl, running};
+use super::control::{ProcessControl, SignalControl, running};
 use super::handle::{ProcessResult, ProcessStatus, RunState, register};
 use crate::supervisor::{ChildContext, ChildSpec, Running, Start};
 use fiber_runtime::runtime::{
@@ -146,7 +146,7 @@ impl PendingProcess {
         };
         let stop_requested = Rc::new(Cell::new(false));
         let control = SignalControl {
-            commands: status.commands.clone(),
+            control: ProcessControl::new(status.commands.clone()),
             stop_requested: Rc::clone(&stop_requested),
         };
         let owner = ProcessOwner {

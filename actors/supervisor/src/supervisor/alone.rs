@@ -4,15 +4,14 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use actix::{Actor, Context};
 use fiber_core::{ExitReason, random_fraction, rounded};
 use tokio::sync::mpsc;
 
 use super::actor_loop::{ActorCommand, Commands, Own, catch_panic, run_actor};
-use super::backoff::Backoff;
-use super::intensity::{Failures, Intensity};
+use super::intensity::{Failures, RestartLimits};
 use super::spec::Restart;
 
 /// The rules of an actor without a supervisor, which are those of a supervisor with one child.
@@ -22,10 +21,8 @@ pub struct Alone {
     pub name: Arc<str>,
     /// When the actor is restarted.
     pub restart: Restart,
-    /// How many restarts are allowed in a period.
-    pub intensity: (u32, Duration),
-    /// The pauses before restarts.
-    pub backoff: Backoff,
+    /// How many restarts are allowed, and the pauses before them.
+    pub limits: RestartLimits,
     /// Whether the actor has run before, elsewhere. Else a first start that fails is its end.
     pub has_run: bool,
 }
@@ -62,7 +59,8 @@ impl Alone {
         L: Life<A>,
     {
         let own = Arc::new(Own { name: Arc::clone(&self.name), addr: Some(addr) });
-        let (mut commands, intensity) = (Commands::new(commands), Intensity::from(self.intensity));
+        let RestartLimits { intensity, backoff } = self.limits;
+        let mut commands = Commands::new(commands);
         let (mut failures, mut in_a_row) = (Failures::default(), 0);
         let has_started = Cell::new(self.has_run);
         if self.has_run {
@@ -100,10 +98,10 @@ impl Alone {
                 tracing::error!("actor `{}` {reached}", self.name);
                 return reached;
             }
-            if began.elapsed() >= self.backoff.resets_after() {
+            if began.elapsed() >= backoff.resets_after() {
                 in_a_row = 0;
             }
-            let pause = self.backoff.pause(in_a_row, random_fraction());
+            let pause = backoff.pause(in_a_row, random_fraction());
             in_a_row = in_a_row.saturating_add(1);
             tracing::warn!("`{}` {reason}; restarting it in {}", self.name, rounded(pause));
             if !pause.is_zero() {

@@ -1,7 +1,6 @@
 //! Options of supervisors, and the start of those at the top of a tree.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::ArbiterHandle;
 use fiber_core::{Error, ExitReason, Result};
@@ -10,7 +9,7 @@ use tokio::sync::oneshot;
 use super::actor::is_shared_in;
 use super::driver::Supervisor;
 use super::identity::{DownGuard, Identity};
-use super::intensity::Intensity;
+use super::intensity::RestartLimits;
 use super::machine::Options;
 use super::nested::SupervisorStart;
 use super::spec::{ChildSpec, Shutdown, check_name, check_names};
@@ -87,12 +86,6 @@ impl ChildSpec {
     }
 }
 
-impl From<(u32, Duration)> for Intensity {
-    fn from((restarts, period): (u32, Duration)) -> Intensity {
-        Intensity { restarts, period }
-    }
-}
-
 impl SupervisorBuilder {
     /// Sets which children are restarted when one fails; the default is [only that
     /// one](Strategy::OneForOne). [`SupervisorBuilder`] has an example.
@@ -104,15 +97,22 @@ impl SupervisorBuilder {
     builder_options! {
         /// One failure more than that stops the supervisor. A failure counts once, however many
         /// children are restarted for it.
-        intensity => options.intensity;
+        intensity => options.limits.intensity;
         /// The default is that of [`Backoff`](super::Backoff).
-        backoff => options.backoff;
+        backoff => options.limits.backoff;
     }
 
     /// Emits no events, because the caller does.
     #[doc(hidden)]
     pub fn quiet(mut self) -> SupervisorBuilder {
         self.options.is_quiet = true;
+        self
+    }
+
+    /// Sets the intensity and the backoff.
+    #[doc(hidden)]
+    pub fn limits(mut self, limits: RestartLimits) -> SupervisorBuilder {
+        self.options.limits = limits;
         self
     }
 

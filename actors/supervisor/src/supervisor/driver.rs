@@ -181,7 +181,7 @@ impl Supervisor {
 
     /// Inserts a child, which is pending.
     fn insert(&mut self, spec: ChildSpec, origin: Origin) -> Result<Key> {
-        let key = self.supervision.insert(spec.name(), spec.rules(), origin)?;
+        let key = self.supervision.insert(spec.name(), spec.rules, origin)?;
         let is_of_one = self.options.is_of_one;
         spec.identity.attach((!is_of_one).then(|| self.identity.path()));
         self.directory.insert(&spec);

@@ -1,15 +1,29 @@
-//! How many restarts a supervisor allows.
+//! How many restarts a supervisor allows, and how fast.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use fiber_core::ExitReason;
+use serde::{Deserialize, Serialize};
+
+use super::backoff::Backoff;
+
+/// How many restarts are allowed, and the pauses before them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RestartLimits {
+    /// How many restarts are allowed in a period.
+    pub intensity: Intensity,
+    /// The pauses before restarts.
+    pub backoff: Backoff,
+}
 
 /// The maximum number of restarts in a period.
-#[derive(Clone, Debug)]
-pub(super) struct Intensity {
-    pub(super) restarts: u32,
-    pub(super) period: Duration,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Intensity {
+    /// The number of restarts.
+    pub restarts: u32,
+    /// The period.
+    pub period: Duration,
 }
 
 impl Default for Intensity {

@@ -134,11 +134,7 @@ impl Counts {
 pub struct ChildSpec {
     pub(super) identity: Arc<Identity>,
     pub(super) start: Arc<Mutex<dyn Start>>,
-    pub(super) restart: Restart,
-    pub(super) shutdown: Shutdown,
-    pub(super) counts: Counts,
-    /// Whether the supervisor ends when the child has given up restarting what is in it.
-    pub(super) gives_up_itself: bool,
+    pub(super) rules: Rules,
     pub(super) arbiter: Option<ArbiterHandle>,
 }
 
@@ -151,30 +147,27 @@ impl ChildSpec {
         ChildSpec {
             identity: Arc::new(Identity::new(name.into())),
             start: Arc::new(Mutex::new(start)),
-            restart: Restart::default(),
-            shutdown: Shutdown::default(),
-            counts: Counts::default(),
-            gives_up_itself: false,
+            rules: Rules::default(),
             arbiter: None,
         }
     }
 
     builder_options! {
         /// The default is [always](Restart::Permanent).
-        restart => restart;
+        restart => rules.restart;
     }
 
     /// Sets how the child is stopped: a [`Shutdown`], or a time limit. The default is [within 5
     /// seconds](Shutdown::After).
     /// [`ChildSpec`] has an example.
     pub fn shutdown(mut self, shutdown: impl Into<Shutdown>) -> ChildSpec {
-        self.shutdown = shutdown.into();
+        self.rules.shutdown = shutdown.into();
         self
     }
 
     /// Sets which failures count; the default is [all](Counts::Always). [`Counts`] has an example.
     pub fn counts(mut self, counts: Counts) -> ChildSpec {
-        self.counts = counts;
+        self.rules.counts = counts;
         self
     }
 
@@ -206,7 +199,7 @@ impl ChildSpec {
     /// it.
     #[doc(hidden)]
     pub fn gives_up_itself(mut self) -> ChildSpec {
-        self.gives_up_itself = true;
+        self.rules.gives_up_itself = true;
         self
     }
 
@@ -220,10 +213,7 @@ impl ChildSpec {
         ChildSpec {
             identity: self.identity.clone(),
             start: self.start.clone(),
-            restart: self.restart,
-            shutdown: self.shutdown,
-            counts: self.counts,
-            gives_up_itself: self.gives_up_itself,
+            rules: self.rules,
             arbiter: self.arbiter.clone(),
         }
     }
@@ -231,16 +221,6 @@ impl ChildSpec {
     /// Returns whether its start needs the thread that supervised actors share.
     pub(super) fn starts_on_shared_thread(&self) -> bool {
         self.arbiter.is_none() && self.start.lock().starts_on_shared_thread()
-    }
-
-    /// Returns the part that the supervisor's decisions depend on.
-    pub(super) fn rules(&self) -> Rules {
-        Rules {
-            restart: self.restart,
-            shutdown: self.shutdown,
-            counts: self.counts,
-            gives_up_itself: self.gives_up_itself,
-        }
     }
 
     /// Informs handles that the child has ended by itself.
@@ -288,9 +268,9 @@ impl fmt::Debug for ChildSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChildSpec")
             .field("name", &self.name())
-            .field("restart", &self.restart)
-            .field("shutdown", &self.shutdown)
-            .field("counts", &self.counts)
+            .field("restart", &self.rules.restart)
+            .field("shutdown", &self.rules.shutdown)
+            .field("counts", &self.rules.counts)
             .finish_non_exhaustive()
     }
 }

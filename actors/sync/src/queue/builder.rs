@@ -113,7 +113,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> QueueBuilder<T> {
             }
             None => QueueHandle::new(name, capacity)?,
         };
-        Ok(Queue { handle, element: PhantomData })
+        Ok(Queue { handle, marker: PhantomData })
     }
 }
 

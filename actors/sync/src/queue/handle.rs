@@ -55,27 +55,17 @@ pub(super) enum Location {
 
 impl QueueHandle {
     pub(super) fn new(name: QueueName, capacity: Capacity) -> Result<QueueHandle> {
-        let runtime = Runtime::get()?;
         let kind = match capacity {
             Capacity::Elements(_) => QueueKind::Bounded,
             Capacity::Unbounded | Capacity::Bytes(_) => QueueKind::Unbounded,
         };
-        let ports = runtime.registry().ports();
-        let QueueName { text, label } = name;
-        let store = ports.open(|port| Store::new(runtime, port, label, capacity));
-        QueueHandle::of_store(runtime, &text, kind, store)
+        QueueHandle::open(Runtime::get()?, name, kind, capacity, |store| store)
     }
 
     /// Returns the handle of a queue that holds this many bytes, for a stream.
     pub(super) fn stream(name: QueueName, bytes: usize) -> Result<QueueHandle> {
-        let runtime = Runtime::get()?;
-        let QueueName { text, label } = name;
-        let capacity = Capacity::Bytes(bytes);
-        let store = runtime
-            .registry()
-            .ports()
-            .open(|port| Store::new(runtime, port, label, capacity).read_in_turn());
-        QueueHandle::of_store(runtime, &text, QueueKind::Unbounded, store)
+        let (runtime, capacity) = (Runtime::get()?, Capacity::Bytes(bytes));
+        QueueHandle::open(runtime, name, QueueKind::Unbounded, capacity, Store::read_in_turn)
     }
 
     /// Returns the handle of a durable queue.
@@ -87,22 +77,21 @@ impl QueueHandle {
     ) -> Result<QueueHandle> {
         let elements = durable.read(&durable.slots())?;
         let kind = QueueKind::Durable(durable.journal_name());
-        let ports = runtime.registry().ports();
-        let QueueName { text, label } = name;
-        let store = ports.open(|port| {
-            Store::new(runtime, port, label, capacity).with_journal(durable, elements)
-        });
-        QueueHandle::of_store(runtime, &text, kind, store)
+        let finish = |store: Store| store.with_journal(durable, elements);
+        QueueHandle::open(runtime, name, kind, capacity, finish)
     }
 
-    fn of_store(
+    fn open(
         runtime: &'static Runtime,
-        name: &str,
+        QueueName { text, label }: QueueName,
         kind: QueueKind,
-        store: Arc<Store>,
+        capacity: Capacity,
+        finish: impl FnOnce(Store) -> Store,
     ) -> Result<QueueHandle> {
+        let ports = runtime.registry().ports();
+        let store = ports.open(|port| finish(Store::new(runtime, port, label, capacity)));
         runtime.part::<Sources>().register(&store);
-        let port_ref = PortRef::local(runtime, name, store.port)?;
+        let port_ref = PortRef::local(runtime, &text, store.port)?;
         let inner = QueueHandleInner {
             handle: Handle::local(port_ref, store.clone()),
             kind,

@@ -13,6 +13,7 @@ use super::name::QueueName;
 use super::store::Capacity;
 use super::wire::Operation;
 pub(crate) use super::wire::PipeRole;
+use fiber_runtime::mesh::PeerId;
 use fiber_runtime::objects::ObjectRef;
 use fiber_runtime::parts::Parts;
 use fiber_runtime::random::Random;
@@ -66,7 +67,7 @@ impl PipeEnd {
 
     fn counted(queue: &QueueHandle, role: PipeRole, token: Option<u64>) -> PipeEnd {
         match (queue.store(), token) {
-            (Some(store), token) => store.lock().end_arrived_here(role, token),
+            (Some(store), token) => store.lock().end_arrived(role, PeerId::LOCAL, token),
             (None, Some(token)) => queue.send(&Operation::EndArrived(role, token)),
             (None, None) => {}
         }
@@ -115,7 +116,7 @@ impl Drop for SentEnd {
 impl Drop for CountedEnd {
     fn drop(&mut self) {
         match self.queue.store() {
-            Some(store) => store.lock().end_dropped_here(self.role),
+            Some(store) => store.lock().end_dropped(self.role, PeerId::LOCAL),
             None => self.queue.send(&Operation::EndDropped(self.role)),
         }
     }

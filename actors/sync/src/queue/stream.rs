@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::get::Get;
 use super::handle::QueueHandle;
-use fiber_runtime::blocking::Blocking;
+use fiber_runtime::blocking::{Blocking, blocking_iterator};
 use fiber_runtime::objects::ObjectRef;
 
 /// A stream of the elements of a queue, until the queue is closed and empty, or of a pipe, until
@@ -65,26 +65,7 @@ impl<T: DeserializeOwned> QueueStream<T> {
 
 impl<T> Unpin for QueueStream<T> {}
 
-impl<T: DeserializeOwned> IntoIterator for QueueStream<T> {
-    type Item = Result<T>;
-    type IntoIter = Blocking<QueueStream<T>>;
-
-    /// Returns a blocking iterator, as [`wait`](QueueStream::wait).
-    fn into_iter(self) -> Blocking<QueueStream<T>> {
-        self.wait()
-    }
-}
-
-impl<'a, T: DeserializeOwned> IntoIterator for &'a mut QueueStream<T> {
-    type Item = Result<T>;
-    type IntoIter = Blocking<&'a mut QueueStream<T>>;
-
-    /// Returns a blocking iterator, as [`wait`](QueueStream::wait). The stream keeps the elements
-    /// that the iterator has not taken.
-    fn into_iter(self) -> Blocking<&'a mut QueueStream<T>> {
-        Blocking::new(self)
-    }
-}
+blocking_iterator!(QueueStream<T>);
 
 impl<T: DeserializeOwned> futures_core::Stream for QueueStream<T> {
     type Item = Result<T>;

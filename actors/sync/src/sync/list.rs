@@ -168,7 +168,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     pub fn extend(&self, items: impl IntoIterator<Item = T>) -> Reply<()> {
         let items =
             items.into_iter().map(|item| EncodedValue::new(&item)).collect::<Result<Vec<_>>>();
-        self.change("pushing to", items.map(Operation::Push))
+        self.handle.call_then("pushing to", items.map(Operation::Push), Ok)
     }
 
     /// Removes the last item and returns it, or `None` if the list is empty. It does not wait for
@@ -184,7 +184,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn pop(&self) -> Reply<Option<T>> {
-        self.item("popping from", &Operation::Pop)
+        self.handle.value("popping from", Ok(Operation::Pop))
     }
 
     /// Returns a copy of the item at an index, or `None` if the index is out of range. The first
@@ -200,7 +200,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn get(&self, index: usize) -> Reply<Option<T>> {
-        self.item("getting from", &Operation::Get(index))
+        self.handle.value("getting from", Ok(Operation::Get(index)))
     }
 
     /// Sets the item at an index.
@@ -219,10 +219,9 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn set(&self, index: usize, item: T) -> Reply<()> {
-        let set = EncodedValue::new(&item)
-            .map(|item| self.handle.call::<Result<(), usize>>("", &Operation::Set(index, item)));
-        Reply::named(format!("setting in {}", self.handle.name()), async move {
-            set?.await?.map_err(|length| out_of_range("List::set", index, length))
+        let set = EncodedValue::new(&item).map(|item| Operation::Set(index, item));
+        self.handle.call_then("setting in", set, move |set: Result<(), usize>| {
+            set.map_err(|length| out_of_range("List::set", index, length))
         })
     }
 
@@ -238,10 +237,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn insert(&self, index: usize, item: T) -> Reply<()> {
-        self.change(
-            "inserting into",
-            EncodedValue::new(&item).map(|item| Operation::Insert(index, item)),
-        )
+        let insert = EncodedValue::new(&item).map(|item| Operation::Insert(index, item));
+        self.handle.call_then("inserting into", insert, Ok)
     }
 
     /// Removes the item at an index and returns it, or `None` if the index is out of range. Later
@@ -257,7 +254,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn remove(&self, index: usize) -> Reply<Option<T>> {
-        self.item("removing from", &Operation::Remove(index))
+        self.handle.value("removing from", Ok(Operation::Remove(index)))
     }
 
     /// Returns the number of items.
@@ -278,21 +275,19 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
 
     /// Returns whether the list has no items. [`len`](List::len) has an example.
     pub fn is_empty(&self) -> Reply<bool> {
-        let len = self.len();
-        Reply::named(format!("asking {}", self.handle.name()), async move { Ok(len.await? == 0) })
+        self.handle.call_then("asking", Ok(Operation::Len), |length: usize| Ok(length == 0))
     }
 
     /// Removes all items. [`len`](List::len) has an example.
     pub fn clear(&self) -> Reply<()> {
-        self.change("clearing", Ok(Operation::Clear))
+        self.handle.call("clearing", &Operation::Clear)
     }
 
     /// Returns a copy of all items, in one message of at most `max_message` bytes.
     /// [`extend`](List::extend) has an example.
     pub fn to_vec(&self) -> Reply<Vec<T>> {
-        let items = self.handle.call::<Vec<EncodedValue>>("", &Operation::All);
-        Reply::named(format!("getting from {}", self.handle.name()), async move {
-            items.await?.iter().map(EncodedValue::decode).collect()
+        self.handle.call_then("getting from", Ok(Operation::All), |items: Vec<EncodedValue>| {
+            items.iter().map(EncodedValue::decode).collect()
         })
     }
 
@@ -317,36 +312,13 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> List<T> {
         index: usize,
         mut change: impl FnMut(&mut T) + Send + 'static,
     ) -> Reply<T> {
-        let (handle, read) = (self.handle.clone(), self.handle.request(&Operation::Read(index)));
-        Reply::named(format!("updating {}", self.handle.name()), async move {
-            let mut read: Read = EncodedValue::from(read.await?).decode()?;
-            loop {
-                let (version, item) =
-                    read.map_err(|length| out_of_range("List::update", index, length))?;
-                let mut value = item.decode()?;
-                change(&mut value);
-                let item = EncodedValue::new(&value)?;
-                let set = handle.request(&Operation::CompareAndSet { index, version, item });
-                match EncodedValue::from(set.await?).decode()? {
-                    None => return Ok(value),
-                    Some(other) => read = other,
-                }
-            }
-        })
-    }
-
-    fn change(&self, doing: &str, operation: Result<Operation>) -> Reply<()> {
-        let response = operation.map(|operation| self.handle.request(&operation));
-        Reply::named(
-            format!("{doing} {}", self.handle.name()),
-            async move { response?.await.map(drop) },
-        )
-    }
-
-    fn item(&self, doing: &str, operation: &Operation) -> Reply<Option<T>> {
-        let item = self.handle.call::<Option<EncodedValue>>(doing, operation);
-        Reply::named(format!("{doing} {}", self.handle.name()), async move {
-            item.await?.map(|item| item.decode()).transpose()
+        self.handle.update(&Operation::Read(index), move |read: Read| {
+            let (version, item) =
+                read.map_err(|length| out_of_range("List::update", index, length))?;
+            let mut value = item.decode()?;
+            change(&mut value);
+            let item = EncodedValue::new(&value)?;
+            Ok((Operation::CompareAndSet { index, version, item }, value))
         })
     }
 }

@@ -3,7 +3,7 @@
 use fiber_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::permits::{Access, Guard, Permits, acquire, permits, try_acquire};
+use super::permits::{Access, Guard, Permits, acquire, try_acquire};
 use super::state::StateHandle;
 use fiber_runtime::reply::Reply;
 
@@ -47,7 +47,7 @@ impl Lock {
     /// error of the system.
     #[track_caller]
     pub fn new() -> Result<Lock> {
-        Ok(Lock { handle: permits("lock", 1)? })
+        Ok(Lock { handle: StateHandle::new("lock", Permits::new(1))? })
     }
 
     /// Waits for the lock. It is not reentrant: a holder that asks again waits for itself.

@@ -62,6 +62,8 @@ struct Entry {
 /// A version with its value.
 type Read = (u64, Option<EncodedValue>);
 
+type Entries = Vec<(ByteBuf, EncodedValue)>;
+
 #[derive(Serialize, Deserialize)]
 pub(super) enum Operation {
     /// Answered with the value, if any.
@@ -152,18 +154,6 @@ impl ObjectState for MapState {
     }
 }
 
-/// Calls an operation whose result is an encoded value.
-pub(super) fn call_for_value<T: DeserializeOwned + Send + 'static>(
-    handle: &StateHandle<MapState>,
-    doing: &str,
-    operation: Result<Operation>,
-) -> Reply<Option<T>> {
-    let value = operation.map(|operation| handle.call::<Option<EncodedValue>>(doing, &operation));
-    Reply::named(format!("{doing} {}", handle.name()), async move {
-        value?.await?.map(|value| value.decode()).transpose()
-    })
-}
-
 pub(super) fn encoded_key<T: Serialize + ?Sized>(key: &T) -> Result<ByteBuf> {
     codec::encode(key).map(ByteBuf::from)
 }
@@ -193,7 +183,7 @@ where
 
     /// Returns a copy of the value of a key. [`insert`](Map::insert) has an example.
     pub fn get(&self, key: &K) -> Reply<Option<V>> {
-        call_for_value(&self.handle, "getting from", encoded_key(key).map(Operation::Get))
+        self.handle.value("getting from", encoded_key(key).map(Operation::Get))
     }
 
     /// Sets the value of a key. Returns the previous value.
@@ -210,7 +200,7 @@ where
     pub fn insert(&self, key: K, value: V) -> Reply<Option<V>> {
         let operation = encoded_key(&key)
             .and_then(|key| Ok(Operation::Insert(key, EncodedValue::new(&value)?)));
-        call_for_value(&self.handle, "inserting into", operation)
+        self.handle.value("inserting into", operation)
     }
 
     /// Removes a key. Returns its value.
@@ -225,15 +215,13 @@ where
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn remove(&self, key: &K) -> Reply<Option<V>> {
-        call_for_value(&self.handle, "removing from", encoded_key(key).map(Operation::Remove))
+        self.handle.value("removing from", encoded_key(key).map(Operation::Remove))
     }
 
     /// Returns whether the map has a key. The value does not travel. [`remove`](Map::remove) has an
     /// example.
     pub fn contains_key(&self, key: &K) -> Reply<bool> {
-        let contains =
-            encoded_key(key).map(|key| self.handle.call("asking", &Operation::Contains(key)));
-        Reply::named(format!("asking {}", self.handle.name()), async move { contains?.await })
+        self.handle.call_then("asking", encoded_key(key).map(Operation::Contains), Ok)
     }
 
     /// Returns the number of keys.
@@ -254,8 +242,7 @@ where
 
     /// Returns whether the map has no keys. [`len`](Map::len) has an example.
     pub fn is_empty(&self) -> Reply<bool> {
-        let len = self.len();
-        Reply::named(format!("asking {}", self.handle.name()), async move { Ok(len.await? == 0) })
+        self.handle.call_then("asking", Ok(Operation::Len), |length: usize| Ok(length == 0))
     }
 
     /// Removes all keys. [`len`](Map::len) has an example.
@@ -276,23 +263,16 @@ where
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn keys(&self) -> Reply<Vec<K>> {
-        let keys = self.handle.call::<Vec<ByteBuf>>("getting from", &Operation::Keys);
-        Reply::named(format!("getting from {}", self.handle.name()), async move {
-            keys.await?.iter().map(|key| codec::decode(key)).collect()
+        self.handle.call_then("getting from", Ok(Operation::Keys), |keys: Vec<ByteBuf>| {
+            keys.iter().map(|key| codec::decode(key)).collect()
         })
     }
 
     /// Returns a copy of all keys with their values, in the order of [`keys`](Map::keys), which has
     /// an example. All travel in one message of at most `max_message` bytes.
     pub fn entries(&self) -> Reply<Vec<(K, V)>> {
-        let entries =
-            self.handle.call::<Vec<(ByteBuf, EncodedValue)>>("getting from", &Operation::Entries);
-        Reply::named(format!("getting from {}", self.handle.name()), async move {
-            entries
-                .await?
-                .iter()
-                .map(|(key, value)| Ok((codec::decode(key)?, value.decode()?)))
-                .collect()
+        self.handle.call_then("getting from", Ok(Operation::Entries), |entries: Entries| {
+            entries.iter().map(|(key, value)| Ok((codec::decode(key)?, value.decode()?))).collect()
         })
     }
 
@@ -316,25 +296,16 @@ where
         key: &K,
         mut change: impl FnMut(&mut Option<V>) + Send + 'static,
     ) -> Reply<Option<V>> {
-        let handle = self.handle.clone();
-        let read = encoded_key(key).map(|key| (handle.request(&Operation::Read(key.clone())), key));
-        Reply::named(format!("updating {}", self.handle.name()), async move {
-            let (read, key) = read?;
-            let mut read: Read = EncodedValue::from(read.await?).decode()?;
-            loop {
-                let (version, current) = read;
-                let mut value = current.map(|value| value.decode()).transpose()?;
-                change(&mut value);
-                let set = Operation::CompareAndSet {
-                    key: key.clone(),
-                    version,
-                    value: value.as_ref().map(EncodedValue::new).transpose()?,
-                };
-                match EncodedValue::from(handle.request(&set).await?).decode()? {
-                    None => return Ok(value),
-                    Some(other) => read = other,
-                }
-            }
+        let key = match encoded_key(key) {
+            Ok(key) => key,
+            Err(error) => return Reply::failed(error),
+        };
+        self.handle.update(&Operation::Read(key.clone()), move |(version, current): Read| {
+            let mut value = current.map(|value| value.decode()).transpose()?;
+            change(&mut value);
+            let encoded = value.as_ref().map(EncodedValue::new).transpose()?;
+            let set = Operation::CompareAndSet { key: key.clone(), version, value: encoded };
+            Ok((set, value))
         })
     }
 }

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::map::{MapState, Operation, call_for_value, encoded_key};
+use super::map::{MapState, Operation, encoded_key};
 use super::state::StateHandle;
 use fiber_runtime::objects::ObjectRef;
 use fiber_runtime::reply::Reply;
@@ -57,7 +57,7 @@ impl Namespace {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn get<T: DeserializeOwned + Send + 'static>(&self, name: &str) -> Reply<Option<T>> {
-        call_for_value(&self.handle, "getting from", encoded_key(name).map(Operation::Get))
+        self.handle.value("getting from", encoded_key(name).map(Operation::Get))
     }
 
     /// Sets the value of a name. The previous value comes back with the answer and is dropped, so
@@ -65,10 +65,7 @@ impl Namespace {
     pub fn set<T: Serialize>(&self, name: &str, value: T) -> Reply<()> {
         let insert = encoded_key(name)
             .and_then(|name| Ok(Operation::Insert(name, EncodedValue::new(&value)?)));
-        let response = insert.map(|insert| self.handle.request(&insert));
-        Reply::named(format!("setting in {}", self.handle.name()), async move {
-            response?.await.map(drop)
-        })
+        self.handle.call_then("setting in", insert, |_: Option<EncodedValue>| Ok(()))
     }
 
     /// Removes a name. Returns whether it had a value.
@@ -83,18 +80,16 @@ impl Namespace {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn remove(&self, name: &str) -> Reply<bool> {
-        let removed = encoded_key(name)
-            .map(|name| self.handle.call::<Option<EncodedValue>>("", &Operation::Remove(name)));
-        Reply::named(format!("removing from {}", self.handle.name()), async move {
-            Ok(removed?.await?.is_some())
+        let remove = encoded_key(name).map(Operation::Remove);
+        self.handle.call_then("removing from", remove, |removed: Option<EncodedValue>| {
+            Ok(removed.is_some())
         })
     }
 
     /// Returns all names, in the order in which they were first set. [`Namespace`] has an example.
     pub fn names(&self) -> Reply<Vec<String>> {
-        let names = self.handle.call::<Vec<ByteBuf>>("getting from", &Operation::Keys);
-        Reply::named(format!("getting from {}", self.handle.name()), async move {
-            names.await?.iter().map(|name| codec::decode(name)).collect()
+        self.handle.call_then("getting from", Ok(Operation::Keys), |names: Vec<ByteBuf>| {
+            names.iter().map(|name| codec::decode(name)).collect()
         })
     }
 }

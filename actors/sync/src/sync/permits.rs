@@ -252,9 +252,3 @@ impl fmt::Debug for Guard {
         f.debug_struct("Guard").field("abandoned", &self.abandoned).finish_non_exhaustive()
     }
 }
-
-/// Makes an object of permits.
-#[track_caller]
-pub(super) fn permits(object: &str, total: u32) -> Result<StateHandle<Permits>> {
-    StateHandle::new(object, Permits::new(total))
-}

@@ -3,7 +3,7 @@
 use fiber_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::permits::{Access, Guard, Permits, acquire, permits, try_acquire};
+use super::permits::{Access, Guard, Permits, acquire, try_acquire};
 use super::state::StateHandle;
 use fiber_runtime::reply::Reply;
 
@@ -35,7 +35,7 @@ impl RwLock {
     /// error of the system.
     #[track_caller]
     pub fn new() -> Result<RwLock> {
-        Ok(RwLock { handle: permits("lock", u32::MAX)? })
+        Ok(RwLock { handle: StateHandle::new("lock", Permits::new(u32::MAX))? })
     }
 
     /// Waits until no writer holds the lock or waits before this request, and takes it for reading.

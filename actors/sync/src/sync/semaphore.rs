@@ -3,7 +3,7 @@
 use fiber_core::Result;
 use serde::{Deserialize, Serialize};
 
-use super::permits::{Access, Guard, Operation, Permits, acquire, permits, try_acquire};
+use super::permits::{Access, Guard, Operation, Permits, acquire, try_acquire};
 use super::state::StateHandle;
 use fiber_runtime::objects::ObjectRef;
 use fiber_runtime::reply::Reply;
@@ -37,7 +37,7 @@ impl Semaphore {
     /// error of the system.
     #[track_caller]
     pub fn new(permits: u32) -> Result<Semaphore> {
-        Ok(Semaphore { handle: self::permits("semaphore", permits)? })
+        Ok(Semaphore { handle: StateHandle::new("semaphore", Permits::new(permits))? })
     }
 
     /// Waits for a permit. Dropping the reply withdraws the request. [`Semaphore`] has an example.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use fiber_runtime::mesh::{Payload, PeerId, Port, PortId, Request, Requester};
 use fiber_runtime::objects::{Handle, ObjectRef, PortRef, Response, Ticket, made_at};
+use fiber_runtime::reply::Reply;
 use fiber_runtime::runtime::Runtime;
 
 /// The state of a synchronization object, and the operations that change it.
@@ -66,6 +67,40 @@ impl<S: ObjectState> StateHandle<S> {
         let port = ports.open(|id| StatePort { state: Mutex::new(state), id });
         let port_ref = PortRef::local(runtime, &name, port.id)?;
         Ok(StateHandle { handle: Handle::local(port_ref, port), state: PhantomData })
+    }
+
+    /// Sends an operation whose result is an encoded value, or nothing.
+    pub(super) fn value<T: DeserializeOwned + Send + 'static>(
+        &self,
+        doing: &str,
+        operation: Result<S::Operation>,
+    ) -> Reply<Option<T>> {
+        let decode = |value: Option<EncodedValue>| value.map(|value| value.decode()).transpose();
+        self.call_then(doing, operation, decode)
+    }
+
+    /// Reads, and sets what `change` makes of it: again if something else has changed it in between.
+    pub(super) fn update<R, T>(
+        &self,
+        read: &S::Operation,
+        mut change: impl FnMut(R) -> Result<(S::Operation, T)> + Send + 'static,
+    ) -> Reply<T>
+    where
+        R: DeserializeOwned + Send + 'static,
+        T: Send + 'static,
+    {
+        let (handle, read) = (self.clone(), self.request(read));
+        Reply::named(format!("updating {}", self.name()), async move {
+            let mut current: R = EncodedValue::from(read.await?).decode()?;
+            loop {
+                let (set, value) = change(current)?;
+                let set = handle.request(&set);
+                match EncodedValue::from(set.await?).decode()? {
+                    None => return Ok(value),
+                    Some(other) => current = other,
+                }
+            }
+        })
     }
 
     fn payload(&self, operation: &S::Operation) -> Payload {
@@ -135,9 +170,10 @@ macro_rules! generic_handle {
 
         impl<$($generic),+> std::fmt::Debug for $name<$($generic),+> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "{}({:?})", stringify!($name), self.handle)
+                let name = fiber_runtime::objects::ObjectRef::name(&self.handle);
+                write!(f, "{}({name})", stringify!($name))
             }
         }
     };
 }
-pub(super) use generic_handle;
+pub(crate) use generic_handle;

@@ -104,7 +104,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
 
     /// Returns a copy of the value. [`set`](Value::set) has an example.
     pub fn get(&self) -> Reply<T> {
-        self.value("getting", &Operation::Get)
+        self.handle.call_then("getting", Ok(Operation::Get), |value: EncodedValue| value.decode())
     }
 
     /// Sets the value. The previous one comes back with the answer and is dropped, so both cost
@@ -119,11 +119,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn set(&self, value: T) -> Reply<()> {
-        let replaced = self.replace(value);
-        Reply::named(
-            format!("setting {}", self.handle.name()),
-            async move { replaced.await.map(drop) },
-        )
+        let replace = EncodedValue::new(&value).map(Operation::Replace);
+        self.handle.call_then("setting", replace, |previous: EncodedValue| {
+            previous.decode::<T>().map(drop)
+        })
     }
 
     /// Sets the value. Returns the previous one.
@@ -136,10 +135,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn replace(&self, value: T) -> Reply<T> {
-        match EncodedValue::new(&value) {
-            Ok(value) => self.value("replacing", &Operation::Replace(value)),
-            Err(error) => Reply::failed(error),
-        }
+        let replace = EncodedValue::new(&value).map(Operation::Replace);
+        self.handle.call_then("replacing", replace, |previous: EncodedValue| previous.decode())
     }
 
     /// Changes the value atomically. Returns the new value.
@@ -156,27 +153,10 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Value<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn update(&self, mut change: impl FnMut(&mut T) + Send + 'static) -> Reply<T> {
-        let (handle, read) = (self.handle.clone(), self.handle.request(&Operation::Read));
-        Reply::named(format!("updating {}", self.handle.name()), async move {
-            let (mut version, mut current): Read = EncodedValue::from(read.await?).decode()?;
-            loop {
-                let mut value: T = current.decode()?;
-                change(&mut value);
-                let encoded = EncodedValue::new(&value)?;
-                let set = handle.request(&Operation::CompareAndSet { version, value: encoded });
-                match EncodedValue::from(set.await?).decode()? {
-                    None => return Ok(value),
-                    Some(other) => (version, current) = other,
-                }
-            }
+        self.handle.update(&Operation::Read, move |(version, current): Read| {
+            let mut value: T = current.decode()?;
+            change(&mut value);
+            Ok((Operation::CompareAndSet { version, value: EncodedValue::new(&value)? }, value))
         })
-    }
-
-    fn value(&self, doing: &str, operation: &Operation) -> Reply<T> {
-        let value = self.handle.call::<EncodedValue>(doing, operation);
-        Reply::named(
-            format!("{doing} {}", self.handle.name()),
-            async move { value.await?.decode() },
-        )
     }
 }

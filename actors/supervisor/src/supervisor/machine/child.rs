@@ -8,7 +8,7 @@ use super::super::spec::{Counts, Restart, Shutdown};
 use super::event::Request;
 
 /// The specification of a child, as far as its supervisor's decisions depend on it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(in crate::supervisor) struct Rules {
     pub(in crate::supervisor) restart: Restart,
     pub(in crate::supervisor) shutdown: Shutdown,

@@ -6,8 +6,7 @@ use std::time::Instant;
 use fiber_core::stats::Strategy;
 use fiber_core::{Error, ExitReason, Result, SortedMap};
 
-use super::super::backoff::Backoff;
-use super::super::intensity::{Failures, Intensity};
+use super::super::intensity::{Failures, RestartLimits};
 use super::super::spec::check_name;
 use super::child::{Child, Origin, Rules};
 use super::event::{Effect, Key, Turn};
@@ -32,8 +31,7 @@ pub(in crate::supervisor) struct Supervision {
 #[derive(Clone, Debug, Default)]
 pub(in crate::supervisor) struct Options {
     pub(in crate::supervisor) strategy: Strategy,
-    pub(in crate::supervisor) intensity: Intensity,
-    pub(in crate::supervisor) backoff: Backoff,
+    pub(in crate::supervisor) limits: RestartLimits,
     /// Whether its owner reports the ends of its children, in place of the supervisor.
     pub(in crate::supervisor) is_quiet: bool,
     /// Whether the tree shows its only child in its place, under its name.

@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::{Effect, Event, Key, Options, Origin, Request, Rules, StopMethod, Supervision, Turn};
-use crate::supervisor::intensity::Intensity;
+use crate::supervisor::intensity::{Intensity, RestartLimits};
 use crate::supervisor::{Backoff, Counts, Restart, Shutdown};
 use fiber_test_support::trace;
 
@@ -144,8 +144,10 @@ impl Story {
     fn new(start: &Start) -> Story {
         let options = Options {
             strategy: start.strategy,
-            intensity: Intensity { restarts: start.restarts, period: Duration::from_secs(5) },
-            backoff: Backoff::new(Duration::from_millis(100), LONGEST_PAUSE),
+            limits: RestartLimits {
+                intensity: Intensity { restarts: start.restarts, period: Duration::from_secs(5) },
+                backoff: Backoff::new(Duration::from_millis(100), LONGEST_PAUSE),
+            },
             is_quiet: false,
             is_of_one: false,
         };

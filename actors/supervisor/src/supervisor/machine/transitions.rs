@@ -197,11 +197,11 @@ impl Supervision {
         }
         let mut pause = Duration::ZERO;
         if child.rules.counts.apply(&reason, uptime.ran()) {
-            if self.failures.add(turn.now, &self.options.intensity) {
-                let reached = self.options.intensity.reached(&child.name, reason);
+            if self.failures.add(turn.now, &self.options.limits.intensity) {
+                let reached = self.options.limits.intensity.reached(&child.name, reason);
                 return self.give_up(key, reached, turn);
             }
-            let backoff = &self.options.backoff;
+            let backoff = &self.options.limits.backoff;
             let ran_long = uptime.ran().is_some_and(|ran| ran >= backoff.resets_after());
             if ran_long || has_worked {
                 child.failures_in_a_row = 0;

@@ -104,11 +104,8 @@ impl QueueState {
                 self.close(Closing::Closed);
                 requester.answer(&());
             }
-            Operation::EndArrived(role, token) => self.pipe_ends.arrived(role, peer, token),
-            Operation::EndDropped(role) => {
-                self.pipe_ends.dropped(role, peer);
-                self.close_if_gone(role);
-            }
+            Operation::EndArrived(role, token) => self.end_arrived(role, peer, Some(token)),
+            Operation::EndDropped(role) => self.end_dropped(role, peer),
             Operation::EndSent(role, token) => self.end_sent(role, token),
             Operation::EndLost(role, token) => self.end_lost(role, token),
         }

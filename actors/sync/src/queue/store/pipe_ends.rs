@@ -8,16 +8,12 @@ use fiber_runtime::mesh::PeerId;
 
 /// Both ends of a pipe. A queue that is not a pipe has none.
 #[derive(Debug, Default)]
-pub(super) struct PipeEnds {
-    writers: EndHolders,
-    readers: EndHolders,
-}
+pub(super) struct PipeEnds([EndHolders; 2]);
 
 /// The processes that hold one end.
 #[derive(Debug, Default)]
 struct EndHolders {
-    here: usize,
-    elsewhere: HashMap<PeerId, usize>,
+    processes: HashMap<PeerId, usize>,
     /// Tokens of ends that were sent and have not arrived.
     in_transit: HashSet<u64>,
     /// Tokens of ends that arrived before the message that they were sent.
@@ -26,13 +22,18 @@ struct EndHolders {
 
 /// Changes of the holders. The other end learns when the last holder is gone.
 impl QueueState {
-    /// Adds an end of this process. It has a token if it was sent before.
-    pub(in crate::queue) fn end_arrived_here(&mut self, role: PipeRole, token: Option<u64>) {
-        self.pipe_ends.arrived_here(role, token);
+    /// Adds an end of a process. It has a token if it was sent before.
+    pub(in crate::queue) fn end_arrived(
+        &mut self,
+        role: PipeRole,
+        process: PeerId,
+        token: Option<u64>,
+    ) {
+        self.pipe_ends.arrived(role, process, token);
     }
 
-    pub(in crate::queue) fn end_dropped_here(&mut self, role: PipeRole) {
-        self.pipe_ends.dropped_here(role);
+    pub(in crate::queue) fn end_dropped(&mut self, role: PipeRole, process: PeerId) {
+        self.pipe_ends.dropped(role, process);
         self.close_if_gone(role);
     }
 
@@ -75,29 +76,21 @@ impl QueueState {
 impl PipeEnds {
     /// Returns whether there are no ends: the queue is no direction of a pipe.
     pub(super) fn is_empty(&self) -> bool {
-        self.writers.is_empty() && self.readers.is_empty()
+        self.0.iter().all(EndHolders::is_empty)
     }
 
     fn holders(&mut self, role: PipeRole) -> &mut EndHolders {
-        match role {
-            PipeRole::Writer => &mut self.writers,
-            PipeRole::Reader => &mut self.readers,
-        }
+        &mut self.0[role as usize]
     }
 
-    fn arrived_here(&mut self, role: PipeRole, token: Option<u64>) {
+    fn arrived(&mut self, role: PipeRole, process: PeerId, token: Option<u64>) {
         let holders = self.holders(role);
-        holders.here += 1;
-        if let Some(token) = token {
-            holders.end_transit(token);
+        *holders.processes.entry(process).or_default() += 1;
+        if let Some(token) = token
+            && !holders.in_transit.remove(&token)
+        {
+            holders.early.insert(token);
         }
-    }
-
-    /// Adds an end of another process, which has arrived there.
-    pub(super) fn arrived(&mut self, role: PipeRole, peer: PeerId, token: u64) {
-        let holders = self.holders(role);
-        *holders.elsewhere.entry(peer).or_default() += 1;
-        holders.end_transit(token);
     }
 
     /// Adds an end in transit. It counts until it arrives.
@@ -115,17 +108,12 @@ impl PipeEnds {
         holders.in_transit.remove(&token)
     }
 
-    fn dropped_here(&mut self, role: PipeRole) {
-        self.holders(role).here -= 1;
-    }
-
-    /// Removes an end of another process.
-    pub(super) fn dropped(&mut self, role: PipeRole, peer: PeerId) {
-        let holders = self.holders(role);
-        if let Some(count) = holders.elsewhere.get_mut(&peer) {
+    fn dropped(&mut self, role: PipeRole, process: PeerId) {
+        let processes = &mut self.holders(role).processes;
+        if let Some(count) = processes.get_mut(&process) {
             *count -= 1;
             if *count == 0 {
-                holders.elsewhere.remove(&peer);
+                processes.remove(&process);
             }
         }
     }
@@ -133,29 +121,19 @@ impl PipeEnds {
     /// Removes all ends of a process that is gone. Returns their roles.
     pub(super) fn peer_lost(&mut self, peer: PeerId) -> Vec<PipeRole> {
         let mut held = vec![PipeRole::Writer, PipeRole::Reader];
-        held.retain(|role| self.holders(*role).elsewhere.remove(&peer).is_some());
+        held.retain(|role| self.holders(*role).processes.remove(&peer).is_some());
         held
     }
 
     /// Returns whether no process holds this end, and none is in transit.
     fn are_gone(&self, role: PipeRole) -> bool {
-        let holders = match role {
-            PipeRole::Writer => &self.writers,
-            PipeRole::Reader => &self.readers,
-        };
-        holders.here == 0 && holders.elsewhere.is_empty() && holders.in_transit.is_empty()
+        self.0[role as usize].is_empty()
     }
 }
 
 impl EndHolders {
     fn is_empty(&self) -> bool {
-        self.here == 0 && self.elsewhere.is_empty() && self.in_transit.is_empty()
-    }
-
-    fn end_transit(&mut self, token: u64) {
-        if !self.in_transit.remove(&token) {
-            self.early.insert(token);
-        }
+        self.processes.is_empty() && self.in_transit.is_empty()
     }
 }
 
@@ -163,17 +141,18 @@ impl EndHolders {
 mod tests {
     use super::*;
 
+    const HERE: PeerId = PeerId::LOCAL;
     const OTHER: PeerId = PeerId::OTHER;
 
     #[test]
     fn an_end_in_transit_keeps_the_pipe_open() {
         let mut ends = PipeEnds::default();
-        ends.arrived_here(PipeRole::Writer, None);
-        ends.arrived_here(PipeRole::Reader, None);
+        ends.arrived(PipeRole::Writer, HERE, None);
+        ends.arrived(PipeRole::Reader, HERE, None);
         ends.sent(PipeRole::Writer, 7);
-        ends.dropped_here(PipeRole::Writer);
+        ends.dropped(PipeRole::Writer, HERE);
         assert!(!ends.are_gone(PipeRole::Writer));
-        ends.arrived(PipeRole::Writer, OTHER, 7);
+        ends.arrived(PipeRole::Writer, OTHER, Some(7));
         assert!(!ends.are_gone(PipeRole::Writer));
         ends.dropped(PipeRole::Writer, OTHER);
         assert!(ends.are_gone(PipeRole::Writer) && !ends.are_gone(PipeRole::Reader));
@@ -182,10 +161,10 @@ mod tests {
     #[test]
     fn an_end_may_arrive_before_the_message_that_it_was_sent() {
         let mut ends = PipeEnds::default();
-        ends.arrived_here(PipeRole::Reader, None);
-        ends.arrived(PipeRole::Reader, OTHER, 7);
+        ends.arrived(PipeRole::Reader, HERE, None);
+        ends.arrived(PipeRole::Reader, OTHER, Some(7));
         ends.sent(PipeRole::Reader, 7);
-        ends.dropped_here(PipeRole::Reader);
+        ends.dropped(PipeRole::Reader, HERE);
         assert!(!ends.are_gone(PipeRole::Reader));
         ends.dropped(PipeRole::Reader, OTHER);
         assert!(ends.are_gone(PipeRole::Reader), "it does not stay in transit");
@@ -196,7 +175,7 @@ mod tests {
         let mut ends = PipeEnds::default();
         ends.sent(PipeRole::Writer, 7);
         ends.sent(PipeRole::Reader, 8);
-        ends.arrived(PipeRole::Reader, OTHER, 8);
+        ends.arrived(PipeRole::Reader, OTHER, Some(8));
         assert!(ends.lost(PipeRole::Writer, 7) && ends.are_gone(PipeRole::Writer));
         assert!(!ends.lost(PipeRole::Reader, 8) && !ends.are_gone(PipeRole::Reader));
     }
@@ -204,15 +183,15 @@ mod tests {
     #[test]
     fn the_ends_of_a_lost_process_are_gone_and_no_others() {
         let mut ends = PipeEnds::default();
-        ends.arrived_here(PipeRole::Writer, None);
+        ends.arrived(PipeRole::Writer, HERE, None);
         for token in 1..=2 {
             ends.sent(PipeRole::Writer, token);
-            ends.arrived(PipeRole::Writer, OTHER, token);
+            ends.arrived(PipeRole::Writer, OTHER, Some(token));
         }
         assert_eq!(ends.peer_lost(OTHER), [PipeRole::Writer]);
         assert_eq!(ends.peer_lost(OTHER), []);
         assert!(!ends.are_gone(PipeRole::Writer), "one is here");
-        ends.dropped_here(PipeRole::Writer);
+        ends.dropped(PipeRole::Writer, HERE);
         assert!(ends.are_gone(PipeRole::Writer));
     }
 }
