@@ -43,7 +43,7 @@ functions_with_last!(
 );
 
 /// The output of a producer. Its items arrive before it counts.
-struct Produced<R> {
+pub(super) struct Produced<R> {
     output: R,
     items: Flushing,
 }

@@ -13,6 +13,7 @@ use super::wire::{ActorId, Ends, ProcessRef};
 pub struct OwnedActor {
     /// The number of the actor in this process, by which queries name it.
     pub id: ActorId,
+    /// The name, for messages to people.
     pub name: Arc<str>,
     /// How many places the mailbox has for the messages of each process, if these wait for one.
     pub places: Option<NonZeroU32>,

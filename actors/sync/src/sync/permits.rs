@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
-use fiber_core::{Error, Result};
+use fiber_core::Error;
 use fiber_values::codec;
 use serde::{Deserialize, Serialize};
 
