@@ -8,7 +8,6 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams};
-use kube::runtime::watcher::watch_object;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,10 +20,9 @@ use super::names::{NAME, SESSION, labels};
 use super::pod_template::{PodRequest, PodTemplate, check, variable};
 use super::sessions::{self, HEAD, exit_status};
 use super::startup::{self, Start, StartTimeouts};
-use super::status::{PodState, pod_state};
+use super::status::exit_reason;
 use super::volume::{self, Helper};
-use super::watch::{Refusals, with_backoff};
-use super::{exit_watch, inspect, logs, restarted, sweep};
+use super::{inspect, logs, object_watch, restarted, sweep};
 use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
@@ -226,22 +224,11 @@ impl KubernetesCluster {
             Err(error) if is_missing(&error) => return Ok(false),
             result => drop(result?),
         }
-        let mut events = Box::pin(with_backoff(watch_object(self.server.streams::<Pod>(), name)));
-        let mut refusals = Refusals::default();
-        let has_ended = |pod: &Pod| matches!(pod_state(pod), PodState::Ended(_));
-        while let Some(event) = events.next().await {
-            match refusals.check(event) {
-                Ok(Some(None)) => break,
-                Ok(Some(Some(pod))) if has_ended(&pod) => break,
-                Ok(Some(Some(_)) | None) => {}
-                // Without the right to watch it.
-                Err(_) => {
-                    let pods = self.server.api::<Pod>();
-                    while pods.get_opt(name).await?.is_some_and(|pod| !has_ended(&pod)) {
-                        sleep(restarted::PAUSE).await;
-                    }
-                    break;
-                }
+        // Without the right to watch it, this looks again and again.
+        if object_watch::wait_for(&self.server, name, exit_reason).await.is_err() {
+            let pods = self.server.api::<Pod>();
+            while pods.get_opt(name).await?.is_some_and(|pod| exit_reason(&pod).is_none()) {
+                sleep(restarted::PAUSE).await;
             }
         }
         Ok(true)
@@ -369,7 +356,7 @@ impl Cluster for KubernetesCluster {
             let failed = || format!("the exit status of {name} is unknown");
             let pod = self.server.api::<Pod>().get_opt(name).await;
             let reason = match pod.map_err(self.failed(failed()))? {
-                Some(_) => exit_watch::wait(&self.server, name).await,
+                Some(_) => object_watch::wait_for(&self.server, name, exit_reason).await,
                 None => restarted::wait(&self.server, name).await,
             };
             match reason.map_err(self.failed(failed()))? {

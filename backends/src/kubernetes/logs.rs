@@ -16,7 +16,7 @@ use super::api_server::{ApiServer, is_missing, is_transient};
 use super::kept::KeptPod;
 use super::names::CONTAINER;
 use super::restarted;
-use super::status::{PodState, has_run, pod_state};
+use super::status::{exit_reason, has_run};
 use crate::output::{LineForwarder, OutputTarget, Tail};
 
 /// The pause before a stream that ended is requested again.
@@ -233,7 +233,7 @@ fn is_starting(error: &kube::Error) -> bool {
 
 /// Returns whether a pod has ended or does not exist any more.
 fn has_ended(pod: Option<Pod>) -> bool {
-    pod.is_none_or(|pod| matches!(pod_state(&pod), PodState::Ended(_)))
+    pod.is_none_or(|pod| exit_reason(&pod).is_some())
 }
 
 /// Sends the output of a head or worker. That of a head which was started again is the output of
@@ -265,7 +265,7 @@ pub(super) async fn read_head(
             || restarted::has_finished(server, name).await?
             || kept.ends(server, name).await;
         for pod in restarted::pods(server, name).await? {
-            let over = matches!(pod_state(&pod), PodState::Ended(_));
+            let over = exit_reason(&pod).is_some();
             let Some(pod) = pod.metadata.name.clone().filter(|_| over || has_run(&pod)) else {
                 continue;
             };

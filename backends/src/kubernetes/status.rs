@@ -108,6 +108,14 @@ pub(super) fn pod_state(pod: &Pod) -> PodState {
     }
 }
 
+/// Returns why the program of a pod has ended, if it has.
+pub(super) fn exit_reason(pod: &Pod) -> Option<ExitReason> {
+    match pod_state(pod) {
+        PodState::Ended(reason) => Some(reason),
+        _ => None,
+    }
+}
+
 /// Returns the state of the program's container: the one of fiber's name, or the first. Container
 /// statuses are ordered by name, and a cluster may add containers to each pod.
 fn program(pod: &Pod) -> Option<&ContainerState> {
