@@ -37,7 +37,7 @@ use self::context::DockerContext;
 use self::engine::Engine;
 pub(crate) use self::image::ContainerImage;
 use crate::gpus::GpuAllocator;
-use crate::output::Log;
+use crate::output::OutputTarget;
 use crate::owner::new_session;
 use crate::progress::StderrProgress;
 use crate::single_flight::SingleFlightCell;
@@ -128,7 +128,7 @@ impl Docker {
         let image = self.image.get_or_try_init(find_image).await?;
         let resources = request::resources(&spec.meta, &context.engine, &self.gpus)
             .map_err(|error| error.map(|problem| problem + &spec.shared_job_remedy()))?;
-        let log = Log::of(&spec).map_err(|error| error.to_string())?;
+        let outputs = OutputTarget::both(&spec).map_err(|error| error.to_string())?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = request::container_name(&self.session, number, &spec.name);
         let labels = labels::labels(&self.session, &spec, context.current.as_ref())?;
@@ -136,7 +136,7 @@ impl Docker {
         Ok(container::start(
             context,
             image,
-            container::ContainerRequest { name, body, spec, resources, log },
+            container::ContainerRequest { name, body, spec, resources, outputs },
         ))
     }
 }

@@ -39,7 +39,7 @@ pub(crate) use self::names::labels;
 pub(crate) use self::pod_template::{PodRequest, variable};
 
 use self::context::{ClusterAccess, PodContext};
-use crate::output::Log;
+use crate::output::OutputTarget;
 use crate::owner::new_session;
 use crate::single_flight::SingleFlightCell;
 use crate::{Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END};
@@ -87,7 +87,8 @@ impl Kubernetes {
 
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, BackendError> {
         let context = self.context().await?;
-        let log = Log::of(&spec).map_err(|error| error.to_string())?;
+        // Kubernetes keeps both streams together.
+        let [output, _] = OutputTarget::both(&spec).map_err(|error| error.to_string())?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = names::pod_name(&self.session, number, &spec.name);
         let pod = context.template.pod(PodRequest {
@@ -103,7 +104,7 @@ impl Kubernetes {
             meta: spec.meta,
             grace: self.config.grace.saturating_add(PROCESS_END),
         });
-        Ok(job::start(context, name, pod, &spec, log, self.config.shutdown_timeout))
+        Ok(job::start(context, name, pod, &spec, output, self.config.shutdown_timeout))
     }
 }
 

@@ -1,6 +1,5 @@
 //! The task of one container job, from the container's creation to its end.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ use super::image::ContainerImage;
 use super::request::Resources;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::oom::OomKills;
-use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain};
+use crate::output::{LineForwarder, OutputTarget, Tail, drain};
 use crate::{Job, JobPlace, JobSpec, JobState, WaitReason};
 
 /// Time limit for reading output after a container's end, and for events that the engine sends
@@ -41,7 +40,8 @@ pub(super) struct ContainerRequest {
     pub(super) body: ContainerCreateBody,
     pub(super) spec: JobSpec,
     pub(super) resources: Resources,
-    pub(super) log: Option<Log>,
+    /// Of standard output and of standard error.
+    pub(super) outputs: [OutputTarget; 2],
 }
 
 /// Creates a container in a local task, which watches it to its end.
@@ -62,9 +62,9 @@ pub(super) fn start(
         commands,
     };
     fiber_core::spawn_local(async move {
-        let ContainerRequest { name, body, spec, resources, log } = request;
+        let ContainerRequest { name, body, spec, resources, outputs } = request;
         let limited = resources.memory.is_some();
-        let reason = task.run(&name, body, &spec, limited, log, &states).await;
+        let reason = task.run(&name, body, &spec, limited, outputs, &states).await;
         // Its GPUs are free before the owner learns of its end and starts a replacement.
         drop(resources);
         states.send_replace(JobState::Ended(reason));
@@ -94,7 +94,7 @@ impl ContainerTask {
         body: ContainerCreateBody,
         spec: &JobSpec,
         limited: bool,
-        log: Option<Log>,
+        outputs: [OutputTarget; 2],
         states: &watch::Sender<JobState>,
     ) -> Exit {
         if self.commands.is_pending() {
@@ -102,7 +102,6 @@ impl ContainerTask {
             // creates now.
             return Exit::new(ExitReason::Signal(9), Vec::new());
         }
-        let file = log.map(|log| Arc::new(log.file));
         let mut pause = AWAY_PAUSE.0;
         let (id, mut events, oom_kills, forwarding) = loop {
             let options =
@@ -115,7 +114,7 @@ impl ContainerTask {
                         return self.discard(name, &id, ExitReason::Signal(9)).await;
                     }
                     let (events, oom_kills) = (self.events.subscribe(&id), OomKills::so_far());
-                    match self.attach_and_start(&id, spec, file.clone()).await {
+                    match self.attach_and_start(&id, spec, outputs.clone()).await {
                         Ok(forwarding) => break (id, events, oom_kills, forwarding),
                         Err(error) if is_away(&error) => self.explain(&error),
                         Err(error) => {
@@ -208,7 +207,7 @@ impl ContainerTask {
         &self,
         id: &str,
         spec: &JobSpec,
-        file: Option<Arc<File>>,
+        outputs: [OutputTarget; 2],
     ) -> Result<JoinHandle<()>, bollard::errors::Error> {
         let options = AttachContainerOptions {
             stream: true,
@@ -219,12 +218,8 @@ impl ContainerTask {
         };
         let AttachContainerResults { mut output, mut input } =
             self.engine.api.attach_container(id, Some(options)).await?;
-        let target = |stream| match &file {
-            Some(file) => OutputTarget::File(Arc::clone(file)),
-            None => OutputTarget::new(&spec.output, stream, &spec.name),
-        };
-        let mut out = LineForwarder::new(target(OutputStream::Stdout), self.tail.clone());
-        let mut errors = LineForwarder::new(target(OutputStream::Stderr), self.tail.clone());
+        let [mut out, mut errors] =
+            outputs.map(|target| LineForwarder::new(target, self.tail.clone()));
         let forwarding = fiber_core::spawn_local(async move {
             while let Some(Ok(chunk)) = output.next().await {
                 match chunk {

@@ -22,7 +22,7 @@ use super::status::{
 use super::watch::{PodEvent, PodSubscription, PodWatch};
 use super::{claims, events, logs, start_error};
 use crate::job_handle::{self, JobCommand, JobCommands};
-use crate::output::{Log, OutputStream, OutputTarget, Tail, drain};
+use crate::output::{OutputTarget, Tail, drain};
 use crate::{Job, JobPlace, JobSpec, JobState, WaitReason};
 
 /// Time limits for reading the output of a pod that has ended: for each answer of its node, and for
@@ -47,17 +47,12 @@ pub(super) fn start(
     name: String,
     mut pod: Pod,
     spec: &JobSpec,
-    log: Option<Log>,
+    output: OutputTarget,
     shutdown_timeout: Duration,
 ) -> Arc<dyn Job> {
     let tail = Tail::default();
     let (job, states, commands) =
         job_handle::new(JobPlace::Pod { name: name.clone() }, tail.clone());
-    let output = match (spec.output.mode, log) {
-        (OutputMode::Null, _) => None,
-        (_, Some(log)) => Some(OutputTarget::File(Arc::new(log.file))),
-        (_, None) => Some(OutputTarget::new(&spec.output, OutputStream::Stdout, &spec.name)),
-    };
     let mut task = PodTask {
         server: context.server.clone(),
         watch: Arc::clone(&context.watch),
@@ -67,7 +62,7 @@ pub(super) fn start(
         requested: start_error::requested(&spec.meta, &spec.shared_job_remedy()),
         claims: claims::mounted_by(&pod),
         pull_secrets: start_error::pull_secrets(&pod),
-        output,
+        output: (spec.output.mode != OutputMode::Null).then_some(output),
         tail,
         commands,
         shutdown_timeout,

@@ -16,7 +16,7 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use super::script::MARK;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::local::guard::Group;
-use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
+use crate::output::{LineForwarder, OutputTarget, Tail, drain, forward_lines};
 use crate::{BackendError, Job, JobPlace, JobSpec, JobState, WaitReason};
 
 /// Time limit for reading output after the end of a session.
@@ -93,19 +93,13 @@ pub fn start(
     line: Vec<u8>,
     spec: JobSpec,
 ) -> Result<Arc<dyn Job>, BackendError> {
-    let log = Log::of(&spec).map_err(|error| error.to_string())?;
+    let outputs = OutputTarget::both(&spec).map_err(|error| error.to_string())?;
     let tail = Tail::default();
     let place = JobPlace::Machine { name: remote.machine().to_string() };
     let (job, states, commands) = job_handle::new(place, tail.clone());
     let session = Session { remote, line, tail, commands };
     fiber_core::spawn_local(async move {
-        let file = log.map(|log| Arc::new(log.file));
-        let target = |stream| match &file {
-            Some(file) => OutputTarget::File(Arc::clone(file)),
-            None => OutputTarget::new(&spec.output, stream, &spec.name),
-        };
-        let targets = (target(OutputStream::Stdout), target(OutputStream::Stderr));
-        let exit = session.run(targets, &states).await;
+        let exit = session.run(outputs, &states).await;
         states.send_replace(JobState::Ended(exit));
     });
     Ok(job)
@@ -131,7 +125,7 @@ enum Started {
 impl<R: Remote> Session<R> {
     async fn run(
         mut self,
-        (out, errors): (OutputTarget, OutputTarget),
+        [out, errors]: [OutputTarget; 2],
         states: &watch::Sender<JobState>,
     ) -> Exit {
         let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());

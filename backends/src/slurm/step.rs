@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use super::end_mark::MarkedOutput;
 use super::notices::{self, Change, Notices};
 use super::{commands, end_mark, launcher};
-use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain, print_message};
+use crate::output::{LineForwarder, OutputTarget, Tail, drain, print_message};
 use crate::{Job, JobPlace, JobSpec, JobState};
 
 /// Time limit for reading the output of an `srun` that has ended.
@@ -85,7 +85,7 @@ impl Job for StepJob {
 pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn Job>> {
     let failed = |problem: String| Error::not_started(&spec.name, problem);
     let explain = |error: std::io::Error| failed(fiber_core::shortage::explain(&error));
-    let log = Log::of(spec)?;
+    let outputs = OutputTarget::both(spec)?;
     let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
     let mut command = Command::new(fiber_core::executable());
     command
@@ -122,22 +122,11 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
         answers: writer,
         states: watch::Sender::new(JobState::Starting),
     });
-    let file = log.map(|log| Arc::new(log.file));
-    let forwarder = |stream| {
-        let target = match &file {
-            Some(file) => OutputTarget::File(Arc::clone(file)),
-            None => OutputTarget::new(&spec.output, stream, &spec.name),
-        };
-        MarkedOutput::new(LineForwarder::new(target, job.tail.clone()))
-    };
-    let out = child.stdout.take().map(|pipe| {
-        let output = forwarder(OutputStream::Stdout);
-        forward(pipe, output, Arc::clone(&job))
-    });
-    let errors = child.stderr.take().map(|pipe| {
-        let output = forwarder(OutputStream::Stderr);
-        forward_beside_notices(pipe, output, Arc::clone(&job))
-    });
+    let [out, errors] =
+        outputs.map(|target| MarkedOutput::new(LineForwarder::new(target, job.tail.clone())));
+    let out = child.stdout.take().map(|pipe| forward(pipe, out, Arc::clone(&job)));
+    let errors =
+        child.stderr.take().map(|pipe| forward_beside_notices(pipe, errors, Arc::clone(&job)));
     let forwarding = fiber_core::spawn_local(async {
         join(OptionFuture::from(out), OptionFuture::from(errors)).await;
     });
