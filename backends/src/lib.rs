@@ -169,6 +169,11 @@ impl JobSpec {
         parent.chain(self.environment.iter().cloned())
     }
 
+    /// Returns all environment variables of this process, as others may see them: a secret is `-`.
+    fn shown_variables(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        self.variables().chain(self.secrets.iter().map(|(name, _)| (*name, "-".to_string())))
+    }
+
     /// Returns the values of the secrets, one a line, as the process reads them from its standard
     /// input.
     pub fn secret_lines(&self) -> String {

@@ -173,13 +173,12 @@ fn spawn(spec: &JobSpec, mut command: Command, gpus: &GpuAllocator) -> Result<Ar
         Some(log) => log.file.try_clone().map(Stdio::from).map_err(|error| failed(explain(&error))),
         None => Ok(Stdio::piped()),
     };
-    // The values go through standard input: any process of the same user can read the environment
-    // of another.
-    let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
     let visible = grant.gpus.as_ref().map(|lease| (VISIBLE, lease.ids.join(",")));
     let mut child = command
         .args(&spec.arguments)
-        .envs(spec.variables().chain(secrets).chain(visible))
+        // Secrets go through standard input: any process of the same user can read the environment
+        // of another.
+        .envs(spec.shown_variables().chain(visible))
         .stdin(input(spec).map_err(|error| failed(explain(&error)))?)
         .stdout(stream()?)
         .stderr(stream()?)

@@ -110,8 +110,7 @@ impl PilotRequest<'_> {
 
     /// Returns the environment variables of the host, without secrets.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let secrets = self.spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
-        self.spec.variables().chain(secrets)
+        self.spec.shown_variables()
     }
 
     /// Returns this process as the pilot's owner: words with spaces, for [`PilotJob::owner`].

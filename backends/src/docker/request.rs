@@ -97,10 +97,9 @@ pub(super) fn body(
     resources: &Resources,
     labels: HashMap<String, String>,
 ) -> ContainerCreateBody {
-    let given = spec.variables().map(|(name, value)| format!("{name}={value}"));
     // The engine shows a container's environment to its users, so secrets go through standard
     // input.
-    let own = given.chain(spec.secrets.iter().map(|(name, _)| format!("{name}=-")));
+    let own = spec.shown_variables().map(|(name, value)| format!("{name}={value}"));
     let mut mounts: Vec<Mount> =
         MountSpec::all(config).unwrap_or_default().iter().map(docker_mount).collect();
     // Children mount what this process has mounted, at the same paths.

@@ -86,7 +86,6 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
     let failed = |problem: String| Error::not_started(&spec.name, problem);
     let explain = |error: std::io::Error| failed(fiber_core::shortage::explain(&error));
     let outputs = OutputTarget::both(spec)?;
-    let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
     let mut command = Command::new(fiber_core::executable());
     command
         .arg0("fiber-srun")
@@ -94,7 +93,7 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
         .args(arguments)
         .env(launcher::VARIABLE, std::process::id().to_string())
         .env(end_mark::VARIABLE, "1")
-        .envs(spec.variables().chain(secrets))
+        .envs(spec.shown_variables())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
