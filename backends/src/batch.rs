@@ -35,6 +35,7 @@ pub use self::records::{
 pub use self::script::quoted;
 pub use self::session_job::SessionJob;
 pub use self::system::{BatchSystem, Words};
+pub use crate::exit_code::reason_of_code;
 
 /// Returns whether a host of an allocation is the one on which this process runs.
 pub fn is_this_host(name: &str) -> bool {

@@ -28,6 +28,7 @@ pub mod cluster;
 mod docker;
 #[cfg(feature = "docker")]
 mod error_chain;
+mod exit_code;
 mod gpus;
 #[cfg_attr(not(any(feature = "batch", feature = "shell")), path = "interface/none.rs")]
 mod interface;
@@ -81,6 +82,7 @@ pub use catalogue::{BackendEntry, backend, job_variables, register, run_if_helpe
 #[cfg(feature = "docker")]
 pub use docker::Docker;
 pub use error::BackendError;
+pub use exit_code::reason_of_code;
 pub use interface::configured_interface;
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;

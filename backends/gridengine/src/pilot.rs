@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fiber_backends::batch::{
     CommandError, EXIT, GRACE, PILOT_ID, PilotFiles, PilotJob, PilotRequest, PilotSettings,
-    PilotSystem, Progress, Words, ended_in, has_started_in, program_path, quoted,
+    PilotSystem, Progress, Words, ended_in, has_started_in, program_path, quoted, reason_of_code,
 };
 use fiber_backends::cluster::{ExitStatus, ProcessState};
 use fiber_backends::{BackendError, JobState, Room, WaitReason};
@@ -235,9 +235,7 @@ fn exit_reason(status: ExitStatus) -> ExitReason {
             ExitReason::Evicted("its job has reached its time limit".into())
         }
         (Some(_), _) => ExitReason::Cancelled("its job was deleted".into()),
-        (None, 0) => ExitReason::Normal,
-        (None, code @ 129..=192) => ExitReason::Signal(code - 128),
-        (None, code) => ExitReason::Code(code),
+        (None, code) => reason_of_code(code),
     }
 }
 

@@ -23,15 +23,15 @@ use super::request::Resources;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::oom::OomKills;
 use crate::output::{LineForwarder, OutputTarget, Tail, drain};
-use crate::{Job, JobPlace, JobSpec, JobState, WaitReason};
+use crate::{Job, JobPlace, JobSpec, JobState, WaitReason, reason_of_code};
 
 /// Time limit for reading output after a container's end, and for events that the engine sends
 /// late.
 const DRAIN: Duration = Duration::from_secs(2);
 /// The pause before the next attempt while the engine is away, at first and at most.
 const AWAY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// The exit code of shells and init processes for a program killed by a signal, minus the signal.
-const SIGNAL_BASE: i64 = 128;
+/// The exit code of a container whose process was killed by SIGKILL.
+const KILLED: i64 = 128 + 9;
 
 /// A request to create and start a container.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ impl ContainerTask {
             }
         }
         drain(forwarding, DRAIN).await;
-        let killed = exit.code == Some(SIGNAL_BASE + 9);
+        let killed = exit.code == Some(KILLED);
         if killed && limited && accepts_commands && !exit.out_of_memory {
             // The engine may report the exit before the reason; the removal comes after both.
             let late_event = async {
@@ -266,11 +266,9 @@ impl ContainerTask {
 
     fn reason(&self, exit: &ContainerExit) -> ExitReason {
         match exit.code {
-            Some(0) => ExitReason::Normal,
-            Some(137) if exit.out_of_memory => ExitReason::OutOfMemory,
+            Some(KILLED) if exit.out_of_memory => ExitReason::OutOfMemory,
             Some(code @ (126 | 127)) => self.no_program().unwrap_or(ExitReason::Code(code as i32)),
-            Some(code @ 129..=192) => ExitReason::Signal((code - SIGNAL_BASE) as i32),
-            Some(code) => ExitReason::Code(code as i32),
+            Some(code) => reason_of_code(code as i32),
             None => ExitReason::LinkLost(
                 "its container was removed, or the Docker engine stopped".into(),
             ),

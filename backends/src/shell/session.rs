@@ -17,7 +17,7 @@ use super::script::MARK;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::local::guard::Group;
 use crate::output::{LineForwarder, OutputTarget, Tail, drain, forward_lines};
-use crate::{BackendError, Job, JobPlace, JobSpec, JobState, WaitReason};
+use crate::{BackendError, Job, JobPlace, JobSpec, JobState, WaitReason, reason_of_code};
 
 /// Time limit for reading output after the end of a session.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -33,8 +33,6 @@ const NOISE: usize = 256 << 10;
 const LINE: u64 = 64 << 10;
 /// The lines of the command's words that are kept.
 const WORDS: usize = 20;
-/// The exit code of shells for a program killed by a signal, minus the signal.
-const SIGNAL_BASE: i32 = 128;
 
 /// The way to a machine: a command that runs a shell there, and the meaning of its words.
 pub trait Remote: 'static {
@@ -279,10 +277,9 @@ impl<R: Remote> Session<R> {
         let last = tail.last().map_or("", String::as_str);
         match code {
             Some(0) => ExitReason::Normal,
-            Some(code) => self.remote.own_reason(code, last).unwrap_or(match code {
-                129..=192 => ExitReason::Signal(code - SIGNAL_BASE),
-                code => ExitReason::Code(code),
-            }),
+            Some(code) => {
+                self.remote.own_reason(code, last).unwrap_or_else(|| reason_of_code(code))
+            }
             None => self.remote.lost(": its command was killed"),
         }
     }
