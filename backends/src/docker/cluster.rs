@@ -1,11 +1,9 @@
 //! The sessions of a Docker engine, for the command `fiber`.
 
-use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bollard::models::ContainerState;
 use bollard::query_parameters::{
-    CreateContainerOptions, ListContainersOptions, LogsOptions, StopContainerOptions,
-    WaitContainerOptions,
+    CreateContainerOptions, ListContainersOptions, StopContainerOptions, WaitContainerOptions,
 };
 use fiber_core::{Config, Error, Result, on_a_thread};
 use futures_util::StreamExt;
@@ -225,30 +223,8 @@ impl Cluster for DockerCluster {
         follow: bool,
         tail: Option<u64>,
     ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>> {
-        if follow {
-            let followed = logs::follow(self.engine.clone(), name.to_string(), tail);
-            return Box::pin(std::future::ready(Ok(followed)));
-        }
-        let options = LogsOptions {
-            stdout: true,
-            stderr: true,
-            tail: tail.map_or("all".into(), |lines| lines.to_string()),
-            ..Default::default()
-        };
-        let stream = self.engine.api.logs(name, Some(options)).filter_map(move |chunk| {
-            let chunk = match chunk {
-                Ok(LogOutput::StdErr { message }) => Some(Ok(OutputChunk::Stderr(message))),
-                Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => {
-                    Some(Ok(OutputChunk::Stdout(message)))
-                }
-                Ok(LogOutput::StdIn { .. }) => None,
-                Err(error) => {
-                    Some(Err(self.failed(format!("the output of {name} can't be read"))(error)))
-                }
-            };
-            std::future::ready(chunk)
-        });
-        Box::pin(std::future::ready(Ok(stream.boxed_local())))
+        let output = logs::read(self.engine.clone(), name.to_string(), follow, tail);
+        Box::pin(std::future::ready(Ok(output)))
     }
 
     fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>> {
