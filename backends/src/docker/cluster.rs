@@ -3,7 +3,7 @@
 use bollard::errors::Error as EngineError;
 use bollard::models::ContainerState;
 use bollard::query_parameters::{
-    CreateContainerOptions, ListContainersOptions, StopContainerOptions, WaitContainerOptions,
+    CreateContainerOptions, StopContainerOptions, WaitContainerOptions,
 };
 use fiber_core::{Config, Error, Result, on_a_thread};
 use futures_util::StreamExt;
@@ -16,7 +16,7 @@ use super::container::remedy;
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing, refusal};
 use super::image::{self, ContainerImage};
-use super::labels::{self, SESSION};
+use super::labels::SESSION;
 use super::request;
 use super::{cli, inspect, logs, sessions, sweep, volume};
 use crate::BackendError;
@@ -191,22 +191,16 @@ impl Cluster for DockerCluster {
 
     fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let options = ListContainersOptions {
-                all: true,
-                filters: Some(labels::filters(format!("{SESSION}={session}"))),
-                ..Default::default()
+            let label = format!("{SESSION}={session}");
+            let remove = async {
+                let listed = sessions::containers(&self.engine, &label).await?;
+                for id in listed.into_iter().filter_map(|container| container.id) {
+                    self.engine.remove(&id).await?;
+                }
+                Ok(())
             };
-            let failed = || format!("the containers of session {session} can't be removed");
-            let listed = self
-                .engine
-                .api
-                .list_containers(Some(options))
-                .await
-                .map_err(self.failed(failed()))?;
-            for id in listed.into_iter().filter_map(|container| container.id) {
-                self.engine.remove(&id).await.map_err(self.failed(failed()))?;
-            }
-            Ok(())
+            let failed = format!("the containers of session {session} can't be removed");
+            remove.await.map_err(self.failed(failed))
         })
     }
 

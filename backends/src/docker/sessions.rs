@@ -12,7 +12,7 @@ use bollard::query_parameters::ListContainersOptions;
 use fiber_core::Meta;
 
 use super::engine::{Engine, is_missing};
-use super::labels::{self, NAME, OWNER, RESTARTS, SESSION};
+use super::labels::{NAME, OWNER, RESTARTS, SESSION};
 use super::sweep;
 use crate::JobPlace;
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
@@ -20,7 +20,7 @@ use crate::owner::JobOwner;
 
 /// Returns the processes of all sessions, from the labels of the containers.
 pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> {
-    let containers = listed(engine).await?;
+    let containers = containers(engine, SESSION).await?;
     if containers.is_empty() {
         return Ok(Vec::new());
     }
@@ -84,7 +84,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
 /// Removes the containers of heads that have ended, and returns their names.
 pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, Error> {
     let mut removed = Vec::new();
-    for container in listed(engine).await? {
+    for container in containers(engine, SESSION).await? {
         let (Some(id), Some(name)) = (&container.id, name(&container)) else { continue };
         let is_head = container.labels.is_some_and(|labels| !labels.contains_key(OWNER));
         let details = match engine.api.inspect_container(id, None).await {
@@ -111,16 +111,22 @@ pub(super) fn exit_status(state: &ContainerState) -> ExitStatus {
     ExitStatus { code, reason }
 }
 
-async fn listed(engine: &Engine) -> Result<Vec<ContainerSummary>, Error> {
+/// Returns the containers of sessions: `session` is their label, perhaps with its value.
+pub(super) async fn containers(
+    engine: &Engine,
+    session: &str,
+) -> Result<Vec<ContainerSummary>, Error> {
+    // Somebody else's container may have one of the labels.
+    let labels = vec![session.to_string(), NAME.to_string()];
     let options = ListContainersOptions {
         all: true,
-        filters: Some(labels::filters(SESSION.into())),
+        filters: Some(HashMap::from([("label".into(), labels)])),
         ..Default::default()
     };
     engine.api.list_containers(Some(options)).await
 }
 
-fn name(container: &ContainerSummary) -> Option<String> {
+pub(super) fn name(container: &ContainerSummary) -> Option<String> {
     container.names.as_ref()?.first().map(|name| name.trim_start_matches('/').to_string())
 }
 
