@@ -56,13 +56,9 @@ pub(crate) async fn image_of_this_program(
     let mut made = config.clone();
     made.image = None;
     let image = image::find(&engine, &made, None, progress).await?;
-    match &config.registry {
-        Some(registry) => {
-            let name = image::publish(&engine, &image.name, registry, progress).await?;
-            Ok(ContainerImage { name, ..image })
-        }
-        None => Ok(image),
-    }
+    let registry = config.registry.as_deref();
+    let name = image::publish(&engine, &image.name, registry, progress).await?;
+    Ok(ContainerImage { name, ..image })
 }
 
 /// Builds the image of a session's head with this host's engine, for use elsewhere. Also returns

@@ -11,7 +11,7 @@ use super::engine::{Engine, SOCKET};
 #[derive(Debug, Default)]
 pub(super) struct EngineAccess {
     pub(super) mount: Option<Mount>,
-    pub(super) environment: Option<String>,
+    pub(super) environment: Option<(String, String)>,
     /// The group that owns the socket.
     pub(super) group: Option<String>,
 }
@@ -19,7 +19,7 @@ pub(super) struct EngineAccess {
 impl EngineAccess {
     pub(super) fn new(engine: &Engine, current: Option<&CurrentContainer>) -> EngineAccess {
         let Some(socket) = engine.socket() else {
-            let environment = Some(format!("DOCKER_HOST={}", engine.host));
+            let environment = Some(("DOCKER_HOST".into(), engine.host.clone()));
             return EngineAccess { environment, ..Default::default() };
         };
         let source = match current {

@@ -233,11 +233,10 @@ impl Bundle {
     }
 
     /// Returns the environment variables for the loader.
-    pub(super) fn environment(&self) -> Vec<String> {
-        if self.libraries.is_empty() {
-            Vec::new()
-        } else {
-            vec![format!("LD_LIBRARY_PATH={LIBRARIES}")]
+    pub(super) fn environment(&self) -> Vec<(String, String)> {
+        match self.libraries.is_empty() {
+            true => Vec::new(),
+            false => vec![("LD_LIBRARY_PATH".into(), LIBRARIES.into())],
         }
     }
 

@@ -129,6 +129,7 @@ impl DockerCluster {
             Some((program, arguments)) => (Some(vec![program.clone()]), arguments.to_vec()),
             None => (None, Vec::new()),
         };
+        let registry = self.config.registry.as_deref();
         match &run.source {
             ProgramSource::Executable(path) => {
                 let (path, programs) = (path.clone(), self.config.bundle.clone());
@@ -137,7 +138,7 @@ impl DockerCluster {
                 });
                 let bundle = bundle.await.map_err(|error| error.to_string())??;
                 let made = image::build_from_bundle(&self.engine, &bundle, progress).await?;
-                let name = self.publish(&made.name, progress).await?;
+                let name = image::publish(&self.engine, &made.name, registry, progress).await?;
                 let command = (Some(vec![made.program.clone()]), run.command.clone());
                 Ok((ContainerImage { name, ..made }, command))
             }
@@ -149,18 +150,12 @@ impl DockerCluster {
             ProgramSource::Dockerfile(file) => {
                 let name = image::name_of_dockerfile(file);
                 cli::build(&self.engine, file, &name, progress).await?;
-                let published = self.publish(&name, progress).await?;
+                let published = image::publish(&self.engine, &name, registry, progress).await?;
                 let found =
                     image::ensure_pulled(&self.engine, &self.config, &name, progress).await?;
                 Ok((given(found.id, &published), (program, arguments)))
             }
         }
-    }
-
-    /// Pushes a local image to the configured registry, if there is one, and returns its new name.
-    async fn publish(&self, name: &str, progress: &dyn Progress) -> Result<String, BackendError> {
-        let Some(registry) = &self.config.registry else { return Ok(name.to_string()) };
-        image::publish(&self.engine, name, registry, progress).await
     }
 
     fn failed(&self, what: String) -> impl FnOnce(EngineError) -> Error + '_ {

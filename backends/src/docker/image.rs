@@ -37,7 +37,7 @@ pub(crate) struct ContainerImage {
     /// The user to run as, if not the image's own.
     pub(crate) user: Option<String>,
     /// Environment variables that the program needs.
-    pub(crate) environment: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 /// Returns the image to use, after pulling or building it if necessary.
@@ -166,7 +166,7 @@ fn same_as_own(
         }
     };
     let library_path =
-        std::env::var("LD_LIBRARY_PATH").map(|path| format!("LD_LIBRARY_PATH={path}"));
+        std::env::var("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH".to_string(), path));
     Ok(ContainerImage {
         name,
         id,
@@ -247,16 +247,17 @@ pub(super) fn name_of_dockerfile(file: &Path) -> String {
     format!("{DOCKERFILES}/{}:latest", repository_name(&directory))
 }
 
-/// Pushes a local image to a registry, and returns its name there.
+/// Pushes a local image to the registry, if one is configured, and returns the image's name there.
 ///
 /// # Errors
 /// The registry's message, with a remedy.
 pub(super) async fn publish(
     engine: &Engine,
     name: &str,
-    registry: &str,
+    registry: Option<&str>,
     progress: &dyn Progress,
 ) -> Result<String, BackendError> {
+    let Some(registry) = registry else { return Ok(name.to_string()) };
     let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
     let repository = format!("{}/{repository}", registry.trim_end_matches('/'));
     let published = format!("{repository}:{tag}");

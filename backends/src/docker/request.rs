@@ -99,7 +99,10 @@ pub(super) fn body(
 ) -> ContainerCreateBody {
     // The engine shows a container's environment to its users, so secrets go through standard
     // input.
-    let own = spec.shown_variables().map(|(name, value)| format!("{name}={value}"));
+    let own = spec.shown_variables().map(|(name, value)| (name.to_string(), value));
+    let environment = image.environment.iter().cloned();
+    let environment = environment.chain(configured_environment(config));
+    let environment = environment.chain(context.access.environment.clone()).chain(own);
     let mut mounts: Vec<Mount> =
         MountSpec::all(config).unwrap_or_default().iter().map(docker_mount).collect();
     // Children mount what this process has mounted, at the same paths.
@@ -115,16 +118,7 @@ pub(super) fn body(
         cmd: Some(
             spec.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
         ),
-        env: Some(
-            image
-                .environment
-                .iter()
-                .cloned()
-                .chain(environment(config))
-                .chain(context.access.environment.clone())
-                .chain(own)
-                .collect(),
-        ),
+        env: Some(assignments(environment)),
         user: config.user.clone().or_else(|| image.user.clone()),
         working_dir: config.working_dir.clone(),
         labels: Some(labels),
@@ -168,9 +162,9 @@ fn stop_timeout(config: &Config, end: Duration) -> i64 {
     i64::try_from(config.grace.saturating_add(end).as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Returns the configured environment variables as `NAME=VALUE`.
-fn environment(config: &Config) -> impl Iterator<Item = String> {
-    configured_environment(config).map(|(name, value)| format!("{name}={value}"))
+/// Returns environment variables as `NAME=VALUE`.
+fn assignments(variables: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    variables.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 /// Returns the request for a session's head. The head gets the engine's socket, because it starts
@@ -192,16 +186,16 @@ pub(super) fn head(
     });
     let mounts: Vec<Mount> =
         MountSpec::all(config).unwrap_or_default().iter().map(docker_mount).collect();
-    let environment = environment(config)
+    let environment = configured_environment(config)
         .chain(image.environment.iter().cloned())
         .chain(access.environment.clone())
-        .chain(["FIBER_BACKEND=docker".to_string()])
-        .chain(run.environment.iter().map(|(name, value)| format!("{name}={value}")));
+        .chain([("FIBER_BACKEND".to_string(), "docker".to_string())])
+        .chain(run.environment.iter().cloned());
     ContainerCreateBody {
         image: Some(image.id.clone()),
         entrypoint,
         cmd: Some(cmd).filter(|cmd| !cmd.is_empty()),
-        env: Some(environment.collect()),
+        env: Some(assignments(environment)),
         user: config.user.clone().or_else(|| image.user.clone()),
         working_dir: config.working_dir.clone(),
         labels: Some(labels::head_labels(run)),

@@ -260,16 +260,8 @@ impl KubernetesCluster {
         let (made, (program, arguments)) = made.map_err(|problem| {
             format!("{problem}\n(pods need an image: `--image` names one that nodes can pull)")
         })?;
-        let mut image =
-            PodImage::named(made.name, program.and_then(|program| program.into_iter().next()));
-        image.user = made.user;
-        image.environment = made
-            .environment
-            .iter()
-            .filter_map(|variable| variable.split_once('='))
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect();
-        Ok((image, arguments))
+        let program = program.and_then(|program| program.into_iter().next());
+        Ok((PodImage { program, ..made.into() }, arguments))
     }
 
     fn failed(&self, what: String) -> impl FnOnce(kube::Error) -> Error + '_ {
