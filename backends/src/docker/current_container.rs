@@ -6,7 +6,7 @@ use std::path::Path;
 use bollard::models::{ContainerInspectResponse, Mount, MountType};
 use fiber_core::{read_lossy, shortage};
 
-use super::engine::{Engine, SOCKET, is_missing};
+use super::engine::{Engine, SOCKET, found};
 use crate::BackendError;
 use crate::owner::JobOwner;
 
@@ -30,16 +30,13 @@ impl CurrentContainer {
             mounts => mounts.unwrap_or_default(),
         };
         let Some(id) = container_of(&mounts) else { return Ok(None) };
-        match engine.api.inspect_container(id, None).await {
-            Ok(details) => {
-                let mut current = CurrentContainer { id: id.to_string(), details, socket: None };
-                current.socket = engine.socket().and_then(|socket| current.source_of(socket));
-                Ok(Some(current))
-            }
-            // It is a container of another engine.
-            Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(engine.explain(&error)),
-        }
+        let details = found(engine.api.inspect_container(id, None).await);
+        // Without details, it is a container of another engine.
+        Ok(details.map_err(|error| engine.explain(&error))?.map(|details| {
+            let mut current = CurrentContainer { id: id.to_string(), details, socket: None };
+            current.socket = engine.socket().and_then(|socket| current.source_of(socket));
+            current
+        }))
     }
 
     /// Returns this process as the owner of containers.

@@ -12,7 +12,7 @@ use futures_util::stream::LocalBoxStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::engine::{Engine, is_missing};
+use super::engine::{Engine, found};
 use crate::cluster::session::OutputChunk;
 
 /// The pause before a container that starts again is looked at again.
@@ -80,11 +80,8 @@ async fn send_all(
             return Ok(());
         }
         loop {
-            let state = match engine.api.inspect_container(name, None).await {
-                Ok(details) => details.state.unwrap_or_default(),
-                Err(error) if is_missing(&error) => return Ok(()),
-                Err(error) => return Err(error),
-            };
+            let details = found(engine.api.inspect_container(name, None).await)?;
+            let Some(state) = details.and_then(|details| details.state) else { return Ok(()) };
             if state.running != Some(true) {
                 return Ok(());
             }

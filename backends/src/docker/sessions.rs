@@ -11,7 +11,7 @@ use bollard::models::{
 use bollard::query_parameters::ListContainersOptions;
 use fiber_core::Meta;
 
-use super::engine::{Engine, is_missing};
+use super::engine::{Engine, found};
 use super::labels::{NAME, OWNER, RESTARTS, SESSION};
 use super::sweep;
 use crate::JobPlace;
@@ -34,12 +34,8 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
     let mut processes: Vec<SessionProcess> = Vec::new();
     for container in &containers {
         let (Some(id), Some(name)) = (&container.id, name(container)) else { continue };
-        let details = match engine.api.inspect_container(id, None).await {
-            Ok(details) => details,
-            // It was removed meanwhile.
-            Err(error) if is_missing(&error) => continue,
-            Err(error) => return Err(error),
-        };
+        // It may be removed meanwhile.
+        let Some(details) = found(engine.api.inspect_container(id, None).await)? else { continue };
         let label =
             |key| container.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
         let owner = label(OWNER).and_then(JobOwner::from_text);
@@ -87,11 +83,7 @@ pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, E
     for container in containers(engine, SESSION).await? {
         let (Some(id), Some(name)) = (&container.id, name(&container)) else { continue };
         let is_head = container.labels.is_some_and(|labels| !labels.contains_key(OWNER));
-        let details = match engine.api.inspect_container(id, None).await {
-            Ok(details) => details,
-            Err(error) if is_missing(&error) => continue,
-            Err(error) => return Err(error),
-        };
+        let Some(details) = found(engine.api.inspect_container(id, None).await)? else { continue };
         let state = state(&name, details.state.unwrap_or_default());
         if is_head && matches!(state, ProcessState::Ended(_)) {
             engine.remove(id).await?;
@@ -155,19 +147,20 @@ async fn external_head(
     };
     let lives = if dead { ProcessState::Gone } else { ProcessState::Running };
     match owner {
-        JobOwner::Container { id, .. } => match engine.api.inspect_container(id, None).await {
-            Ok(ContainerInspectResponse { name, config, state: found, .. }) => {
-                let name = name.unwrap_or_else(|| id.clone()).trim_start_matches('/').to_string();
-                let role = config.and_then(|config| config.image).unwrap_or_default();
-                let state = state(&name, found.unwrap_or_default());
-                Ok(process(name, role, Location::Cluster, state))
+        JobOwner::Container { id, .. } => {
+            match found(engine.api.inspect_container(id, None).await)? {
+                Some(ContainerInspectResponse { name, config, state: current, .. }) => {
+                    let name = name.as_deref().unwrap_or(id).trim_start_matches('/').to_string();
+                    let role = config.and_then(|config| config.image).unwrap_or_default();
+                    let state = state(&name, current.unwrap_or_default());
+                    Ok(process(name, role, Location::Cluster, state))
+                }
+                None => {
+                    let name = id.get(..12).unwrap_or(id).to_string();
+                    Ok(process(name, "program".into(), Location::Host, ProcessState::Gone))
+                }
             }
-            Err(error) if is_missing(&error) => {
-                let name = id.get(..12).unwrap_or(id).to_string();
-                Ok(process(name, "program".into(), Location::Host, ProcessState::Gone))
-            }
-            Err(error) => Err(error),
-        },
+        }
         owner => {
             let (name, role) = owner.on_host();
             Ok(process(name, role, Location::Host, lives))
