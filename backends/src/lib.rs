@@ -369,3 +369,10 @@ pub fn configured_environment(config: &Config) -> impl Iterator<Item = (String, 
         None => std::env::var(variable).ok().map(|value| (variable.clone(), value)),
     })
 }
+
+/// Returns the name of a program's file, also if the file was deleted since the program's start.
+#[cfg(any(feature = "docker", feature = "ssh"))]
+fn program_name(path: &std::path::Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.trim_end_matches(" (deleted)").to_string()
+}

@@ -302,6 +302,22 @@ impl SessionProcess {
             usage: None,
         }
     }
+
+    /// Returns the running process `job`, which its parent calls `named`. That of a head, which has
+    /// no parent, is the name of its program.
+    #[cfg(feature = "docker")]
+    pub(crate) fn of_job(
+        job: String,
+        named: String,
+        parent: Option<String>,
+        place: JobPlace,
+    ) -> SessionProcess {
+        let (name, program) = match parent {
+            None => (job.clone(), Some(named)),
+            Some(_) => (named, None),
+        };
+        SessionProcess { job, program, parent, ..SessionProcess::new(name, place) }
+    }
 }
 
 /// The resources that a process uses.

@@ -22,7 +22,7 @@ use self::libraries::{
     Library, Requirements, executable_mappings, list_libraries, requirements, soname_or_file_name,
 };
 use super::strip::Stripped;
-use crate::BackendError;
+use crate::{BackendError, program_name};
 
 const PROGRAMS: &str = "/fiber/bin";
 const LIBRARIES: &str = "/fiber/lib";
@@ -65,12 +65,7 @@ impl Bundle {
         let unreadable =
             |error: io::Error| format!("{} can't be read: {error}", executable.display());
         let own = executable_name().map_err(unreadable)?;
-        let name = own
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .trim_end_matches(" (deleted)")
-            .to_string();
+        let name = program_name(&own);
         let requirements = requirements(&executable).map_err(unreadable)?;
         let maps =
             fs::read("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;

@@ -4,16 +4,12 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use bollard::errors::Error;
-use bollard::models::{
-    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary,
-    HostConfig,
-};
+use bollard::models::{ContainerState, ContainerStateStatusEnum, ContainerSummary, HostConfig};
 use bollard::query_parameters::ListContainersOptions;
 use fiber_core::Meta;
 
 use super::engine::{Engine, found};
 use super::labels::{NAME, OWNER, RESTARTS, SESSION};
-use super::sweep;
 use crate::JobPlace;
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
 use crate::owner::JobOwner;
@@ -54,14 +50,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
             }
         };
         let named = label(NAME).unwrap_or_default().to_string();
-        let (own, program) = match parent {
-            None => (name.clone(), Some(named)),
-            Some(_) => (named, None),
-        };
         processes.push(SessionProcess {
-            job: name.clone(),
-            program,
-            parent,
             machine: machine.clone(),
             state: state(&name, details.state.unwrap_or_default()),
             restarts: match label(RESTARTS) {
@@ -71,7 +60,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
             },
             meta: meta(&details.host_config.unwrap_or_default()),
             started_at: container.created.and_then(instant),
-            ..SessionProcess::new(own, JobPlace::Container { name })
+            ..SessionProcess::of_job(name.clone(), named, parent, JobPlace::Container { name })
         });
     }
     Ok(processes)
@@ -129,43 +118,27 @@ async fn external_head(
     owner: &JobOwner,
     machine: &Option<String>,
 ) -> Result<SessionProcess, Error> {
-    let dead = sweep::is_dead(owner, engine).await;
-    let process = |name: String, program: String, location, state| {
-        let place = match location {
-            Location::Cluster => JobPlace::Container { name: name.clone() },
-            Location::Host => JobPlace::Other { words: name.clone() },
-        };
-        SessionProcess {
-            program: Some(program),
-            // A program on a host may be on any.
-            machine: machine.clone().filter(|_| location == Location::Cluster),
-            location,
-            has_output: location == Location::Cluster,
-            state,
-            ..SessionProcess::new(name, place)
+    let JobOwner::Container { id, .. } = owner else { return Ok(owner.head_on_host()) };
+    let details = match found(engine.api.inspect_container(id, None).await)? {
+        Some(details) => details,
+        None => {
+            let name = id.get(..12).unwrap_or(id).to_string();
+            return Ok(SessionProcess {
+                program: Some("program".into()),
+                location: Location::Host,
+                has_output: false,
+                state: ProcessState::Gone,
+                ..SessionProcess::new(name.clone(), JobPlace::Other { words: name })
+            });
         }
     };
-    let lives = if dead { ProcessState::Gone } else { ProcessState::Running };
-    match owner {
-        JobOwner::Container { id, .. } => {
-            match found(engine.api.inspect_container(id, None).await)? {
-                Some(ContainerInspectResponse { name, config, state: current, .. }) => {
-                    let name = name.as_deref().unwrap_or(id).trim_start_matches('/').to_string();
-                    let role = config.and_then(|config| config.image).unwrap_or_default();
-                    let state = state(&name, current.unwrap_or_default());
-                    Ok(process(name, role, Location::Cluster, state))
-                }
-                None => {
-                    let name = id.get(..12).unwrap_or(id).to_string();
-                    Ok(process(name, "program".into(), Location::Host, ProcessState::Gone))
-                }
-            }
-        }
-        owner => {
-            let (name, role) = owner.on_host();
-            Ok(process(name, role, Location::Host, lives))
-        }
-    }
+    let name = details.name.as_deref().unwrap_or(id).trim_start_matches('/').to_string();
+    Ok(SessionProcess {
+        program: Some(details.config.and_then(|config| config.image).unwrap_or_default()),
+        machine: machine.clone(),
+        state: state(&name, details.state.unwrap_or_default()),
+        ..SessionProcess::new(name.clone(), JobPlace::Container { name })
+    })
 }
 
 /// Returns the state of the container `name`.

@@ -8,7 +8,7 @@ use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
 
-use crate::BackendError;
+use crate::{BackendError, program_name};
 
 /// This program, and what it needs from a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,9 +60,8 @@ pub(super) fn unreadable(error: std::io::Error) -> String {
 
 /// Returns the file name of a program, with only such characters as no shell minds.
 fn file_name(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
-    let name: String = name.trim_end_matches(" (deleted)").chars().map(plain).collect();
+    let name: String = program_name(path).chars().map(plain).collect();
     // A name of dots would be a directory, and one after a dot a copy in progress.
     format!("{}{name}", if name.is_empty() || name.starts_with('.') { "program" } else { "" })
 }
