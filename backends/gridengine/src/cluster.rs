@@ -16,8 +16,7 @@ use fiber_backends::batch::{
     BatchCluster, BatchSystem, Record, Records, SessionJob, Words, options, sweep_pilots,
 };
 use fiber_backends::cluster::{
-    ByteStream, Cluster, ExitStatus, ProcessState, Progress, RunRequest, SessionBackend,
-    SessionProcess, Started,
+    ByteStream, Cluster, ExitStatus, ProcessState, Progress, RunRequest, SessionBackend, Started,
 };
 use fiber_core::{Config, Error, Meta, Result};
 
@@ -99,7 +98,7 @@ impl BatchSystem for GridEngineCluster {
     ) -> Result<Started, BackendError> {
         let submission = Submission::of(run, records).await?;
         if run.options.has(options::DRY_RUN.name) {
-            return Ok(Started::Described(submission.described()));
+            return Ok(Started::Described(submission.script.to_string()));
         }
         let jobs = self.jobs(records).await?;
         submission.submit(run, records, &jobs, progress).await?;
@@ -129,15 +128,6 @@ impl BatchSystem for GridEngineCluster {
         let mut jobs: Vec<SessionJob> = known.into_iter().map(job).collect();
         jobs.sort_by_key(|job| std::cmp::Reverse(job.id.parse::<u64>().unwrap_or(0)));
         Ok(jobs)
-    }
-
-    async fn hosts(&self, _: &[SessionJob]) -> Result<Vec<SessionProcess>, BackendError> {
-        // Only the head knows them.
-        Ok(Vec::new())
-    }
-
-    async fn remembered(&self, records: &Records, record: &Record) -> Option<ExitStatus> {
-        records.ended(record)
     }
 
     async fn cancel(&self, id: &str) -> Result<(), BackendError> {
@@ -172,14 +162,6 @@ impl BatchSystem for GridEngineCluster {
 
     async fn kill(&self, records: &Records, job: &SessionJob) -> Result<(), BackendError> {
         self.ask_to_end(records, job, 0).await
-    }
-
-    fn is_host(_: &str) -> bool {
-        false
-    }
-
-    async fn end_host(&self, _: &str, _: u32) -> Result<(), BackendError> {
-        Ok(())
     }
 
     async fn inspect(&self, job: &SessionJob) -> Result<Box<dyn ByteStream>> {

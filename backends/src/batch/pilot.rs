@@ -63,7 +63,9 @@ pub trait PilotSystem: Debug + 'static {
 
     /// Returns how a pilot has ended that is not in [`PilotSystem::jobs`], if that is certain: the
     /// answer may be older than the job.
-    fn ended(files: &PilotFiles, was_listed: bool) -> Option<ExitReason>;
+    fn ended(_files: &PilotFiles, _was_listed: bool) -> Option<ExitReason> {
+        None
+    }
 
     /// Asks the host of a pilot to end.
     ///

@@ -303,8 +303,8 @@ impl SessionProcess {
         }
     }
 
-    /// Returns the running process `job`, which its parent calls `named`. That of a head, which has
-    /// no parent, is the name of its program.
+    /// Returns the running process `job`. Its parent calls it `named`; a head has no parent, and
+    /// `named` is its program.
     #[cfg(feature = "docker")]
     pub(crate) fn of_job(
         job: String,

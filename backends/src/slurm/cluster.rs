@@ -106,11 +106,6 @@ impl BatchSystem for SlurmCluster {
         Ok(commands::cancel(&[id]).await?)
     }
 
-    async fn cancel_session(&self, _: &str) -> Result<(), BackendError> {
-        // Its comment names the session, so it is one of the jobs.
-        Ok(())
-    }
-
     async fn ask_to_end(
         &self,
         records: &Records,
