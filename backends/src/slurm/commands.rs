@@ -97,6 +97,19 @@ pub(super) fn time(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(days * 86_400 + seconds?))
 }
 
+/// Parses a size of Slurm's, in powers of 1024 and without a unit in megabytes: `1.50G`. Returns
+/// bytes.
+pub(super) fn size(text: &str) -> Option<u64> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let power = match text[number.len()..].chars().next() {
+        Some('K') => 1,
+        Some('G') => 3,
+        Some('T') => 4,
+        _ => 2,
+    };
+    Some((number.parse::<f64>().ok()? * 1024f64.powi(power)) as u64)
+}
+
 /// Returns the fields of a job: `MinMemoryNode`, ….
 pub(super) async fn job_fields(job: &str) -> Result<Vec<(String, String)>, CommandError> {
     let answer = run("scontrol", &["show", "job", "-o", job]).await?;
