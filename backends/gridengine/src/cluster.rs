@@ -7,13 +7,12 @@ mod inspect;
 mod job_options;
 mod submission;
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use fiber_backends::BackendError;
 use fiber_backends::batch::{
-    BatchCluster, BatchSystem, Record, Records, SessionJob, Words, options, sweep_pilots,
+    BatchCluster, BatchSystem, Record, Records, SessionJob, Words, options, sweep_pilots, variable,
 };
 use fiber_backends::cluster::{
     ByteStream, Cluster, ExitStatus, ProcessState, Progress, RunRequest, SessionBackend, Started,
@@ -61,7 +60,6 @@ async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
 /// Returns the name of the cluster: that of its master, since the cell often has the name `default`.
 /// It is in a file, which can be read while sge_qmaster does not answer, or `qconf` says it.
 async fn cluster_name() -> Result<String, BackendError> {
-    let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let root = variable("SGE_ROOT").unwrap_or_else(|| ROOT.into());
     let cell = variable("SGE_CELL").unwrap_or_else(|| "default".into());
     let file = Path::new(&root).join(cell).join("common/act_qmaster");

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::commands;
+use crate::batch::variable;
 use crate::output::print_message;
 use crate::{BackendError, Room};
 
@@ -56,10 +57,6 @@ pub(super) fn cores() -> Option<usize> {
     job()?;
     let cores = repeated(&variable("SLURM_JOB_CPUS_PER_NODE")?)?;
     Some(cores.iter().map(|cores| *cores as usize).sum())
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Allocation {
