@@ -29,10 +29,10 @@ use tokio::task::JoinHandle;
 
 use self::guard::Group;
 use self::resources::{Grant, ran_out_of_memory};
+#[cfg(all(feature = "cluster", feature = "ssh"))]
+pub(crate) use self::sessions::REFUSED;
 #[cfg(feature = "cluster")]
 pub(crate) use self::sessions::host_sessions;
-#[cfg(all(feature = "cluster", feature = "ssh"))]
-pub(crate) use self::sessions::{HostSessions, REFUSED};
 use crate::gpus::{GpuAllocator, VISIBLE};
 use crate::oom::OomKills;
 use crate::output::{Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
