@@ -124,7 +124,7 @@ impl Docker {
         let image = self.image.get_or_try_init(find_image).await?;
         let resources = request::resources(&spec.meta, &context.engine, &self.gpus)
             .map_err(|error| error.map(|problem| problem + &spec.shared_job_remedy()))?;
-        let outputs = OutputTarget::both(&spec).map_err(|error| error.to_string())?;
+        let outputs = OutputTarget::both(&spec)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = request::container_name(&self.session, number, &spec.name);
         let labels = labels::labels(&self.session, &spec, context.current.as_ref())?;

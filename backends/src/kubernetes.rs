@@ -88,7 +88,7 @@ impl Kubernetes {
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, BackendError> {
         let context = self.context().await?;
         // Kubernetes keeps both streams together.
-        let [output, _] = OutputTarget::both(&spec).map_err(|error| error.to_string())?;
+        let [output, _] = OutputTarget::both(&spec)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = names::pod_name(&self.session, number, &spec.name);
         let pod = context.template.pod(PodRequest {

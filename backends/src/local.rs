@@ -168,7 +168,7 @@ fn spawn(spec: &JobSpec, mut command: Command, gpus: &GpuAllocator) -> Result<Ar
     let failed = |problem: String| Error::not_started(&spec.name, problem);
     let grant = resources::grant(&spec.meta, gpus)
         .map_err(|error| failed(error.to_string() + &spec.shared_job_remedy()))?;
-    let log = Log::of(spec)?;
+    let log = Log::of(spec).map_err(|problem| failed(problem.into()))?;
     let stream = || match &log {
         Some(log) => log.file.try_clone().map(Stdio::from).map_err(|error| failed(explain(&error))),
         None => Ok(Stdio::piped()),

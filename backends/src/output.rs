@@ -12,8 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fiber_core::OutputMode;
-#[cfg(feature = "remote")]
-use fiber_core::Result;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::task::JoinHandle;
@@ -26,7 +24,7 @@ pub(crate) use self::printer::OutputStream;
 use self::printer::{PendingWrite, is_backlogged};
 pub use self::printer::{flush, flush_within, print_message, set_print_wrapper, warn};
 #[cfg(feature = "remote")]
-use crate::JobSpec;
+use crate::{BackendError, JobSpec};
 
 /// The limits of the tail of a process's output, in lines and bytes.
 const TAIL_LINES: usize = 20;
@@ -94,7 +92,7 @@ impl OutputTarget {
     /// Returns the targets of a job's standard output and standard error. Opens its log file if it
     /// has [`OutputMode::File`].
     #[cfg(feature = "remote")]
-    pub(crate) fn both(spec: &JobSpec) -> Result<[OutputTarget; 2]> {
+    pub(crate) fn both(spec: &JobSpec) -> Result<[OutputTarget; 2], BackendError> {
         let file = Log::of(spec)?.map(|log| Arc::new(log.file));
         Ok([OutputStream::Stdout, OutputStream::Stderr].map(|stream| match &file {
             Some(file) => OutputTarget::File(Arc::clone(file)),

@@ -17,9 +17,10 @@ use fiber_backends::batch::{
 use fiber_backends::cluster::{
     ByteStream, Cluster, ExitStatus, ProcessState, Progress, RunRequest, SessionBackend, Started,
 };
-use fiber_core::{Config, Error, Meta, Result};
+use fiber_core::{Config, Meta, Result};
 
 use self::submission::{CONTEXT, Submission};
+use super::backend::unusable;
 use super::pilot::GridEnginePilots;
 use super::queue::{self, QueuedJob};
 use super::script::CANCELLED;
@@ -51,8 +52,7 @@ const ROOT: &str = "/var/lib/gridengine";
 /// Connects to this host's cluster.
 async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
     let open = async { Records::open(WORDS.backend, &cluster_name().await?) };
-    let opened: Result<Records, BackendError> = open.await;
-    let records = opened.map_err(|problem| Error::system("Grid Engine can't be used", problem))?;
+    let records = open.await.map_err(unusable)?;
     let system = GridEngineCluster { pilots: config.section::<GridEngineSection>().dir };
     Ok(Box::new(BatchCluster::new(system, records)))
 }

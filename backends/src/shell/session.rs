@@ -91,7 +91,7 @@ pub fn start(
     line: Vec<u8>,
     spec: JobSpec,
 ) -> Result<Arc<dyn Job>, BackendError> {
-    let outputs = OutputTarget::both(&spec).map_err(|error| error.to_string())?;
+    let outputs = OutputTarget::both(&spec)?;
     let tail = Tail::default();
     let place = JobPlace::Machine { name: remote.machine().to_string() };
     let (job, states, commands) = job_handle::new(place, tail.clone());

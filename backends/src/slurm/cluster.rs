@@ -14,9 +14,10 @@ mod submission;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fiber_core::{Config, Error, Result};
+use fiber_core::{Config, Result};
 use tokio::time::{Instant, sleep};
 
+use super::backend::unusable;
 use super::jobs::is_step;
 use super::pilot::SlurmPilots;
 use super::{WORDS, commands};
@@ -55,11 +56,8 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
 
 /// Connects to the cluster that `SLURM_CONF` names, or this machine's.
 async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
-    let open = async {
-        let cluster = jobs::cluster_name().await?;
-        Records::open(WORDS.backend, &cluster)
-    };
-    let records = open.await.map_err(|problem| Error::system("Slurm can't be used", problem))?;
+    let open = async { Records::open(WORDS.backend, &jobs::cluster_name().await?) };
+    let records = open.await.map_err(unusable)?;
     let system = SlurmCluster { pilots: config.section::<SlurmSection>().dir };
     Ok(Box::new(BatchCluster::new(system, records)))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fiber_core::{Error, Exit, ExitReason, Result};
+use fiber_core::{Exit, ExitReason};
 use futures_util::FutureExt;
 use futures_util::future::{Fuse, OptionFuture, join};
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use super::end_mark::MarkedOutput;
 use super::notices::{self, Change, Notices};
 use super::{commands, end_mark, launcher};
 use crate::output::{LineForwarder, OutputTarget, Tail, drain, print_message};
-use crate::{Job, JobPlace, JobSpec, JobState};
+use crate::{BackendError, Job, JobPlace, JobSpec, JobState};
 
 /// Time limit for reading the output of an `srun` that has ended.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -82,9 +82,13 @@ impl Job for StepJob {
 ///
 /// # Errors
 /// It can't be started.
-pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn Job>> {
-    let failed = |problem: String| Error::not_started(&spec.name, problem);
-    let explain = |error: std::io::Error| failed(fiber_core::shortage::explain(&error));
+pub(super) fn start(
+    spec: &JobSpec,
+    arguments: Vec<OsString>,
+) -> Result<Arc<dyn Job>, BackendError> {
+    let explain = |error: std::io::Error| {
+        BackendError::of_system(&error, fiber_core::shortage::explain(&error))
+    };
     let outputs = OutputTarget::both(spec)?;
     let mut command = Command::new(fiber_core::executable());
     command
@@ -105,10 +109,8 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
     // A pipe has room for some pages, so this does not wait for `srun`.
     writer.write_all(spec.secret_lines().as_bytes()).map_err(explain)?;
     let mut child = command.stdin(reader).spawn().map_err(explain)?;
-    let srun = child
-        .id()
-        .and_then(|pid| Pid::from_raw(pid.cast_signed()))
-        .ok_or_else(|| failed("`srun` has no pid".into()))?;
+    let srun =
+        child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or("`srun` has no pid")?;
     let job = Arc::new(StepJob {
         node: spec.machine.clone(),
         srun,
