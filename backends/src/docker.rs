@@ -36,6 +36,7 @@ use self::context::DockerContext;
 #[cfg(feature = "kubernetes")]
 use self::engine::Engine;
 pub(crate) use self::image::ContainerImage;
+use crate::error::system_error;
 use crate::gpus::GpuAllocator;
 use crate::output::OutputTarget;
 use crate::owner::new_session;
@@ -144,10 +145,7 @@ impl Backend for Docker {
 
     fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
         Box::pin(async move {
-            let context = self
-                .context()
-                .await
-                .map_err(|problem| Error::system("Docker can't be used", problem))?;
+            let context = self.context().await.map_err(system_error("Docker can't be used"))?;
             Ok(context.network.listen.clone())
         })
     }
@@ -165,9 +163,7 @@ impl Backend for Docker {
                 let context = self.context().await?;
                 sweep::sweep(&context.engine, context.current.as_ref()).await
             };
-            sweep.await.map_err(|problem| {
-                Error::system("leftovers of dead sessions can't be removed", problem)
-            })
+            sweep.await.map_err(system_error("leftovers of dead sessions can't be removed"))
         })
     }
 }

@@ -39,6 +39,7 @@ pub(crate) use self::names::labels;
 pub(crate) use self::pod_template::{PodRequest, variable};
 
 use self::context::{ClusterAccess, PodContext};
+use crate::error::system_error;
 use crate::output::OutputTarget;
 use crate::owner::new_session;
 use crate::single_flight::SingleFlightCell;
@@ -115,10 +116,7 @@ impl Backend for Kubernetes {
 
     fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
         Box::pin(async move {
-            let access = self
-                .access()
-                .await
-                .map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
+            let access = self.access().await.map_err(system_error("Kubernetes can't be used"))?;
             Ok(access.listen.clone())
         })
     }
@@ -136,9 +134,7 @@ impl Backend for Kubernetes {
                 let access = self.access().await?;
                 sweep::sweep(&access.server, access.own.as_ref()).await
             };
-            sweep.await.map_err(|problem| {
-                Error::system("leftovers of dead sessions can't be removed", problem)
-            })
+            sweep.await.map_err(system_error("leftovers of dead sessions can't be removed"))
         })
     }
 }

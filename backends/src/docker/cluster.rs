@@ -25,6 +25,7 @@ use crate::cluster::session::{
 };
 use crate::cluster::volume::Volume;
 use crate::cluster::{SessionBackend, Started};
+use crate::error::system_error;
 use crate::gpus::GpuAllocator;
 use crate::progress::Progress;
 
@@ -64,10 +65,9 @@ impl DockerCluster {
         let connect = async {
             let engine = Engine::connect().await?;
             let current = CurrentContainer::find(&engine).await?;
-            Ok::<_, BackendError>((engine, current))
+            Ok((engine, current))
         };
-        let (engine, current) =
-            connect.await.map_err(|problem| Error::system("Docker can't be used", problem))?;
+        let (engine, current) = connect.await.map_err(system_error("Docker can't be used"))?;
         Ok(DockerCluster { config: config.clone(), engine, current })
     }
 
@@ -277,7 +277,7 @@ impl Cluster for DockerCluster {
             let mut removed =
                 sessions::remove_ended_heads(&self.engine).await.map_err(self.failed(failed()))?;
             let swept = sweep::sweep(&self.engine, self.current.as_ref()).await;
-            removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
+            removed.extend(swept.map_err(system_error(failed()))?);
             Ok(removed)
         })
     }
@@ -295,8 +295,7 @@ impl Cluster for DockerCluster {
         Box::pin(async move {
             let opened =
                 volume::Helper::start(&self.engine, self.current.as_ref(), claim, session).await;
-            let helper =
-                opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
+            let helper = opened.map_err(system_error(format!("volume `{claim}`")))?;
             Ok(Box::new(helper) as Box<dyn Volume + 'a>)
         })
     }

@@ -28,6 +28,7 @@ use crate::cluster::session::{
 };
 use crate::cluster::volume::Volume;
 use crate::cluster::{BackendOption, OptionKind, SessionBackend, Started};
+use crate::error::system_error;
 use crate::progress::Progress;
 use crate::{BackendError, HEAD_END, KubernetesSection, docker};
 
@@ -82,8 +83,7 @@ impl KubernetesCluster {
     pub(crate) async fn connect(config: &Config) -> Result<KubernetesCluster> {
         check(config)?;
         let connected = current_pod::connect(config).await;
-        let (server, own) =
-            connected.map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
+        let (server, own) = connected.map_err(system_error("Kubernetes can't be used"))?;
         Ok(KubernetesCluster { config: config.clone(), server, own })
     }
 
@@ -388,7 +388,7 @@ impl Cluster for KubernetesCluster {
             // The sweep also runs after a refusal.
             let swept = sweep::sweep(&self.server, self.own.as_ref()).await;
             let mut removed = heads.map_err(self.failed(failed()))?;
-            removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
+            removed.extend(swept.map_err(system_error(failed()))?);
             Ok(removed)
         })
     }
@@ -413,8 +413,7 @@ impl Cluster for KubernetesCluster {
                 progress,
             )
             .await;
-            let helper =
-                opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
+            let helper = opened.map_err(system_error(format!("volume `{claim}`")))?;
             Ok(Box::new(helper) as Box<dyn Volume + 'a>)
         })
     }
