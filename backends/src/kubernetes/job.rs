@@ -21,7 +21,7 @@ use super::status::{
 };
 use super::watch::{PodEvent, PodSubscription, PodWatch};
 use super::{claims, events, logs, start_error};
-use crate::job_handle::{self, JobCommand, JobCommands};
+use crate::job_handle::{self, JobCommand, JobCommands, set_state};
 use crate::output::{OutputTarget, Tail, drain};
 use crate::{Job, JobPlace, JobSpec, JobState, WaitReason};
 
@@ -531,16 +531,6 @@ fn is_terminable(state: &PodState) -> bool {
         state,
         PodState::Running | PodState::MissingClaim(_) | PodState::Waiting(WaitReason::Resources(_))
     )
-}
-
-fn set_state(states: &watch::Sender<JobState>, state: JobState) {
-    states.send_if_modified(|current| {
-        let other = *current != state;
-        if other {
-            *current = state;
-        }
-        other
-    });
 }
 
 #[cfg(test)]
