@@ -26,6 +26,8 @@ mod catalogue;
 pub mod cluster;
 #[cfg(feature = "docker")]
 mod docker;
+#[cfg(any(feature = "docker", feature = "ssh"))]
+mod elf;
 #[cfg(feature = "docker")]
 mod error_chain;
 mod exit_code;

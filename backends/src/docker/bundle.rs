@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use fiber_core::{BuildId, executable, executable_name, shortage, start_thread};
 use futures_util::Stream;
+use object::read::ReadCache;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use self::libraries::{
-    Library, Requirements, executable_mappings, list_libraries, requirements, soname_or_file_name,
-};
+use self::libraries::{Library, executable_mappings, list_libraries, soname_or_file_name};
 use super::strip::Stripped;
+use crate::elf::Requirements;
 use crate::{BackendError, program_name};
 
 const PROGRAMS: &str = "/fiber/bin";
@@ -66,7 +66,7 @@ impl Bundle {
             |error: io::Error| format!("{} can't be read: {error}", executable.display());
         let own = executable_name().map_err(unreadable)?;
         let name = program_name(&own);
-        let requirements = requirements(&executable).map_err(unreadable)?;
+        let requirements = requirements_of(&executable).map_err(unreadable)?;
         let maps =
             fs::read("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
         let mut libraries = Vec::new();
@@ -103,7 +103,7 @@ impl Bundle {
                  image that has its interpreter"
             ));
         }
-        let requirements = requirements(program).map_err(|_| {
+        let requirements = requirements_of(program).map_err(|_| {
             format!(
                 "`{shown}` is no program for Linux (64-bit ELF): build it for Linux, or name \
                      an image that has it"
@@ -248,6 +248,10 @@ impl Bundle {
         }
         ReceiverStream::new(receiver)
     }
+}
+
+fn requirements_of(program: &Path) -> io::Result<Requirements> {
+    Requirements::of(&ReadCache::new(File::open(program)?))
 }
 
 fn size(path: &Path) -> u64 {
