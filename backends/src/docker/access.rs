@@ -6,6 +6,7 @@ use bollard::models::{Mount, MountType};
 
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, SOCKET};
+use super::request::mount;
 
 /// The mount, variable and group by which a container reaches the engine.
 #[derive(Debug, Default)]
@@ -26,12 +27,7 @@ impl EngineAccess {
             Some(current) => current.source_of(socket),
             None => Some(socket.to_string()),
         };
-        let mount = source.map(|source| Mount {
-            source: Some(source),
-            target: Some(SOCKET.into()),
-            typ: Some(MountType::BIND),
-            ..Default::default()
-        });
+        let mount = source.map(|source| mount(MountType::BIND, source, SOCKET, false));
         let group = std::fs::metadata(socket).ok().map(|data| data.gid().to_string());
         EngineAccess { mount, environment: None, group }
     }

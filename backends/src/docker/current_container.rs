@@ -7,6 +7,7 @@ use bollard::models::{ContainerInspectResponse, Mount, MountType};
 use fiber_core::{read_lossy, shortage};
 
 use super::engine::{Engine, SOCKET, found};
+use super::request::mount;
 use crate::BackendError;
 use crate::owner::JobOwner;
 
@@ -51,7 +52,7 @@ impl CurrentContainer {
         let has_socket = |source: &str| {
             self.socket.as_ref().is_some_and(|socket| Path::new(socket).starts_with(source))
         };
-        let mount = |point: &bollard::models::MountPoint| {
+        let mount_of = |point: &bollard::models::MountPoint| {
             let target = point.destination.clone().filter(|target| target != SOCKET)?;
             let (typ, source) = match point.typ.as_deref() {
                 Some("volume") => {
@@ -62,15 +63,9 @@ impl CurrentContainer {
                 }
                 _ => return None,
             };
-            Some(Mount {
-                source: Some(source),
-                target: Some(target),
-                typ: Some(typ),
-                read_only: Some(point.rw == Some(false)),
-                ..Default::default()
-            })
+            Some(mount(typ, source, &target, point.rw == Some(false)))
         };
-        self.details.mounts.iter().flatten().filter_map(mount).collect()
+        self.details.mounts.iter().flatten().filter_map(mount_of).collect()
     }
 
     /// Returns the path on the engine's host of something mounted into this container.

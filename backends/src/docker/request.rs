@@ -103,8 +103,7 @@ pub(super) fn body(
     let environment = image.environment.iter().cloned();
     let environment = environment.chain(configured_environment(config));
     let environment = environment.chain(context.access.environment.clone()).chain(own);
-    let mut mounts: Vec<Mount> =
-        MountSpec::all(config).unwrap_or_default().iter().map(docker_mount).collect();
+    let mut mounts: Vec<Mount> = configured_mounts(config).collect();
     // Children mount what this process has mounted, at the same paths.
     for mount in context.current.iter().flat_map(CurrentContainer::mounts) {
         if !mounts.iter().any(|other| other.target == mount.target) {
@@ -177,15 +176,10 @@ pub(super) fn head(
     access: &EngineAccess,
     resources: &Resources,
 ) -> ContainerCreateBody {
-    let volumes = run.volumes.iter().map(|volume| Mount {
-        source: Some(volume.claim.clone()),
-        target: Some(volume.path.clone()),
-        typ: Some(MountType::VOLUME),
-        read_only: Some(volume.read_only),
-        ..Default::default()
+    let volumes = run.volumes.iter().map(|volume| {
+        mount(MountType::VOLUME, volume.claim.clone(), &volume.path, volume.read_only)
     });
-    let mounts: Vec<Mount> =
-        MountSpec::all(config).unwrap_or_default().iter().map(docker_mount).collect();
+    let mounts = volumes.chain(configured_mounts(config)).chain(access.mount.clone());
     let environment = configured_environment(config)
         .chain(image.environment.iter().cloned())
         .chain(access.environment.clone())
@@ -202,7 +196,7 @@ pub(super) fn head(
         stop_timeout: Some(stop_timeout(config, HEAD_END)),
         host_config: Some(HostConfig {
             network_mode: config.section::<DockerSection>().network,
-            mounts: Some(volumes.chain(mounts).chain(access.mount.clone()).collect()),
+            mounts: Some(mounts.collect()),
             restart_policy: restart_policy(run.restarts),
             ..host_config(config, resources, access)
         }),
@@ -233,16 +227,24 @@ impl GpuRequest {
     }
 }
 
-fn docker_mount(mount: &MountSpec) -> Mount {
-    let (typ, source) = match &mount.source {
-        MountSource::Path(path) => (MountType::BIND, path),
-        MountSource::Volume(name) => (MountType::VOLUME, name),
-    };
+/// Returns the configured mounts, which [`check`] has seen.
+fn configured_mounts(config: &Config) -> impl Iterator<Item = Mount> {
+    MountSpec::all(config).unwrap_or_default().into_iter().map(|mounted| {
+        let (typ, source) = match mounted.source {
+            MountSource::Path(path) => (MountType::BIND, path),
+            MountSource::Volume(name) => (MountType::VOLUME, name),
+        };
+        mount(typ, source, &mounted.target, mounted.read_only)
+    })
+}
+
+/// Returns the mount of a path of the engine's host, or of a volume.
+pub(super) fn mount(typ: MountType, source: String, target: &str, read_only: bool) -> Mount {
     Mount {
-        source: Some(source.clone()),
-        target: Some(mount.target.clone()),
+        source: Some(source),
+        target: Some(target.into()),
         typ: Some(typ),
-        read_only: Some(mount.read_only),
+        read_only: Some(read_only),
         ..Default::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType};
+use bollard::models::{ContainerCreateBody, HostConfig, MountType};
 use bollard::query_parameters::{
     ContainerArchiveInfoOptions, CreateContainerOptions, DownloadFromContainerOptions,
     ListVolumesOptions, UploadToContainerOptions,
@@ -15,6 +15,7 @@ use futures_util::stream::{self, BoxStream, LocalBoxStream};
 
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
+use super::request::mount;
 use super::{image, labels};
 use crate::cluster::volume::{Volume, VolumeKind};
 use crate::{BackendError, JobSpec};
@@ -77,12 +78,7 @@ impl<'a> Helper<'a> {
             labels: Some(labels::labels(session, &spec, current)?),
             host_config: Some(HostConfig {
                 network_mode: Some("none".into()),
-                mounts: Some(vec![Mount {
-                    source: Some(claim.to_string()),
-                    target: Some(ROOT.into()),
-                    typ: Some(MountType::VOLUME),
-                    ..Default::default()
-                }]),
+                mounts: Some(vec![mount(MountType::VOLUME, claim.to_string(), ROOT, false)]),
                 ..Default::default()
             }),
             ..Default::default()
