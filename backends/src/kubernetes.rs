@@ -96,11 +96,7 @@ impl Kubernetes {
             name: name.clone(),
             labels: labels(&self.session, &names::program(), "process"),
             annotations: names::annotations(&context.owner, &spec.name, spec.restarts),
-            arguments: spec
-                .arguments
-                .iter()
-                .map(|argument| argument.to_string_lossy().into_owned())
-                .collect(),
+            arguments: spec.arguments_as_text(),
             environment: spec.variables().map(|(name, value)| variable(name, &value)).collect(),
             meta: spec.meta,
             grace: self.config.grace.saturating_add(PROCESS_END),

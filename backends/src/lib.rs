@@ -167,6 +167,12 @@ impl JobSpec {
         }
     }
 
+    /// Returns the program's arguments as text.
+    #[cfg(any(feature = "batch", feature = "docker"))]
+    fn arguments_as_text(&self) -> Vec<String> {
+        self.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()
+    }
+
     /// Returns the environment variables of this process that are no secrets.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         let parent = self.parent.iter().map(|parent| (variables::PARENT, parent.to_string()));

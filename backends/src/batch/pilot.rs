@@ -125,8 +125,7 @@ impl PilotRequest<'_> {
 
     /// Returns the program's arguments.
     pub fn arguments(&self) -> Vec<String> {
-        let words = self.spec.arguments.iter();
-        words.map(|argument| argument.to_string_lossy().into_owned()).collect()
+        self.spec.arguments_as_text()
     }
 }
 

@@ -114,9 +114,7 @@ pub(super) fn body(
     ContainerCreateBody {
         image: Some(image.id.clone()),
         entrypoint: Some(vec![image.program.clone()]),
-        cmd: Some(
-            spec.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
-        ),
+        cmd: Some(spec.arguments_as_text()),
         env: Some(assignments(environment)),
         user: config.user.clone().or_else(|| image.user.clone()),
         working_dir: config.working_dir.clone(),
