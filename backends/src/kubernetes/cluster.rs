@@ -292,25 +292,21 @@ impl Cluster for KubernetesCluster {
 
     fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let failed = || format!("the pods of session {session} can't be removed");
             let selector = format!("{SESSION}={session}");
-            let jobs = restarted::jobs(&self.server, &selector).await;
-            for name in
-                jobs.map_err(self.failed(failed()))?.into_iter().filter_map(|job| job.metadata.name)
-            {
-                restarted::remove_job(&self.server, &name).await.map_err(self.failed(failed()))?;
-            }
-            let pods = ListParams::default().labels(&selector);
-            let listed = self
-                .server
-                .api::<Pod>()
-                .list_metadata(&pods)
-                .await
-                .map_err(self.failed(failed()))?;
-            for name in listed.into_iter().filter_map(|pod| pod.metadata.name) {
-                self.server.remove::<Pod>(&name).await.map_err(self.failed(failed()))?;
-            }
-            Ok(())
+            let remove = async {
+                let jobs = restarted::jobs(&self.server, &selector).await?;
+                for name in jobs.into_iter().filter_map(|job| job.metadata.name) {
+                    restarted::remove_job(&self.server, &name).await?;
+                }
+                let pods = ListParams::default().labels(&selector);
+                let pods = self.server.api::<Pod>().list_metadata(&pods).await?;
+                for name in pods.into_iter().filter_map(|pod| pod.metadata.name) {
+                    self.server.remove::<Pod>(&name).await?;
+                }
+                Ok(())
+            };
+            let failed = format!("the pods of session {session} can't be removed");
+            remove.await.map_err(self.failed(failed))
         })
     }
 

@@ -1,15 +1,11 @@
 //! Waits for a state of one object, and looks at the last state that a delete event carries, too.
 
-use std::fmt::Debug;
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use futures_util::StreamExt;
-use k8s_openapi::NamespaceResourceScope;
-use kube::Resource;
 use kube::runtime::watcher::{self, Event, watcher};
-use serde::de::DeserializeOwned;
 
-use super::api_server::ApiServer;
+use super::api_server::{ApiServer, Object};
 use super::watch::{Refusals, with_backoff};
 
 /// The progress of a watch for one object.
@@ -50,16 +46,11 @@ impl ObjectWatch {
 ///
 /// # Errors
 /// The right to watch it is missing.
-pub(super) async fn wait_for<K, T>(
+pub(super) async fn wait_for<K: Object, T>(
     server: &ApiServer,
     name: &str,
     found: impl Fn(&K) -> Option<T>,
-) -> Result<Option<T>, kube::Error>
-where
-    K: Resource<Scope = NamespaceResourceScope>,
-    K: Clone + DeserializeOwned + Debug + Send + 'static,
-    K::DynamicType: Default,
-{
+) -> Result<Option<T>, kube::Error> {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut events = Box::pin(with_backoff(watcher(server.streams::<K>(), config)));
     let mut watch = ObjectWatch::default();
