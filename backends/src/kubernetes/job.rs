@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::api_server::{ApiServer, is_missing, over_quota};
 use super::context::PodContext;
 use super::names::CONTAINER;
-use super::secret::{PodSecret, SecretData, SecretStore};
+use super::secret::{self, SecretData, SecretStore};
 use super::status::{
     DELETED, PodState, disruption, has_run, pod_state, pull_problem, without_reason,
 };
@@ -87,12 +87,10 @@ pub(super) fn start(
             task.run(&pod, &states).await
         } else {
             let secret = secrets.next_name();
-            let create =
-                async |_: &mut PodTask| secrets.create(secret.clone(), secret_data.clone()).await;
-            let created = task.when_possible(&states, create).await;
-            match created {
-                Ok(secret) => {
-                    add_secret_variables(&mut pod, &secret);
+            add_secret_variables(&mut pod, &secret, &secret_data);
+            let create = async |_: &mut PodTask| secrets.create(&secret, &secret_data).await;
+            match task.when_possible(&states, create).await {
+                Ok(()) => {
                     let mut state = states.subscribe();
                     let mut run = pin!(task.run(&pod, &states));
                     // No other container needs it: a pod that has run is not created again.
@@ -117,15 +115,15 @@ pub(super) fn start(
     job
 }
 
-fn add_secret_variables(pod: &mut Pod, secret: &PodSecret) {
+fn add_secret_variables(pod: &mut Pod, secret: &str, data: &SecretData) {
     let containers = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
     for container in containers.filter(|container| container.name == CONTAINER) {
-        container.env.get_or_insert_default().extend(secret.variables());
+        container.env.get_or_insert_default().extend(secret::variables(secret, data));
     }
 }
 
-async fn remove(secrets: Arc<SecretStore>, secret: PodSecret) {
-    let removing = fiber_core::spawn_local(async move { secrets.remove(secret).await });
+async fn remove(secrets: Arc<SecretStore>, secret: String) {
+    let removing = fiber_core::spawn_local(async move { secrets.remove(&secret).await });
     let _ = timeout(REMOVAL, removing).await;
 }
 
