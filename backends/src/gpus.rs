@@ -53,14 +53,9 @@ impl GpuAllocator {
         GpuAllocator { inventory: Arc::new(Mutex::new(known.map(GpuInventory::of))) }
     }
 
-    /// Creates an allocator without GPUs.
-    #[cfg(feature = "docker")]
-    pub(crate) fn empty() -> GpuAllocator {
-        GpuAllocator::of(Vec::new())
-    }
-
+    /// Creates an allocator of these GPUs.
     #[cfg(any(test, feature = "docker"))]
-    fn of(ids: Vec<String>) -> GpuAllocator {
+    pub(crate) fn of(ids: Vec<String>) -> GpuAllocator {
         GpuAllocator { inventory: Arc::new(Mutex::new(Some(GpuInventory::of(ids)))) }
     }
 

@@ -29,8 +29,9 @@ use crate::error::system_error;
 use crate::gpus::GpuAllocator;
 use crate::progress::Progress;
 
-/// The replacements of an image's entry point and command, each empty if the image's own applies.
-pub(crate) type Command = (Option<Vec<String>>, Vec<String>);
+/// The program and the arguments that replace an image's entry point and command, where the image's
+/// own do not apply.
+pub(crate) type Command = (Option<String>, Vec<String>);
 
 /// Docker, as the command sees it.
 pub(crate) static SESSIONS: SessionBackend = SessionBackend {
@@ -75,7 +76,7 @@ impl DockerCluster {
         for volume in &run.volumes {
             volume::must_exist(&self.engine, &volume.claim).await?;
         }
-        let resources = request::resources(&run.meta, &self.engine, &GpuAllocator::empty())?;
+        let resources = request::resources(&run.meta, &self.engine, &GpuAllocator::of(Vec::new()))?;
         let (image, command) = self.image(run, progress).await?;
         let access = EngineAccess::new(&self.engine, self.current.as_ref());
         let body = request::head(&self.config, run, &image, command, &access, &resources);
@@ -126,7 +127,7 @@ impl DockerCluster {
         // The first word of a command replaces the entry point. Without a command, the image's own
         // entry point runs.
         let (program, arguments) = match run.command.split_first() {
-            Some((program, arguments)) => (Some(vec![program.clone()]), arguments.to_vec()),
+            Some((program, arguments)) => (Some(program.clone()), arguments.to_vec()),
             None => (None, Vec::new()),
         };
         let registry = self.config.registry.as_deref();
@@ -139,7 +140,7 @@ impl DockerCluster {
                 let bundle = bundle.await.map_err(|error| error.to_string())??;
                 let made = image::build_from_bundle(&self.engine, &bundle, progress).await?;
                 let name = image::publish(&self.engine, &made.name, registry, progress).await?;
-                let command = (Some(vec![made.program.clone()]), run.command.clone());
+                let command = (Some(made.program.clone()), run.command.clone());
                 Ok((ContainerImage { name, ..made }, command))
             }
             ProgramSource::Image(name) => {

@@ -11,6 +11,7 @@ use bytesize::ByteSize;
 use fiber_core::{Config, Meta, Result};
 
 use super::access::EngineAccess;
+use super::cluster::Command;
 use super::context::DockerContext;
 use super::current_container::CurrentContainer;
 use super::engine::Engine;
@@ -170,7 +171,7 @@ pub(super) fn head(
     config: &Config,
     run: &RunRequest,
     image: &ContainerImage,
-    (entrypoint, cmd): (Option<Vec<String>>, Vec<String>),
+    (program, cmd): Command,
     access: &EngineAccess,
     resources: &Resources,
 ) -> ContainerCreateBody {
@@ -185,7 +186,7 @@ pub(super) fn head(
         .chain(run.environment.iter().cloned());
     ContainerCreateBody {
         image: Some(image.id.clone()),
-        entrypoint,
+        entrypoint: program.map(|program| vec![program]),
         cmd: Some(cmd).filter(|cmd| !cmd.is_empty()),
         env: Some(assignments(environment)),
         user: config.user.clone().or_else(|| image.user.clone()),

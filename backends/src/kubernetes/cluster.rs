@@ -260,7 +260,6 @@ impl KubernetesCluster {
         let (made, (program, arguments)) = made.map_err(|problem| {
             format!("{problem}\n(pods need an image: `--image` names one that nodes can pull)")
         })?;
-        let program = program.and_then(|program| program.into_iter().next());
         Ok((PodImage { program, ..made.into() }, arguments))
     }
 
