@@ -17,7 +17,7 @@ use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
 use super::request::mount;
 use super::{image, labels};
-use crate::cluster::volume::{Volume, VolumeKind};
+use crate::cluster::volume::{Volume, VolumeKind, missing};
 use crate::{BackendError, JobSpec};
 
 /// An image without files: a container needs one.
@@ -37,17 +37,11 @@ pub(super) async fn must_exist(engine: &Engine, claim: &str) -> Result<(), Backe
         Err(error) if is_missing(&error) => {
             let listed = engine.api.list_volumes(None::<ListVolumesOptions>).await;
             let volumes = listed.ok().and_then(|listed| listed.volumes).unwrap_or_default();
-            let mut names: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+            let mut names: Vec<_> = volumes.into_iter().map(|volume| volume.name).collect();
+            // The others are anonymous.
             names.retain(|name| name.len() < 64);
-            let existing = if names.is_empty() {
-                "there are none".into()
-            } else {
-                format!("there are: {}", names.join(", "))
-            };
-            Err(refused!(
-                "there is no volume `{claim}`: correct the name, or create it (`docker volume \
-                 create {claim}`); {existing}"
-            ))
+            let remedy = format!("correct the name, or create it (`docker volume create {claim}`)");
+            Err(missing(claim, &remedy, &names))
         }
         Err(error) => Err(engine.explain(&error)),
     }

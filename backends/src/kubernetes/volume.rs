@@ -20,7 +20,7 @@ use super::names::{self, CONTAINER, labels};
 use super::pod_template::{PodRequest, PodTemplate};
 use super::startup::{self, Start, StartTimeouts};
 use crate::BackendError;
-use crate::cluster::volume::{Volume, VolumeKind};
+use crate::cluster::volume::{Volume, VolumeKind, missing};
 use crate::owner::JobOwner;
 use crate::progress::Progress;
 
@@ -45,19 +45,14 @@ pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), Ba
                 .await
                 .map(|list| list.items)
                 .unwrap_or_default();
-            let names: Vec<String> =
+            let names: Vec<_> =
                 listed.into_iter().filter_map(|claim| claim.metadata.name).collect();
-            let existing = if names.is_empty() {
-                "there are none".into()
-            } else {
-                format!("there are: {}", names.join(", "))
-            };
-            Err(refused!(
-                "there is no volume `{claim}`: the namespace `{}` has no persistent volume claim \
-                 of this name; correct it, or create the claim (`kubectl get pvc` lists them); \
-                 {existing}",
+            let remedy = format!(
+                "the namespace `{}` has no persistent volume claim of this name; correct it, or \
+                 create the claim (`kubectl get pvc` lists them)",
                 server.namespace()
-            ))
+            );
+            Err(missing(claim, &remedy, &names))
         }
         Err(error) => Err(server.explain(&error)),
     }
