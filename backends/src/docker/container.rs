@@ -81,12 +81,6 @@ struct ContainerTask {
     commands: JobCommands,
 }
 
-/// The exit of a container.
-struct ContainerExit {
-    code: Option<i64>,
-    out_of_memory: bool,
-}
-
 impl ContainerTask {
     async fn run(
         mut self,
@@ -146,18 +140,15 @@ impl ContainerTask {
         };
         states.send_replace(JobState::Running);
 
-        let mut exit = ContainerExit { code: None, out_of_memory: false };
+        let mut out_of_memory = false;
         let mut accepts_commands = true;
-        loop {
+        let code = loop {
             tokio::select! {
                 biased;
                 event = events.next() => match event {
-                    ContainerEvent::OutOfMemory => exit.out_of_memory = true,
-                    ContainerEvent::Died(code) => {
-                        exit.code = Some(code);
-                        break;
-                    }
-                    ContainerEvent::Removed => break,
+                    ContainerEvent::OutOfMemory => out_of_memory = true,
+                    ContainerEvent::Died(code) => break Some(code),
+                    ContainerEvent::Removed => break None,
                 },
                 command = self.commands.next(), if accepts_commands => {
                     accepts_commands = command == JobCommand::Terminate;
@@ -167,10 +158,9 @@ impl ContainerTask {
                     }
                 }
             }
-        }
+        };
         drain(forwarding, DRAIN).await;
-        let killed = exit.code == Some(KILLED);
-        if killed && limited && accepts_commands && !exit.out_of_memory {
+        if code == Some(KILLED) && limited && accepts_commands && !out_of_memory {
             // The engine may report the exit before the reason; the removal comes after both.
             let late_event = async {
                 loop {
@@ -184,10 +174,10 @@ impl ContainerTask {
             // A busy engine may never report it. With an engine on this host, the kernel's own
             // count helps.
             let is_here = self.engine.socket().is_some();
-            exit.out_of_memory = timeout(DRAIN, late_event).await.unwrap_or(false)
+            out_of_memory = timeout(DRAIN, late_event).await.unwrap_or(false)
                 || is_here && oom_kills.have_risen();
         }
-        Exit::new(self.reason(&exit), self.tail.lines())
+        Exit::new(self.reason(code, out_of_memory), self.tail.lines())
     }
 
     /// Removes a container that has not started.
@@ -264,9 +254,9 @@ impl ContainerTask {
         }
     }
 
-    fn reason(&self, exit: &ContainerExit) -> ExitReason {
-        match exit.code {
-            Some(KILLED) if exit.out_of_memory => ExitReason::OutOfMemory,
+    fn reason(&self, code: Option<i64>, out_of_memory: bool) -> ExitReason {
+        match code {
+            Some(KILLED) if out_of_memory => ExitReason::OutOfMemory,
             Some(code @ (126 | 127)) => self.no_program().unwrap_or(ExitReason::Code(code as i32)),
             Some(code) => reason_of_code(code as i32),
             None => ExitReason::LinkLost(

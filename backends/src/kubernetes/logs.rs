@@ -180,7 +180,7 @@ pub(super) async fn read(
     let begun = Instant::now();
     loop {
         let ended = match pods.get_opt(name).await {
-            Ok(pod) => has_ended(pod),
+            Ok(pod) => pod.is_none_or(|pod| exit_reason(&pod).is_some()),
             Err(error) if is_transient(&error) => false,
             Err(error) => return Err(error),
         };
@@ -229,11 +229,6 @@ fn is_starting(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     let reason = status.message.rsplit_once("is waiting to start: ").map(|(_, reason)| reason);
     status.code == 400 && reason.is_some_and(|reason| states.contains(&reason))
-}
-
-/// Returns whether a pod has ended or does not exist any more.
-fn has_ended(pod: Option<Pod>) -> bool {
-    pod.is_none_or(|pod| exit_reason(&pod).is_some())
 }
 
 /// Sends the output of a head or worker. That of a head which was started again is the output of
