@@ -19,7 +19,7 @@ mod session_job;
 mod system;
 
 pub use self::cluster::{BatchCluster, PAUSE};
-pub use self::commands::{CommandError, Hints, run_within};
+pub use self::commands::{CommandError, Hints, job_in, run_within};
 pub use self::head_script::{HeadScript, exports};
 #[cfg(test)]
 pub(crate) use self::pilot::sample_spec;
@@ -35,6 +35,12 @@ pub use self::records::{
 pub use self::script::quoted;
 pub use self::session_job::SessionJob;
 pub use self::system::{BatchSystem, Words};
+pub use crate::exit_code::reason_of_code;
+
+/// Returns a variable of this process's environment, unless it is empty.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
 
 /// Returns whether a host of an allocation is the one on which this process runs.
 pub fn is_this_host(name: &str) -> bool {

@@ -69,22 +69,18 @@ inventory::submit! {
 impl BackendEntry {
     /// Makes the entry of a backend, which `make` creates as the configuration says.
     pub const fn new(name: &'static str, make: Make) -> BackendEntry {
-        BackendEntry {
-            name,
-            make: Ok(make),
-            section: None,
-            #[cfg(feature = "cluster")]
-            sessions: None,
-            helper: None,
-            job_variable: None,
-        }
+        BackendEntry::of(name, Ok(make))
     }
 
     /// Makes the entry of a backend that this build lacks. Its Cargo feature has its name.
-    pub(crate) const fn missing(name: &'static str, part: &'static str) -> BackendEntry {
+    const fn missing(name: &'static str, part: &'static str) -> BackendEntry {
+        BackendEntry::of(name, Err(part))
+    }
+
+    const fn of(name: &'static str, make: std::result::Result<Make, &'static str>) -> BackendEntry {
         BackendEntry {
             name,
-            make: Err(part),
+            make,
             section: None,
             #[cfg(feature = "cluster")]
             sessions: None,
@@ -184,15 +180,15 @@ fn names() -> String {
     }
 }
 
-/// Returns the names of the backends that this build lacks.
+/// Returns the names of the backends that this build lacks. Each is a Cargo feature.
 #[cfg(feature = "cluster")]
-pub(crate) fn missing() -> impl Iterator<Item = &'static str> {
+pub fn missing() -> impl Iterator<Item = &'static str> {
     all().filter(|entry| entry.make.is_err()).map(|entry| entry.name)
 }
 
-/// Returns the backends that have sessions, in the order of the table.
+/// Returns all backends that this build has, in the order of the help.
 #[cfg(feature = "cluster")]
-pub(crate) fn session_backends() -> impl Iterator<Item = &'static SessionBackend> {
+pub fn session_backends() -> impl Iterator<Item = &'static SessionBackend> {
     all().filter_map(|entry| entry.sessions)
 }
 

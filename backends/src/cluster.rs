@@ -16,13 +16,14 @@ use fiber_core::{Config, Result};
 pub use futures_util::stream::LocalBoxStream;
 
 pub(crate) use self::backend::no_sessions;
-pub use self::backend::{Connect, SessionBackend, backends, configured, missing};
+pub use self::backend::{Connect, SessionBackend, configured};
 pub use self::options::{BackendOption, OptionKind, OptionValue, OptionValues};
 pub use self::session::{
     ByteStream, Cluster, ExitStatus, Location, OutputChunk, ProcessState, ProgramSource,
     RunRequest, SessionHead, SessionProcess, Started, Usage,
 };
 pub use self::volume::{Volume, VolumeKind, VolumeMount, serve};
+pub use crate::catalogue::{missing, session_backends as backends};
 pub use crate::progress::{Progress, Step};
 
 /// Connects to the cluster that `backend` names in the configuration.
@@ -36,5 +37,5 @@ pub async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
 
 /// Returns the programs of this host, whichever backend they use for their children.
 pub fn host() -> Box<dyn Cluster> {
-    crate::local::host_sessions()
+    crate::local::host_sessions("local")
 }

@@ -36,8 +36,9 @@ use self::context::DockerContext;
 #[cfg(feature = "kubernetes")]
 use self::engine::Engine;
 pub(crate) use self::image::ContainerImage;
+use crate::error::system_error;
 use crate::gpus::GpuAllocator;
-use crate::output::Log;
+use crate::output::OutputTarget;
 use crate::owner::new_session;
 use crate::progress::StderrProgress;
 use crate::single_flight::SingleFlightCell;
@@ -56,13 +57,9 @@ pub(crate) async fn image_of_this_program(
     let mut made = config.clone();
     made.image = None;
     let image = image::find(&engine, &made, None, progress).await?;
-    match &config.registry {
-        Some(registry) => {
-            let name = image::publish(&engine, &image.name, registry, progress).await?;
-            Ok(ContainerImage { name, ..image })
-        }
-        None => Ok(image),
-    }
+    let registry = config.registry.as_deref();
+    let name = image::publish(&engine, &image.name, registry, progress).await?;
+    Ok(ContainerImage { name, ..image })
 }
 
 /// Builds the image of a session's head with this host's engine, for use elsewhere. Also returns
@@ -128,7 +125,7 @@ impl Docker {
         let image = self.image.get_or_try_init(find_image).await?;
         let resources = request::resources(&spec.meta, &context.engine, &self.gpus)
             .map_err(|error| error.map(|problem| problem + &spec.shared_job_remedy()))?;
-        let log = Log::of(&spec).map_err(|error| error.to_string())?;
+        let outputs = OutputTarget::both(&spec)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = request::container_name(&self.session, number, &spec.name);
         let labels = labels::labels(&self.session, &spec, context.current.as_ref())?;
@@ -136,7 +133,7 @@ impl Docker {
         Ok(container::start(
             context,
             image,
-            container::ContainerRequest { name, body, spec, resources, log },
+            container::ContainerRequest { name, body, spec, resources, outputs },
         ))
     }
 }
@@ -148,10 +145,7 @@ impl Backend for Docker {
 
     fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
         Box::pin(async move {
-            let context = self
-                .context()
-                .await
-                .map_err(|problem| Error::system("Docker can't be used", problem))?;
+            let context = self.context().await.map_err(system_error("Docker can't be used"))?;
             Ok(context.network.listen.clone())
         })
     }
@@ -169,9 +163,7 @@ impl Backend for Docker {
                 let context = self.context().await?;
                 sweep::sweep(&context.engine, context.current.as_ref()).await
             };
-            sweep.await.map_err(|problem| {
-                Error::system("leftovers of dead sessions can't be removed", problem)
-            })
+            sweep.await.map_err(system_error("leftovers of dead sessions can't be removed"))
         })
     }
 }

@@ -86,6 +86,15 @@ impl BackendError {
     }
 }
 
+/// Makes fiber's error of a backend's: `what` has failed because of it.
+#[cfg(any(feature = "batch", feature = "docker", feature = "ssh"))]
+pub(crate) fn system_error(
+    what: impl Into<String>,
+) -> impl FnOnce(BackendError) -> fiber_core::Error {
+    let what = what.into();
+    move |problem| fiber_core::Error::system(what, problem)
+}
+
 /// Formats the message of a [`BackendError::Refused`].
 macro_rules! refused {
     ($($message:tt)*) => {

@@ -14,13 +14,10 @@ pub(crate) const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// Assigns the GPUs of this process to its jobs. Each GPU belongs to one job at a time.
 #[derive(Clone, Debug)]
-pub(crate) struct GpuAllocator(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
+pub(crate) struct GpuAllocator {
     /// `None` until the first job asks for a GPU, unless the configuration or the environment names
     /// them.
-    inventory: Mutex<Option<GpuInventory>>,
+    inventory: Arc<Mutex<Option<GpuInventory>>>,
 }
 
 #[derive(Debug)]
@@ -53,18 +50,13 @@ impl GpuAllocator {
             }
             (named, given) => named.or(given),
         };
-        GpuAllocator(Arc::new(Shared { inventory: Mutex::new(known.map(GpuInventory::of)) }))
+        GpuAllocator { inventory: Arc::new(Mutex::new(known.map(GpuInventory::of))) }
     }
 
-    /// Creates an allocator without GPUs.
-    #[cfg(feature = "docker")]
-    pub(crate) fn empty() -> GpuAllocator {
-        GpuAllocator::of(Vec::new())
-    }
-
+    /// Creates an allocator of these GPUs.
     #[cfg(any(test, feature = "docker"))]
-    fn of(ids: Vec<String>) -> GpuAllocator {
-        GpuAllocator(Arc::new(Shared { inventory: Mutex::new(Some(GpuInventory::of(ids))) }))
+    pub(crate) fn of(ids: Vec<String>) -> GpuAllocator {
+        GpuAllocator { inventory: Arc::new(Mutex::new(Some(GpuInventory::of(ids)))) }
     }
 
     /// Returns the number of GPUs, free or not.
@@ -79,7 +71,7 @@ impl GpuAllocator {
         &self,
         use_it: impl FnOnce(&mut GpuInventory) -> T,
     ) -> Result<T, BackendError> {
-        let mut place = self.0.inventory.lock();
+        let mut place = self.inventory.lock();
         let inventory = match &mut *place {
             Some(inventory) => inventory,
             unknown => unknown.insert(GpuInventory::of(installed()?)),
@@ -111,7 +103,7 @@ impl GpuAllocator {
 
 impl Drop for GpuAllocation {
     fn drop(&mut self) {
-        if let Some(inventory) = &mut *self.gpus.0.inventory.lock() {
+        if let Some(inventory) = &mut *self.gpus.inventory.lock() {
             inventory.free.extend(self.ids.drain(..));
         }
     }

@@ -51,6 +51,15 @@ pub(crate) fn new(
     (Arc::new(JobHandle { place, tail, states, commands }), state, JobCommands(receiver))
 }
 
+/// Sets the state of a job. One that it has already is no news.
+pub(crate) fn set_state(states: &watch::Sender<JobState>, state: JobState) {
+    states.send_if_modified(|current| {
+        let other = *current != state;
+        *current = state;
+        other
+    });
+}
+
 impl Job for JobHandle {
     fn place(&self) -> JobPlace {
         self.place.clone()

@@ -10,7 +10,6 @@ mod cluster;
 mod context;
 mod current_pod;
 mod events;
-mod exit_watch;
 mod image;
 mod inspect;
 mod job;
@@ -18,6 +17,7 @@ mod kept;
 mod listen;
 mod logs;
 mod names;
+mod object_watch;
 mod pod_template;
 mod restarted;
 mod secret;
@@ -39,7 +39,8 @@ pub(crate) use self::names::labels;
 pub(crate) use self::pod_template::{PodRequest, variable};
 
 use self::context::{ClusterAccess, PodContext};
-use crate::output::Log;
+use crate::error::system_error;
+use crate::output::OutputTarget;
 use crate::owner::new_session;
 use crate::single_flight::SingleFlightCell;
 use crate::{Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, PROCESS_END};
@@ -87,23 +88,20 @@ impl Kubernetes {
 
     async fn start(&self, spec: JobSpec) -> Result<Arc<dyn Job>, BackendError> {
         let context = self.context().await?;
-        let log = Log::of(&spec).map_err(|error| error.to_string())?;
+        // Kubernetes keeps both streams together.
+        let [output, _] = OutputTarget::both(&spec)?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = names::pod_name(&self.session, number, &spec.name);
         let pod = context.template.pod(PodRequest {
             name: name.clone(),
             labels: labels(&self.session, &names::program(), "process"),
             annotations: names::annotations(&context.owner, &spec.name, spec.restarts),
-            arguments: spec
-                .arguments
-                .iter()
-                .map(|argument| argument.to_string_lossy().into_owned())
-                .collect(),
+            arguments: spec.arguments_as_text(),
             environment: spec.variables().map(|(name, value)| variable(name, &value)).collect(),
             meta: spec.meta,
             grace: self.config.grace.saturating_add(PROCESS_END),
         });
-        Ok(job::start(context, name, pod, &spec, log, self.config.shutdown_timeout))
+        Ok(job::start(context, name, pod, &spec, output, self.config.shutdown_timeout))
     }
 }
 
@@ -114,10 +112,7 @@ impl Backend for Kubernetes {
 
     fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
         Box::pin(async move {
-            let access = self
-                .access()
-                .await
-                .map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
+            let access = self.access().await.map_err(system_error("Kubernetes can't be used"))?;
             Ok(access.listen.clone())
         })
     }
@@ -135,9 +130,7 @@ impl Backend for Kubernetes {
                 let access = self.access().await?;
                 sweep::sweep(&access.server, access.own.as_ref()).await
             };
-            sweep.await.map_err(|problem| {
-                Error::system("leftovers of dead sessions can't be removed", problem)
-            })
+            sweep.await.map_err(system_error("leftovers of dead sessions can't be removed"))
         })
     }
 }

@@ -26,8 +26,11 @@ mod catalogue;
 pub mod cluster;
 #[cfg(feature = "docker")]
 mod docker;
+#[cfg(any(feature = "docker", feature = "ssh"))]
+mod elf;
 #[cfg(feature = "docker")]
 mod error_chain;
+mod exit_code;
 mod gpus;
 #[cfg_attr(not(any(feature = "batch", feature = "shell")), path = "interface/none.rs")]
 mod interface;
@@ -81,6 +84,7 @@ pub use catalogue::{BackendEntry, backend, job_variables, register, run_if_helpe
 #[cfg(feature = "docker")]
 pub use docker::Docker;
 pub use error::BackendError;
+pub use exit_code::reason_of_code;
 pub use interface::configured_interface;
 #[cfg(feature = "kubernetes")]
 pub use kubernetes::Kubernetes;
@@ -163,10 +167,21 @@ impl JobSpec {
         }
     }
 
+    /// Returns the program's arguments as text.
+    #[cfg(any(feature = "batch", feature = "docker"))]
+    fn arguments_as_text(&self) -> Vec<String> {
+        self.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect()
+    }
+
     /// Returns the environment variables of this process that are no secrets.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         let parent = self.parent.iter().map(|parent| (variables::PARENT, parent.to_string()));
         parent.chain(self.environment.iter().cloned())
+    }
+
+    /// Returns all environment variables of this process, as others may see them: a secret is `-`.
+    fn shown_variables(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        self.variables().chain(self.secrets.iter().map(|(name, _)| (*name, "-".to_string())))
     }
 
     /// Returns the values of the secrets, one a line, as the process reads them from its standard
@@ -361,4 +376,11 @@ pub fn configured_environment(config: &Config) -> impl Iterator<Item = (String, 
         Some((name, value)) => Some((name.to_string(), value.to_string())),
         None => std::env::var(variable).ok().map(|value| (variable.clone(), value)),
     })
+}
+
+/// Returns the name of a program's file, also if the file was deleted since the program's start.
+#[cfg(any(feature = "docker", feature = "ssh"))]
+fn program_name(path: &std::path::Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.trim_end_matches(" (deleted)").to_string()
 }

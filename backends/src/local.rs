@@ -29,10 +29,10 @@ use tokio::task::JoinHandle;
 
 use self::guard::Group;
 use self::resources::{Grant, ran_out_of_memory};
+#[cfg(all(feature = "cluster", feature = "ssh"))]
+pub(crate) use self::sessions::REFUSED;
 #[cfg(feature = "cluster")]
 pub(crate) use self::sessions::host_sessions;
-#[cfg(all(feature = "cluster", feature = "ssh"))]
-pub(crate) use self::sessions::{HostSessions, REFUSED};
 use crate::gpus::{GpuAllocator, VISIBLE};
 use crate::oom::OomKills;
 use crate::output::{Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
@@ -168,18 +168,17 @@ fn spawn(spec: &JobSpec, mut command: Command, gpus: &GpuAllocator) -> Result<Ar
     let failed = |problem: String| Error::not_started(&spec.name, problem);
     let grant = resources::grant(&spec.meta, gpus)
         .map_err(|error| failed(error.to_string() + &spec.shared_job_remedy()))?;
-    let log = Log::of(spec)?;
+    let log = Log::of(spec).map_err(|problem| failed(problem.into()))?;
     let stream = || match &log {
         Some(log) => log.file.try_clone().map(Stdio::from).map_err(|error| failed(explain(&error))),
         None => Ok(Stdio::piped()),
     };
-    // The values go through standard input: any process of the same user can read the environment
-    // of another.
-    let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
     let visible = grant.gpus.as_ref().map(|lease| (VISIBLE, lease.ids.join(",")));
     let mut child = command
         .args(&spec.arguments)
-        .envs(spec.variables().chain(secrets).chain(visible))
+        // Secrets go through standard input: any process of the same user can read the environment
+        // of another.
+        .envs(spec.shown_variables().chain(visible))
         .stdin(input(spec).map_err(|error| failed(explain(&error)))?)
         .stdout(stream()?)
         .stderr(stream()?)

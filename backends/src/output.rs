@@ -23,6 +23,8 @@ pub(crate) use self::log::Log;
 pub(crate) use self::printer::OutputStream;
 use self::printer::{PendingWrite, is_backlogged};
 pub use self::printer::{flush, flush_within, print_message, set_print_wrapper, warn};
+#[cfg(feature = "remote")]
+use crate::{BackendError, JobSpec};
 
 /// The limits of the tail of a process's output, in lines and bytes.
 const TAIL_LINES: usize = 20;
@@ -76,8 +78,7 @@ pub(crate) enum Label {
 }
 
 impl OutputTarget {
-    /// Returns the target for a stream of the process called `name`. Backends open the files of
-    /// [`OutputMode::File`] themselves.
+    /// Returns the target for a stream of the process called `name`, which has no log file.
     pub(crate) fn new(output: &ChildOutput, stream: OutputStream, name: &str) -> OutputTarget {
         let label = match output.mode {
             OutputMode::Inherit => Label::None,
@@ -86,6 +87,17 @@ impl OutputTarget {
             _ => return OutputTarget::Discard,
         };
         OutputTarget::Inherit { stream, label, capture: output.capture.clone() }
+    }
+
+    /// Returns the targets of a job's standard output and standard error. Opens its log file if it
+    /// has [`OutputMode::File`].
+    #[cfg(feature = "remote")]
+    pub(crate) fn both(spec: &JobSpec) -> Result<[OutputTarget; 2], BackendError> {
+        let file = Log::of(spec)?.map(|log| Arc::new(log.file));
+        Ok([OutputStream::Stdout, OutputStream::Stderr].map(|stream| match &file {
+            Some(file) => OutputTarget::File(Arc::clone(file)),
+            None => OutputTarget::new(&spec.output, stream, &spec.name),
+        }))
     }
 }
 

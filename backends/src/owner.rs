@@ -11,6 +11,10 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::BackendError;
+#[cfg(feature = "docker")]
+use crate::cluster::session::{Location, ProcessState, SessionProcess};
+#[cfg(feature = "docker")]
+use crate::{JobPlace, program_name};
 
 /// A process that creates containers or pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,18 +90,24 @@ impl JobOwner {
         Some(owner)
     }
 
-    /// Returns the name and the role of a head on a host: `pid N`, and its program's name as far as
-    /// it is known here.
+    /// Returns the head of a session that is a process of a host, as far as it is known here.
     #[cfg(feature = "docker")]
-    pub(crate) fn on_host(&self) -> (String, String) {
-        let JobOwner::Process { pid, .. } = self else { return (self.to_text(), "program".into()) };
-        let path =
-            fs::read_link(format!("/proc/{pid}/exe")).ok().filter(|_| !self.is_a_dead_process());
-        let program =
-            path.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
-        let role = program
-            .map_or("program".to_string(), |name| name.trim_end_matches(" (deleted)").to_string());
-        (format!("pid {pid}"), role)
+    pub(crate) fn head_on_host(&self) -> SessionProcess {
+        let is_dead = self.is_a_dead_process();
+        let (name, path) = match self {
+            JobOwner::Process { pid, .. } => {
+                (format!("pid {pid}"), fs::read_link(format!("/proc/{pid}/exe")).ok())
+            }
+            other => (other.to_text(), None),
+        };
+        let path = path.filter(|_| !is_dead);
+        SessionProcess {
+            program: Some(path.map_or("program".into(), |path| program_name(&path))),
+            location: Location::Host,
+            has_output: false,
+            state: if is_dead { ProcessState::Gone } else { ProcessState::Running },
+            ..SessionProcess::new(name.clone(), JobPlace::Other { words: name })
+        }
     }
 
     /// Returns whether this was a process of this host that is certainly dead. For containers and

@@ -8,13 +8,15 @@ use tokio::sync::Mutex;
 
 use crate::BackendError;
 
-/// Attempts at one thing, at most one at a time.
+/// A value that is made on first use, by at most one attempt at a time.
 ///
-/// A caller that arrives during an attempt waits for it and gets its outcome. A caller that arrives
-/// after a failure makes a new attempt: an error is never kept for later callers, because its cause
-/// may pass. If the caller that makes the attempt is dropped, the next one that waits makes it.
-#[derive(Debug, Default)]
-pub(crate) struct SingleFlight {
+/// A caller that arrives during an attempt waits for it and gets its outcome. Unlike with `OnceCell`,
+/// that may be its error. A caller that arrives after a failure makes a new attempt: an error is
+/// never kept for later callers, because its cause may pass. If the caller that makes the attempt is
+/// dropped, the next one that waits makes it.
+#[derive(Debug)]
+pub(crate) struct SingleFlightCell<T> {
+    value: OnceLock<T>,
     /// How many attempts have failed.
     failed: AtomicU64,
     /// Locked by the attempt in progress. Holds the error of the last failed attempt, for callers
@@ -22,50 +24,10 @@ pub(crate) struct SingleFlight {
     error: Mutex<Option<BackendError>>,
 }
 
-impl SingleFlight {
-    /// Returns the value that `done` finds, or else the outcome of an attempt: of the one in
-    /// progress, or of a new one.
-    ///
-    /// # Errors
-    /// The error of the attempt.
-    pub(crate) async fn share<T>(
-        &self,
-        done: impl Fn() -> Option<T>,
-        attempt: impl AsyncFnOnce() -> Result<T, BackendError>,
-    ) -> Result<T, BackendError> {
-        if let Some(value) = done() {
-            return Ok(value);
-        }
-        let failed = self.failed.load(Ordering::Acquire);
-        let mut error = self.error.lock().await;
-        if let Some(value) = done() {
-            return Ok(value);
-        }
-        if let Some(error) =
-            error.as_ref().filter(|_| self.failed.load(Ordering::Acquire) != failed)
-        {
-            return Err(error.clone());
-        }
-        let outcome = attempt().await;
-        if let Err(problem) = &outcome {
-            *error = Some(problem.clone());
-            self.failed.fetch_add(1, Ordering::Release);
-        }
-        outcome
-    }
-}
-
-/// A value that is made on first use, by [single flight](SingleFlight). Unlike `OnceCell`, callers
-/// that wait for a failed attempt get its error.
-#[derive(Debug)]
-pub(crate) struct SingleFlightCell<T> {
-    value: OnceLock<T>,
-    flight: SingleFlight,
-}
-
 impl<T> Default for SingleFlightCell<T> {
     fn default() -> SingleFlightCell<T> {
-        SingleFlightCell { value: OnceLock::new(), flight: SingleFlight::default() }
+        let (failed, error) = Default::default();
+        SingleFlightCell { value: OnceLock::new(), failed, error }
     }
 }
 
@@ -84,11 +46,27 @@ impl<T> SingleFlightCell<T> {
         &self,
         make: impl AsyncFnOnce() -> Result<T, BackendError>,
     ) -> Result<&T, BackendError> {
-        let attempt = async || {
-            let value = make().await?;
-            Ok(self.value.get_or_init(|| value))
-        };
-        self.flight.share(|| self.value.get(), attempt).await
+        if let Some(value) = self.value.get() {
+            return Ok(value);
+        }
+        let failed = self.failed.load(Ordering::Acquire);
+        let mut error = self.error.lock().await;
+        if let Some(value) = self.value.get() {
+            return Ok(value);
+        }
+        if let Some(error) =
+            error.as_ref().filter(|_| self.failed.load(Ordering::Acquire) != failed)
+        {
+            return Err(error.clone());
+        }
+        match make().await {
+            Ok(value) => Ok(self.value.get_or_init(|| value)),
+            Err(problem) => {
+                *error = Some(problem.clone());
+                self.failed.fetch_add(1, Ordering::Release);
+                Err(problem)
+            }
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use tokio::sync::OnceCell;
 use self::listen::Routes;
 use self::machines::SshMachine;
 use self::program::Program;
+use crate::error::system_error;
 use crate::{
     Backend, BackendEntry, BackendError, Job, JobSpec, ListenAddress, Machine, Room, SshSection,
     shell,
@@ -96,9 +97,7 @@ impl Backend for Ssh {
 
     fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
         Box::pin(async move {
-            let routes = self.routes().await;
-            let routes =
-                routes.map_err(|problem| Error::system("machines can't be used", problem))?;
+            let routes = self.routes().await.map_err(system_error("machines can't be used"))?;
             Ok(routes.listen.clone())
         })
     }

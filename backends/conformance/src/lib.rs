@@ -24,15 +24,13 @@ mod job;
 mod promises;
 mod registry;
 
-use std::fmt;
-
 use fiber_core::Config;
 
 pub use self::job::run_if_job;
 pub use self::promises::{ALL, OF_IMAGES, OF_LIMITS};
 
 /// A promise that backends keep.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Promise {
     name: &'static str,
     keep: promises::Keep,
@@ -59,11 +57,5 @@ impl Promise {
     /// If it does not.
     pub fn check_on(&self, config: &Config, machine: impl Into<String>) {
         promises::check(config, Some(machine.into()), self.keep);
-    }
-}
-
-impl fmt::Debug for Promise {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Promise").field(&self.name).finish()
     }
 }

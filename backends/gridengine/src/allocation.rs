@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use fiber_backends::BackendError;
+use fiber_backends::batch::variable;
 use futures_util::future::join;
 
 use super::queue;
@@ -114,10 +115,6 @@ impl Allocation {
             )
         })
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Returns the id of the job in which this process runs.

@@ -75,7 +75,7 @@ impl GridEngine {
     }
 }
 
-fn unusable(problem: BackendError) -> Error {
+pub(super) fn unusable(problem: BackendError) -> Error {
     Error::system("Grid Engine can't be used", problem)
 }
 

@@ -7,21 +7,20 @@ mod inspect;
 mod job_options;
 mod submission;
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use fiber_backends::BackendError;
 use fiber_backends::batch::{
-    BatchCluster, BatchSystem, Record, Records, SessionJob, Words, options, sweep_pilots,
+    BatchCluster, BatchSystem, Record, Records, SessionJob, Words, options, sweep_pilots, variable,
 };
 use fiber_backends::cluster::{
-    ByteStream, Cluster, ExitStatus, ProcessState, Progress, RunRequest, SessionBackend,
-    SessionProcess, Started,
+    ByteStream, Cluster, ExitStatus, ProcessState, Progress, RunRequest, SessionBackend, Started,
 };
-use fiber_core::{Config, Error, Meta, Result};
+use fiber_core::{Config, Meta, Result};
 
 use self::submission::{CONTEXT, Submission};
+use super::backend::unusable;
 use super::pilot::GridEnginePilots;
 use super::queue::{self, QueuedJob};
 use super::script::CANCELLED;
@@ -53,8 +52,7 @@ const ROOT: &str = "/var/lib/gridengine";
 /// Connects to this host's cluster.
 async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
     let open = async { Records::open(WORDS.backend, &cluster_name().await?) };
-    let opened: Result<Records, BackendError> = open.await;
-    let records = opened.map_err(|problem| Error::system("Grid Engine can't be used", problem))?;
+    let records = open.await.map_err(unusable)?;
     let system = GridEngineCluster { pilots: config.section::<GridEngineSection>().dir };
     Ok(Box::new(BatchCluster::new(system, records)))
 }
@@ -62,7 +60,6 @@ async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
 /// Returns the name of the cluster: that of its master, since the cell often has the name `default`.
 /// It is in a file, which can be read while sge_qmaster does not answer, or `qconf` says it.
 async fn cluster_name() -> Result<String, BackendError> {
-    let variable = |name| env::var(name).ok().filter(|value| !value.is_empty());
     let root = variable("SGE_ROOT").unwrap_or_else(|| ROOT.into());
     let cell = variable("SGE_CELL").unwrap_or_else(|| "default".into());
     let file = Path::new(&root).join(cell).join("common/act_qmaster");
@@ -99,7 +96,7 @@ impl BatchSystem for GridEngineCluster {
     ) -> Result<Started, BackendError> {
         let submission = Submission::of(run, records).await?;
         if run.options.has(options::DRY_RUN.name) {
-            return Ok(Started::Described(submission.described()));
+            return Ok(Started::Described(submission.script.to_string()));
         }
         let jobs = self.jobs(records).await?;
         submission.submit(run, records, &jobs, progress).await?;
@@ -129,15 +126,6 @@ impl BatchSystem for GridEngineCluster {
         let mut jobs: Vec<SessionJob> = known.into_iter().map(job).collect();
         jobs.sort_by_key(|job| std::cmp::Reverse(job.id.parse::<u64>().unwrap_or(0)));
         Ok(jobs)
-    }
-
-    async fn hosts(&self, _: &[SessionJob]) -> Result<Vec<SessionProcess>, BackendError> {
-        // Only the head knows them.
-        Ok(Vec::new())
-    }
-
-    async fn remembered(&self, records: &Records, record: &Record) -> Option<ExitStatus> {
-        records.ended(record)
     }
 
     async fn cancel(&self, id: &str) -> Result<(), BackendError> {
@@ -172,14 +160,6 @@ impl BatchSystem for GridEngineCluster {
 
     async fn kill(&self, records: &Records, job: &SessionJob) -> Result<(), BackendError> {
         self.ask_to_end(records, job, 0).await
-    }
-
-    fn is_host(_: &str) -> bool {
-        false
-    }
-
-    async fn end_host(&self, _: &str, _: u32) -> Result<(), BackendError> {
-        Ok(())
     }
 
     async fn inspect(&self, job: &SessionJob) -> Result<Box<dyn ByteStream>> {

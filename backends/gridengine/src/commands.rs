@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fiber_backends::batch::{CommandError, Hints, run_within};
+use fiber_backends::batch::{CommandError, Hints, job_in, run_within};
 use tokio::process::Command;
 
 use super::task::OWN_VARIABLES;
@@ -53,15 +53,7 @@ pub(super) async fn submit(options: &[String], script: &str) -> Result<String, C
     }
     command.arg("-terse").args(options);
     let answer = run_within(LIMIT, program, &HINTS, command, script).await?;
-    // A script of the site may print lines before it.
-    let ids = answer.lines().rev().map(str::trim);
-    let id =
-        ids.into_iter().find(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()));
-    id.map(String::from).ok_or_else(|| CommandError::Failed {
-        program,
-        words: format!("it names no job: {:?}; `qstat` shows whether there is one", answer.trim()),
-        hints: &HINTS,
-    })
+    job_in(&answer, program, &HINTS, "qstat")
 }
 
 /// Deletes a job. One that has ended, or is deleted already, is no error.

@@ -1,12 +1,11 @@
 //! Pilots: jobs of Grid Engine for more hosts. Each has slots on one host.
 
-use std::fmt::{self, Display};
 use std::fs;
 use std::path::PathBuf;
 
 use fiber_backends::batch::{
     CommandError, EXIT, GRACE, PILOT_ID, PilotFiles, PilotJob, PilotRequest, PilotSettings,
-    PilotSystem, Progress, Words, ended_in, has_started_in, program_path, quoted,
+    PilotSystem, Progress, Words, ended_in, has_started_in, program_path, quoted, reason_of_code,
 };
 use fiber_backends::cluster::{ExitStatus, ProcessState};
 use fiber_backends::{BackendError, JobState, Room, WaitReason};
@@ -14,7 +13,7 @@ use fiber_core::{Config, ExitReason};
 
 use super::options::{seconds, verbatim};
 use super::queue::{self, Details, QueuedJob};
-use super::script::{self, JobScript, text_of};
+use super::script::{self, BatchScript, JobScript, text_of};
 use super::section::GridEngineSection;
 use super::{WORDS, commands, environments, task};
 
@@ -34,21 +33,9 @@ impl GridEnginePilots {
     }
 }
 
-/// A script with the options of its `qsub`.
-pub(super) struct PilotScript {
-    options: Vec<String>,
-    text: String,
-}
-
-impl Display for PilotScript {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&script::described(&self.options, &self.text))
-    }
-}
-
 impl PilotSystem for GridEnginePilots {
     const WORDS: Words = WORDS;
-    type Script = PilotScript;
+    type Script = BatchScript;
 
     fn settings(&self) -> PilotSettings<'_> {
         let GridEngineSection { pilots, dry_run, dir, slots, .. } = &self.section;
@@ -57,10 +44,10 @@ impl PilotSystem for GridEnginePilots {
         PilotSettings { most: *pilots, dry_run: *dry_run, dir, room }
     }
 
-    async fn script(&self, request: &PilotRequest<'_>) -> Result<PilotScript, BackendError> {
+    async fn script(&self, request: &PilotRequest<'_>) -> Result<BatchScript, BackendError> {
         let pe = self.environment().await?;
         let options = options(&self.section, pe, request, &self.directory()?)?;
-        Ok(PilotScript { options, text: text(&self.section, request, &self.directory()?)? })
+        BatchScript::new(options, text(&self.section, request, &self.directory()?)?)
     }
 
     /// The environment of this process.
@@ -68,8 +55,8 @@ impl PilotSystem for GridEnginePilots {
         task::environment_for_job()
     }
 
-    async fn submit(script: &PilotScript) -> Result<String, CommandError> {
-        commands::submit(&script.options, &format!("#!/bin/sh\n{}", script.text)).await
+    async fn submit(script: &BatchScript) -> Result<String, CommandError> {
+        script.submit().await
     }
 
     async fn jobs() -> Result<Vec<PilotJob>, CommandError> {
@@ -148,7 +135,6 @@ fn options(
             OWN_REMEDIES,
         )?);
     }
-    script::check(&words)?;
     Ok(words)
 }
 
@@ -235,9 +221,7 @@ fn exit_reason(status: ExitStatus) -> ExitReason {
             ExitReason::Evicted("its job has reached its time limit".into())
         }
         (Some(_), _) => ExitReason::Cancelled("its job was deleted".into()),
-        (None, 0) => ExitReason::Normal,
-        (None, code @ 129..=192) => ExitReason::Signal(code - 128),
-        (None, code) => ExitReason::Code(code),
+        (None, code) => reason_of_code(code),
     }
 }
 
@@ -310,7 +294,7 @@ mod tests {
         let request = PilotRequest { id: "fiber-1", key, spec: &spec };
         let options = options(&section, Some("mpi".into()), &request, "/work").unwrap();
         let text = text(&section, &request, "/work").unwrap();
-        let script = PilotScript { options, text }.to_string();
+        let script = BatchScript::new(options, text).unwrap().to_string();
         for line in [
             "#$ -N fiber-1",
             "#$ -o '/a b/fiber-1.out'",

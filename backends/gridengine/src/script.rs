@@ -1,11 +1,13 @@
 //! The scripts of jobs that fiber submits: of sessions, and of pilots.
 
+use std::fmt::{self, Display};
 use std::path::Path;
 
 use fiber_backends::BackendError;
-use fiber_backends::batch::{EXIT, HeadScript, NODE, RESTARTS, quoted};
+use fiber_backends::batch::{CommandError, EXIT, HeadScript, NODE, RESTARTS, quoted};
 
 use super::allocation::ENDS_AT;
+use super::commands;
 
 /// How many seconds a head has to end if `fiber kill` does not say it: the `notify` of queues,
 /// after which Grid Engine kills the job, is 60 s by default.
@@ -137,24 +139,42 @@ pub(super) fn place_options(
     Ok(given.flatten().collect())
 }
 
-/// Fails for a word with a line break.
-pub(super) fn check(words: &[String]) -> Result<(), BackendError> {
-    match words.iter().find(|word| word.contains(['\n', '\0'])) {
-        Some(wrong) => {
-            Err(refused!("`{wrong}` has a line break, which no option of qsub may have"))
+/// A script with the options of its `qsub`, which its [`Display`] shows as comments.
+#[derive(Debug)]
+pub(super) struct BatchScript {
+    options: Vec<String>,
+    text: String,
+}
+
+impl BatchScript {
+    /// Makes a script of options, the last of each kind of which wins, and of what runs.
+    ///
+    /// # Errors
+    /// An option has a line break.
+    pub(super) fn new(options: Vec<String>, text: String) -> Result<BatchScript, BackendError> {
+        match options.iter().find(|word| word.contains(['\n', '\0'])) {
+            Some(wrong) => {
+                Err(refused!("`{wrong}` has a line break, which no option of qsub may have"))
+            }
+            None => Ok(BatchScript { options, text }),
         }
-        None => Ok(()),
+    }
+
+    /// Submits the script and returns the id of its job.
+    pub(super) async fn submit(&self) -> Result<String, CommandError> {
+        commands::submit(&self.options, &format!("#!/bin/sh\n{}", self.text)).await
     }
 }
 
-/// Returns a script with its options as comments for `qsub`.
-pub(super) fn described(options: &[String], text: &str) -> String {
-    let mut lines = String::from("#!/bin/sh\n");
-    for words in options.chunk_by(|_, next| !next.starts_with('-')) {
-        let words: Vec<String> = words.iter().map(|word| directive(word)).collect();
-        lines.push_str(&format!("#$ {}\n", words.join(" ")));
+impl Display for BatchScript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "#!/bin/sh")?;
+        for words in self.options.chunk_by(|_, next| !next.starts_with('-')) {
+            let words: Vec<String> = words.iter().map(|word| directive(word)).collect();
+            writeln!(f, "#$ {}", words.join(" "))?;
+        }
+        f.write_str(&self.text)
     }
-    lines + text
 }
 
 /// Returns a word as a line `#$` has it, which knows quotes and no variables of a shell.

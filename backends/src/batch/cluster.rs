@@ -18,6 +18,7 @@ use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, ProcessState, RunRequest, SessionProcess,
 };
 use crate::cluster::volume::Volume;
+use crate::error::system_error;
 use crate::progress::Progress;
 
 /// How long a batch system may be silent before the command gives up.
@@ -161,10 +162,8 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                 self.system.cancel_session(session).await?;
                 self.records.remove_needs(session)
             };
-            let removed: Result<(), BackendError> = remove.await;
-            removed.map_err(|problem| {
-                Error::system(format!("the job of session {session} can't be removed"), problem)
-            })
+            let failed = format!("the job of session {session} can't be removed");
+            remove.await.map_err(system_error(failed))
         })
     }
 
@@ -181,10 +180,9 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                     let ended = self.system.remembered(&self.records, &record).await;
                     processes.push(SessionJob::of_record(record, ended).process());
                 }
-                Ok::<_, BackendError>(processes)
+                Ok(processes)
             };
-            let listed = list.await;
-            listed.map_err(|problem| Error::system("the jobs can't be listed", problem))
+            list.await.map_err(system_error("the jobs can't be listed"))
         })
     }
 
@@ -224,10 +222,7 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                 };
                 known.ok_or_else(|| refused!("{} does not know its job any more", S::WORDS.title))
             };
-            let ended: Result<ExitStatus, BackendError> = wait.await;
-            ended.map_err(|problem| {
-                Error::system(format!("the exit status of {name} is unknown"), problem)
-            })
+            wait.await.map_err(system_error(format!("the exit status of {name} is unknown")))
         })
     }
 
@@ -237,7 +232,7 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                 true => self.system.end_host(name, grace).await,
                 false => self.end(name, grace).await,
             };
-            ended.map_err(|problem| Error::system(format!("{name} can't be stopped"), problem))
+            ended.map_err(system_error(format!("{name} can't be stopped")))
         })
     }
 
@@ -254,8 +249,7 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                 let jobs = self.jobs().await?;
                 self.remove_needs(&jobs)
             };
-            let removed: Result<(), BackendError> = remove.await;
-            removed.map_err(|problem| Error::system(format!("{name} can't be removed"), problem))
+            remove.await.map_err(system_error(format!("{name} can't be removed")))
         })
     }
 
@@ -279,8 +273,7 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                     (false, false) => Vec::new(),
                 })
             };
-            let kept: Result<Vec<PathBuf>, BackendError> = keep.await;
-            kept.map_err(|problem| output::unreadable(name, problem))
+            keep.await.map_err(|problem: BackendError| output::unreadable(name, problem))
         })
     }
 
@@ -304,17 +297,14 @@ impl<S: BatchSystem> Cluster for BatchCluster<S> {
                 removed.extend(self.system.sweep().await?);
                 Ok(removed)
             };
-            let swept: Result<Vec<String>, BackendError> = sweep.await;
-            swept.map_err(|problem| {
-                Error::system("leftovers of dead sessions can't be removed", problem)
-            })
+            sweep.await.map_err(system_error("leftovers of dead sessions can't be removed"))
         })
     }
 
     fn inspect<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<Box<dyn ByteStream>>> {
         Box::pin(async move {
-            let job = self.job(name).await;
-            match job.map_err(|problem| Error::system(format!("{name} can't be asked"), problem))? {
+            let asked = self.job(name).await;
+            match asked.map_err(system_error(format!("{name} can't be asked")))? {
                 Some(job) if job.state == ProcessState::Running => self.system.inspect(&job).await,
                 _ => crate::cluster::bridge::failed(name, "it does not run"),
             }

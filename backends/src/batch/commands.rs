@@ -50,6 +50,26 @@ pub async fn run_within(
     }
 }
 
+/// Returns the id of the job in the answer of a command that has submitted one: `ID` or
+/// `ID;CLUSTER`. A site's plugins may print lines before it.
+///
+/// # Errors
+/// The answer has no id. The message names the command that lists jobs, `list`.
+pub fn job_in(
+    answer: &str,
+    program: &'static str,
+    hints: &'static Hints,
+    list: &str,
+) -> Result<String, CommandError> {
+    let ids = answer.lines().rev().map(|line| line.split(';').next().unwrap_or_default().trim());
+    let mut ids = ids.filter(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()));
+    ids.next().map(String::from).ok_or_else(|| CommandError::Failed {
+        program,
+        words: format!("it names no job: {:?}; `{list}` shows whether there is one", answer.trim()),
+        hints,
+    })
+}
+
 /// The process group of a command, which is killed if nobody waits for its end. Many sites wrap the
 /// commands of their batch system in scripts.
 struct CommandGroup(Option<Pid>);
@@ -85,6 +105,16 @@ mod tests {
         is_passing: |_| false,
         remedy: |_| None,
     };
+
+    #[test]
+    fn the_id_is_read_from_answers() {
+        let id = |answer| job_in(answer, "sbatch", &HINTS, "squeue").map_err(|no| no.to_string());
+        assert_eq!(id("4711").as_deref(), Ok("4711"));
+        assert_eq!(id("quota: 7 h\n4711;cluster").as_deref(), Ok("4711"));
+        assert!(id("").is_err());
+        let problem = id("Submitted batch job 4711").unwrap_err();
+        assert!(problem.contains("names no job") && problem.contains("`squeue`"), "{problem}");
+    }
 
     #[tokio::test]
     async fn a_command_that_hangs_or_is_missing_is_named() {

@@ -63,7 +63,9 @@ pub trait PilotSystem: Debug + 'static {
 
     /// Returns how a pilot has ended that is not in [`PilotSystem::jobs`], if that is certain: the
     /// answer may be older than the job.
-    fn ended(files: &PilotFiles, was_listed: bool) -> Option<ExitReason>;
+    fn ended(_files: &PilotFiles, _was_listed: bool) -> Option<ExitReason> {
+        None
+    }
 
     /// Asks the host of a pilot to end.
     ///
@@ -110,8 +112,7 @@ impl PilotRequest<'_> {
 
     /// Returns the environment variables of the host, without secrets.
     pub fn variables(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let secrets = self.spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
-        self.spec.variables().chain(secrets)
+        self.spec.shown_variables()
     }
 
     /// Returns this process as the pilot's owner: words with spaces, for [`PilotJob::owner`].
@@ -124,8 +125,7 @@ impl PilotRequest<'_> {
 
     /// Returns the program's arguments.
     pub fn arguments(&self) -> Vec<String> {
-        let words = self.spec.arguments.iter();
-        words.map(|argument| argument.to_string_lossy().into_owned()).collect()
+        self.spec.arguments_as_text()
     }
 }
 

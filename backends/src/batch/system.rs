@@ -52,15 +52,19 @@ pub trait BatchSystem: Debug {
     /// It does not answer.
     async fn jobs(&self, records: &Records) -> Result<Vec<SessionJob>, BackendError>;
 
-    /// Returns the hosts of these sessions, if it lists them.
+    /// Returns the hosts of these sessions, if it lists them. Else only the head knows them.
     ///
     /// # Errors
     /// It does not answer.
-    async fn hosts(&self, jobs: &[SessionJob]) -> Result<Vec<SessionProcess>, BackendError>;
+    async fn hosts(&self, _jobs: &[SessionJob]) -> Result<Vec<SessionProcess>, BackendError> {
+        Ok(Vec::new())
+    }
 
     /// Returns how a job has ended that [`BatchSystem::jobs`] does not have any more, or has
     /// without an exit status.
-    async fn remembered(&self, records: &Records, record: &Record) -> Option<ExitStatus>;
+    async fn remembered(&self, records: &Records, record: &Record) -> Option<ExitStatus> {
+        records.ended(record)
+    }
 
     /// Removes a job from its queue, of which nothing runs yet.
     ///
@@ -68,11 +72,14 @@ pub trait BatchSystem: Debug {
     /// It does not answer, or refuses.
     async fn cancel(&self, id: &str) -> Result<(), BackendError>;
 
-    /// Cancels the job of a session that has no record yet: its start was interrupted.
+    /// Cancels the job of a session whose start was interrupted, if [`BatchSystem::jobs`] does not
+    /// have it without a record.
     ///
     /// # Errors
     /// It does not answer, or refuses.
-    async fn cancel_session(&self, session: &str) -> Result<(), BackendError>;
+    async fn cancel_session(&self, _session: &str) -> Result<(), BackendError> {
+        Ok(())
+    }
 
     /// Asks the head of a job to end within `grace` seconds.
     ///
@@ -92,13 +99,17 @@ pub trait BatchSystem: Debug {
     async fn kill(&self, records: &Records, job: &SessionJob) -> Result<(), BackendError>;
 
     /// Returns whether a name is that of a host: see [`BatchSystem::hosts`].
-    fn is_host(name: &str) -> bool;
+    fn is_host(_name: &str) -> bool {
+        false
+    }
 
     /// Ends a host of a session.
     ///
     /// # Errors
     /// It does not answer, or refuses.
-    async fn end_host(&self, name: &str, grace: u32) -> Result<(), BackendError>;
+    async fn end_host(&self, _name: &str, _grace: u32) -> Result<(), BackendError> {
+        Ok(())
+    }
 
     /// Connects to the inspector of the head of a job that runs.
     ///

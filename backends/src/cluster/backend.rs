@@ -5,6 +5,7 @@ use futures_util::future::LocalBoxFuture;
 
 use super::options::{BackendOption, OptionValues};
 use super::session::Cluster;
+use crate::catalogue::{missing, session_backends};
 
 /// A backend, as the command sees it.
 #[derive(Clone, Copy, Debug)]
@@ -71,23 +72,13 @@ impl SessionBackend {
     }
 }
 
-/// Returns all backends that this build has, in the order of the help.
-pub fn backends() -> impl Iterator<Item = &'static SessionBackend> {
-    crate::catalogue::session_backends()
-}
-
-/// Returns the names of the backends that this build lacks. Each is a Cargo feature.
-pub fn missing() -> impl Iterator<Item = &'static str> {
-    crate::catalogue::missing()
-}
-
 /// Returns the backend that the configuration names.
 ///
 /// # Errors
 /// [`Error::Config`] if there is none of this name, or if this build lacks it.
 pub fn configured(config: &Config) -> Result<&'static SessionBackend> {
     let name = &config.backend;
-    backends().find(|backend| backend.name == *name).ok_or_else(|| {
+    session_backends().find(|backend| backend.name == *name).ok_or_else(|| {
         if !missing().any(|missing| missing == name) {
             return no_sessions(name);
         }

@@ -302,6 +302,22 @@ impl SessionProcess {
             usage: None,
         }
     }
+
+    /// Returns the running process `job`. Its parent calls it `named`; a head has no parent, and
+    /// `named` is its program.
+    #[cfg(feature = "docker")]
+    pub(crate) fn of_job(
+        job: String,
+        named: String,
+        parent: Option<String>,
+        place: JobPlace,
+    ) -> SessionProcess {
+        let (name, program) = match parent {
+            None => (job.clone(), Some(named)),
+            Some(_) => (named, None),
+        };
+        SessionProcess { job, program, parent, ..SessionProcess::new(name, place) }
+    }
 }
 
 /// The resources that a process uses.

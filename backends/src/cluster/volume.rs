@@ -66,6 +66,16 @@ pub(crate) fn is_claim(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
+/// Makes the error of a volume that does not exist, with the names of those that do.
+#[cfg(feature = "docker")]
+pub(crate) fn missing(claim: &str, remedy: &str, names: &[String]) -> BackendError {
+    let existing = match names {
+        [] => "there are none".into(),
+        names => format!("there are: {}", names.join(", ")),
+    };
+    refused!("there is no volume `{claim}`: {remedy}; {existing}")
+}
+
 /// The type of a file in a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeKind {

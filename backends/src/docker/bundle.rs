@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use fiber_core::{BuildId, executable, executable_name, shortage, start_thread};
 use futures_util::Stream;
+use object::read::ReadCache;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use self::libraries::{
-    Library, Requirements, executable_mappings, list_libraries, requirements, soname_or_file_name,
-};
+use self::libraries::{Library, executable_mappings, list_libraries, soname_or_file_name};
 use super::strip::Stripped;
-use crate::BackendError;
+use crate::elf::Requirements;
+use crate::{BackendError, program_name};
 
 const PROGRAMS: &str = "/fiber/bin";
 const LIBRARIES: &str = "/fiber/lib";
@@ -39,22 +39,19 @@ pub(super) struct Bundle {
     pub(super) bytes: u64,
     /// Its architecture, as in `uname -m`. `None` for an unusual one.
     pub(super) machine: Option<&'static str>,
-    executable: PathBuf,
-    /// The executable without its debug sections, if it has some.
-    stripped: Option<Stripped>,
-    /// Its loader, if it is dynamically linked.
-    loader: Option<PathBuf>,
+    executable: Executable,
     libraries: Vec<Library>,
-    /// Programs that this one starts.
-    others: Vec<Other>,
+    /// Programs that this one starts, which keep their paths.
+    others: Vec<(BuildId, Executable)>,
 }
 
-/// Another program of an image, which keeps its path.
+/// The file of a program.
 #[derive(Clone, Debug)]
-struct Other {
+struct Executable {
     path: PathBuf,
-    build: BuildId,
+    /// The file without its debug sections, if it has some.
     stripped: Option<Stripped>,
+    /// Its loader, if it is dynamically linked.
     loader: Option<PathBuf>,
 }
 
@@ -68,13 +65,8 @@ impl Bundle {
         let unreadable =
             |error: io::Error| format!("{} can't be read: {error}", executable.display());
         let own = executable_name().map_err(unreadable)?;
-        let name = own
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .trim_end_matches(" (deleted)")
-            .to_string();
-        let requirements = requirements(&executable).map_err(unreadable)?;
+        let name = program_name(&own);
+        let requirements = requirements_of(&executable).map_err(unreadable)?;
         let maps =
             fs::read("/proc/self/maps").map_err(|error| format!("/proc/self/maps: {error}"))?;
         let mut libraries = Vec::new();
@@ -111,7 +103,7 @@ impl Bundle {
                  image that has its interpreter"
             ));
         }
-        let requirements = requirements(program).map_err(|_| {
+        let requirements = requirements_of(program).map_err(|_| {
             format!(
                 "`{shown}` is no program for Linux (64-bit ELF): build it for Linux, or name \
                      an image that has it"
@@ -136,7 +128,7 @@ impl Bundle {
             if !path.is_absolute() {
                 return Err(refused!("`{program}` is no absolute path: correct `bundle`"));
             }
-            if self.others.iter().any(|other| other.path == path) {
+            if self.others.iter().any(|(_, other)| other.path == path) {
                 continue;
             }
             let other = Bundle::of(path)?;
@@ -150,12 +142,7 @@ impl Bundle {
                 self.add_library(library, program)?;
             }
             self.bytes += size(path);
-            self.others.push(Other {
-                path: path.to_path_buf(),
-                build: other.build,
-                stripped: other.stripped,
-                loader: other.loader,
-            });
+            self.others.push((other.build, other.executable));
         }
         Ok(self)
     }
@@ -186,28 +173,19 @@ impl Bundle {
     fn new(
         name: String,
         build: BuildId,
-        executable: PathBuf,
-        requirements: Requirements,
+        path: PathBuf,
+        Requirements { loader, machine }: Requirements,
         libraries: Vec<Library>,
     ) -> Bundle {
         // Without the linker's id, the id is a hash of all bytes.
         let stripped = match build.is_from_linker() {
-            true => Stripped::of(&executable).ok().flatten(),
+            true => Stripped::of(&path).ok().flatten(),
             false => None,
         };
-        let program = stripped.as_ref().map_or_else(|| size(&executable), Stripped::len);
+        let program = stripped.as_ref().map_or_else(|| size(&path), Stripped::len);
         let bytes = program + libraries.iter().map(|library| size(&library.path)).sum::<u64>();
-        Bundle {
-            name,
-            build,
-            bytes,
-            machine: requirements.machine,
-            executable,
-            stripped,
-            loader: requirements.loader,
-            libraries,
-            others: Vec::new(),
-        }
+        let executable = Executable { path, stripped, loader };
+        Bundle { name, build, bytes, machine, executable, libraries, others: Vec::new() }
     }
 
     /// Returns the tag of the image in a repository of this name, which is another one for each build
@@ -221,7 +199,7 @@ impl Bundle {
         if !is_its_own {
             self.name.hash(&mut hasher);
         }
-        for Other { path, build, .. } in &self.others {
+        for (build, Executable { path, .. }) in &self.others {
             (path, build).hash(&mut hasher);
         }
         format!("{}-{:016x}", self.build, hasher.finish())
@@ -233,30 +211,22 @@ impl Bundle {
     }
 
     /// Returns the environment variables for the loader.
-    pub(super) fn environment(&self) -> Vec<String> {
-        if self.libraries.is_empty() {
-            Vec::new()
-        } else {
-            vec![format!("LD_LIBRARY_PATH={LIBRARIES}")]
+    pub(super) fn environment(&self) -> Vec<(String, String)> {
+        match self.libraries.is_empty() {
+            true => Vec::new(),
+            false => vec![("LD_LIBRARY_PATH".into(), LIBRARIES.into())],
         }
     }
 
     /// Returns the file system as a tar archive, which a thread writes while it is read.
     pub(super) fn tar(&self) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
         let (chunks, receiver) = mpsc::channel(CHUNKS);
-        let mut programs = vec![BundledProgram {
-            source: self.executable.clone(),
-            target: PathBuf::from(self.program()),
-            stripped: self.stripped.clone(),
-        }];
-        programs.extend(self.others.iter().map(|other| BundledProgram {
-            source: other.path.clone(),
-            target: other.path.clone(),
-            stripped: other.stripped.clone(),
-        }));
+        let others = self.others.iter().map(|(_, other)| (other.path.clone(), other.clone()));
+        let own = (PathBuf::from(self.program()), self.executable.clone());
+        let programs: Vec<_> = std::iter::once(own).chain(others).collect();
         // A loader may be a symbolic link, and a library itself.
-        let mut loaders: Vec<PathBuf> = self.loader.iter().cloned().collect();
-        for loader in self.others.iter().filter_map(|other| other.loader.as_ref()) {
+        let mut loaders: Vec<PathBuf> = Vec::new();
+        for loader in programs.iter().filter_map(|(_, program)| program.loader.as_ref()) {
             if !loaders.contains(loader) {
                 loaders.push(loader.clone());
             }
@@ -280,33 +250,31 @@ impl Bundle {
     }
 }
 
-/// An executable for the archive.
-struct BundledProgram {
-    source: PathBuf,
-    target: PathBuf,
-    stripped: Option<Stripped>,
+fn requirements_of(program: &Path) -> io::Result<Requirements> {
+    Requirements::of(&ReadCache::new(File::open(program)?))
 }
 
 fn size(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |data| data.len())
 }
 
+/// Writes the archive. Programs have their paths in it.
 fn write(
     sink: &mut Sink,
-    programs: &[BundledProgram],
+    programs: &[(PathBuf, Executable)],
     loaders: &[PathBuf],
     libraries: &[Library],
 ) -> io::Result<()> {
     let mut tar = tar::Builder::new(sink);
     let mut temporary = header(tar::EntryType::Directory, 0o1777, 0);
     tar.append_data(&mut temporary, "tmp/", io::empty())?;
-    for BundledProgram { source, target, stripped } in programs {
+    for (target, Executable { path, stripped, .. }) in programs {
         match stripped {
             Some(stripped) => {
                 let mut header = header(tar::EntryType::Regular, 0o755, stripped.len());
-                tar.append_data(&mut header, relative(target), stripped.open(source)?)?;
+                tar.append_data(&mut header, relative(target), stripped.open(path)?)?;
             }
-            None => file(&mut tar, source, target)?,
+            None => file(&mut tar, path, target)?,
         }
     }
     for loader in loaders {
@@ -386,7 +354,8 @@ mod tests {
     fn a_program_is_bundled_with_its_loader_and_libraries() {
         let bundle = Bundle::of_this_program().unwrap();
         assert!(bundle.bytes > 1 << 20);
-        assert!(bundle.loader.as_ref().is_some_and(|loader| loader.is_file()), "{bundle:?}");
+        let loader = bundle.executable.loader.as_ref();
+        assert!(loader.is_some_and(|loader| loader.is_file()), "{bundle:?}");
         assert!(bundle.libraries.iter().any(|library| library.name == "libc.so.6"), "{bundle:?}");
     }
 
@@ -395,8 +364,8 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let (other, this) = (Bundle::of(&own).unwrap(), Bundle::of_this_program().unwrap());
         assert_eq!(
-            (other.build, &other.loader, other.machine),
-            (this.build, &this.loader, this.machine)
+            (other.build, other.executable.loader, other.machine),
+            (this.build, this.executable.loader, this.machine)
         );
         let names = |bundle: &[Library]| {
             bundle.iter().map(|library| library.name.clone()).collect::<Vec<_>>()
@@ -471,7 +440,7 @@ mod tests {
         let program = folder.join("ls");
         let mut bytes = fs::read("/bin/ls").unwrap();
         fs::write(&program, &bytes).unwrap();
-        let loader = Bundle::of(&program).unwrap().loader.unwrap();
+        let loader = Bundle::of(&program).unwrap().executable.loader.unwrap();
         let loader = loader.as_os_str().as_bytes();
         let place = bytes.windows(loader.len()).position(|part| part == loader).unwrap();
         bytes[place + 1] = b'?';

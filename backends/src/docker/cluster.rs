@@ -1,11 +1,9 @@
 //! The sessions of a Docker engine, for the command `fiber`.
 
-use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bollard::models::ContainerState;
 use bollard::query_parameters::{
-    CreateContainerOptions, ListContainersOptions, LogsOptions, StopContainerOptions,
-    WaitContainerOptions,
+    CreateContainerOptions, StopContainerOptions, WaitContainerOptions,
 };
 use fiber_core::{Config, Error, Result, on_a_thread};
 use futures_util::StreamExt;
@@ -18,7 +16,7 @@ use super::container::remedy;
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing, refusal};
 use super::image::{self, ContainerImage};
-use super::labels::{self, SESSION};
+use super::labels::SESSION;
 use super::request;
 use super::{cli, inspect, logs, sessions, sweep, volume};
 use crate::BackendError;
@@ -27,11 +25,13 @@ use crate::cluster::session::{
 };
 use crate::cluster::volume::Volume;
 use crate::cluster::{SessionBackend, Started};
+use crate::error::system_error;
 use crate::gpus::GpuAllocator;
 use crate::progress::Progress;
 
-/// The replacements of an image's entry point and command, each empty if the image's own applies.
-pub(crate) type Command = (Option<Vec<String>>, Vec<String>);
+/// The program and the arguments that replace an image's entry point and command, where the image's
+/// own do not apply.
+pub(crate) type Command = (Option<String>, Vec<String>);
 
 /// Docker, as the command sees it.
 pub(crate) static SESSIONS: SessionBackend = SessionBackend {
@@ -66,10 +66,9 @@ impl DockerCluster {
         let connect = async {
             let engine = Engine::connect().await?;
             let current = CurrentContainer::find(&engine).await?;
-            Ok::<_, BackendError>((engine, current))
+            Ok((engine, current))
         };
-        let (engine, current) =
-            connect.await.map_err(|problem| Error::system("Docker can't be used", problem))?;
+        let (engine, current) = connect.await.map_err(system_error("Docker can't be used"))?;
         Ok(DockerCluster { config: config.clone(), engine, current })
     }
 
@@ -77,7 +76,7 @@ impl DockerCluster {
         for volume in &run.volumes {
             volume::must_exist(&self.engine, &volume.claim).await?;
         }
-        let resources = request::resources(&run.meta, &self.engine, &GpuAllocator::empty())?;
+        let resources = request::resources(&run.meta, &self.engine, &GpuAllocator::of(Vec::new()))?;
         let (image, command) = self.image(run, progress).await?;
         let access = EngineAccess::new(&self.engine, self.current.as_ref());
         let body = request::head(&self.config, run, &image, command, &access, &resources);
@@ -128,9 +127,10 @@ impl DockerCluster {
         // The first word of a command replaces the entry point. Without a command, the image's own
         // entry point runs.
         let (program, arguments) = match run.command.split_first() {
-            Some((program, arguments)) => (Some(vec![program.clone()]), arguments.to_vec()),
+            Some((program, arguments)) => (Some(program.clone()), arguments.to_vec()),
             None => (None, Vec::new()),
         };
+        let registry = self.config.registry.as_deref();
         match &run.source {
             ProgramSource::Executable(path) => {
                 let (path, programs) = (path.clone(), self.config.bundle.clone());
@@ -139,8 +139,8 @@ impl DockerCluster {
                 });
                 let bundle = bundle.await.map_err(|error| error.to_string())??;
                 let made = image::build_from_bundle(&self.engine, &bundle, progress).await?;
-                let name = self.publish(&made.name, progress).await?;
-                let command = (Some(vec![made.program.clone()]), run.command.clone());
+                let name = image::publish(&self.engine, &made.name, registry, progress).await?;
+                let command = (Some(made.program.clone()), run.command.clone());
                 Ok((ContainerImage { name, ..made }, command))
             }
             ProgramSource::Image(name) => {
@@ -151,18 +151,12 @@ impl DockerCluster {
             ProgramSource::Dockerfile(file) => {
                 let name = image::name_of_dockerfile(file);
                 cli::build(&self.engine, file, &name, progress).await?;
-                let published = self.publish(&name, progress).await?;
+                let published = image::publish(&self.engine, &name, registry, progress).await?;
                 let found =
                     image::ensure_pulled(&self.engine, &self.config, &name, progress).await?;
                 Ok((given(found.id, &published), (program, arguments)))
             }
         }
-    }
-
-    /// Pushes a local image to the configured registry, if there is one, and returns its new name.
-    async fn publish(&self, name: &str, progress: &dyn Progress) -> Result<String, BackendError> {
-        let Some(registry) = &self.config.registry else { return Ok(name.to_string()) };
-        image::publish(&self.engine, name, registry, progress).await
     }
 
     fn failed(&self, what: String) -> impl FnOnce(EngineError) -> Error + '_ {
@@ -193,22 +187,16 @@ impl Cluster for DockerCluster {
 
     fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let options = ListContainersOptions {
-                all: true,
-                filters: Some(labels::filters(format!("{SESSION}={session}"))),
-                ..Default::default()
+            let label = format!("{SESSION}={session}");
+            let remove = async {
+                let listed = sessions::containers(&self.engine, &label).await?;
+                for id in listed.into_iter().filter_map(|container| container.id) {
+                    self.engine.remove(&id).await?;
+                }
+                Ok(())
             };
-            let failed = || format!("the containers of session {session} can't be removed");
-            let listed = self
-                .engine
-                .api
-                .list_containers(Some(options))
-                .await
-                .map_err(self.failed(failed()))?;
-            for id in listed.into_iter().filter_map(|container| container.id) {
-                self.engine.remove(&id).await.map_err(self.failed(failed()))?;
-            }
-            Ok(())
+            let failed = format!("the containers of session {session} can't be removed");
+            remove.await.map_err(self.failed(failed))
         })
     }
 
@@ -225,30 +213,8 @@ impl Cluster for DockerCluster {
         follow: bool,
         tail: Option<u64>,
     ) -> LocalBoxFuture<'a, Result<LocalBoxStream<'a, Result<OutputChunk>>>> {
-        if follow {
-            let followed = logs::follow(self.engine.clone(), name.to_string(), tail);
-            return Box::pin(std::future::ready(Ok(followed)));
-        }
-        let options = LogsOptions {
-            stdout: true,
-            stderr: true,
-            tail: tail.map_or("all".into(), |lines| lines.to_string()),
-            ..Default::default()
-        };
-        let stream = self.engine.api.logs(name, Some(options)).filter_map(move |chunk| {
-            let chunk = match chunk {
-                Ok(LogOutput::StdErr { message }) => Some(Ok(OutputChunk::Stderr(message))),
-                Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => {
-                    Some(Ok(OutputChunk::Stdout(message)))
-                }
-                Ok(LogOutput::StdIn { .. }) => None,
-                Err(error) => {
-                    Some(Err(self.failed(format!("the output of {name} can't be read"))(error)))
-                }
-            };
-            std::future::ready(chunk)
-        });
-        Box::pin(std::future::ready(Ok(stream.boxed_local())))
+        let output = logs::read(self.engine.clone(), name.to_string(), follow, tail);
+        Box::pin(std::future::ready(Ok(output)))
     }
 
     fn wait<'a>(&'a self, name: &'a str) -> LocalBoxFuture<'a, Result<ExitStatus>> {
@@ -312,7 +278,7 @@ impl Cluster for DockerCluster {
             let mut removed =
                 sessions::remove_ended_heads(&self.engine).await.map_err(self.failed(failed()))?;
             let swept = sweep::sweep(&self.engine, self.current.as_ref()).await;
-            removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
+            removed.extend(swept.map_err(system_error(failed()))?);
             Ok(removed)
         })
     }
@@ -330,8 +296,7 @@ impl Cluster for DockerCluster {
         Box::pin(async move {
             let opened =
                 volume::Helper::start(&self.engine, self.current.as_ref(), claim, session).await;
-            let helper =
-                opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
+            let helper = opened.map_err(system_error(format!("volume `{claim}`")))?;
             Ok(Box::new(helper) as Box<dyn Volume + 'a>)
         })
     }

@@ -1,6 +1,5 @@
 //! The task of one container job, from the container's creation to its end.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,16 +22,16 @@ use super::image::ContainerImage;
 use super::request::Resources;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::oom::OomKills;
-use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain};
-use crate::{Job, JobPlace, JobSpec, JobState, WaitReason};
+use crate::output::{LineForwarder, OutputTarget, Tail, drain};
+use crate::{Job, JobPlace, JobSpec, JobState, WaitReason, reason_of_code};
 
 /// Time limit for reading output after a container's end, and for events that the engine sends
 /// late.
 const DRAIN: Duration = Duration::from_secs(2);
 /// The pause before the next attempt while the engine is away, at first and at most.
 const AWAY_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
-/// The exit code of shells and init processes for a program killed by a signal, minus the signal.
-const SIGNAL_BASE: i64 = 128;
+/// The exit code of a container whose process was killed by SIGKILL.
+const KILLED: i64 = 128 + 9;
 
 /// A request to create and start a container.
 #[derive(Debug)]
@@ -41,7 +40,8 @@ pub(super) struct ContainerRequest {
     pub(super) body: ContainerCreateBody,
     pub(super) spec: JobSpec,
     pub(super) resources: Resources,
-    pub(super) log: Option<Log>,
+    /// Of standard output and of standard error.
+    pub(super) outputs: [OutputTarget; 2],
 }
 
 /// Creates a container in a local task, which watches it to its end.
@@ -62,9 +62,9 @@ pub(super) fn start(
         commands,
     };
     fiber_core::spawn_local(async move {
-        let ContainerRequest { name, body, spec, resources, log } = request;
+        let ContainerRequest { name, body, spec, resources, outputs } = request;
         let limited = resources.memory.is_some();
-        let reason = task.run(&name, body, &spec, limited, log, &states).await;
+        let reason = task.run(&name, body, &spec, limited, outputs, &states).await;
         // Its GPUs are free before the owner learns of its end and starts a replacement.
         drop(resources);
         states.send_replace(JobState::Ended(reason));
@@ -81,12 +81,6 @@ struct ContainerTask {
     commands: JobCommands,
 }
 
-/// The exit of a container.
-struct ContainerExit {
-    code: Option<i64>,
-    out_of_memory: bool,
-}
-
 impl ContainerTask {
     async fn run(
         mut self,
@@ -94,7 +88,7 @@ impl ContainerTask {
         body: ContainerCreateBody,
         spec: &JobSpec,
         limited: bool,
-        log: Option<Log>,
+        outputs: [OutputTarget; 2],
         states: &watch::Sender<JobState>,
     ) -> Exit {
         if self.commands.is_pending() {
@@ -102,7 +96,6 @@ impl ContainerTask {
             // creates now.
             return Exit::new(ExitReason::Signal(9), Vec::new());
         }
-        let file = log.map(|log| Arc::new(log.file));
         let mut pause = AWAY_PAUSE.0;
         let (id, mut events, oom_kills, forwarding) = loop {
             let options =
@@ -115,7 +108,7 @@ impl ContainerTask {
                         return self.discard(name, &id, ExitReason::Signal(9)).await;
                     }
                     let (events, oom_kills) = (self.events.subscribe(&id), OomKills::so_far());
-                    match self.attach_and_start(&id, spec, file.clone()).await {
+                    match self.attach_and_start(&id, spec, outputs.clone()).await {
                         Ok(forwarding) => break (id, events, oom_kills, forwarding),
                         Err(error) if is_away(&error) => self.explain(&error),
                         Err(error) => {
@@ -147,18 +140,15 @@ impl ContainerTask {
         };
         states.send_replace(JobState::Running);
 
-        let mut exit = ContainerExit { code: None, out_of_memory: false };
+        let mut out_of_memory = false;
         let mut accepts_commands = true;
-        loop {
+        let code = loop {
             tokio::select! {
                 biased;
                 event = events.next() => match event {
-                    ContainerEvent::OutOfMemory => exit.out_of_memory = true,
-                    ContainerEvent::Died(code) => {
-                        exit.code = Some(code);
-                        break;
-                    }
-                    ContainerEvent::Removed => break,
+                    ContainerEvent::OutOfMemory => out_of_memory = true,
+                    ContainerEvent::Died(code) => break Some(code),
+                    ContainerEvent::Removed => break None,
                 },
                 command = self.commands.next(), if accepts_commands => {
                     accepts_commands = command == JobCommand::Terminate;
@@ -168,10 +158,9 @@ impl ContainerTask {
                     }
                 }
             }
-        }
+        };
         drain(forwarding, DRAIN).await;
-        let killed = exit.code == Some(SIGNAL_BASE + 9);
-        if killed && limited && accepts_commands && !exit.out_of_memory {
+        if code == Some(KILLED) && limited && accepts_commands && !out_of_memory {
             // The engine may report the exit before the reason; the removal comes after both.
             let late_event = async {
                 loop {
@@ -185,10 +174,10 @@ impl ContainerTask {
             // A busy engine may never report it. With an engine on this host, the kernel's own
             // count helps.
             let is_here = self.engine.socket().is_some();
-            exit.out_of_memory = timeout(DRAIN, late_event).await.unwrap_or(false)
+            out_of_memory = timeout(DRAIN, late_event).await.unwrap_or(false)
                 || is_here && oom_kills.have_risen();
         }
-        Exit::new(self.reason(&exit), self.tail.lines())
+        Exit::new(self.reason(code, out_of_memory), self.tail.lines())
     }
 
     /// Removes a container that has not started.
@@ -208,7 +197,7 @@ impl ContainerTask {
         &self,
         id: &str,
         spec: &JobSpec,
-        file: Option<Arc<File>>,
+        outputs: [OutputTarget; 2],
     ) -> Result<JoinHandle<()>, bollard::errors::Error> {
         let options = AttachContainerOptions {
             stream: true,
@@ -219,12 +208,8 @@ impl ContainerTask {
         };
         let AttachContainerResults { mut output, mut input } =
             self.engine.api.attach_container(id, Some(options)).await?;
-        let target = |stream| match &file {
-            Some(file) => OutputTarget::File(Arc::clone(file)),
-            None => OutputTarget::new(&spec.output, stream, &spec.name),
-        };
-        let mut out = LineForwarder::new(target(OutputStream::Stdout), self.tail.clone());
-        let mut errors = LineForwarder::new(target(OutputStream::Stderr), self.tail.clone());
+        let [mut out, mut errors] =
+            outputs.map(|target| LineForwarder::new(target, self.tail.clone()));
         let forwarding = fiber_core::spawn_local(async move {
             while let Some(Ok(chunk)) = output.next().await {
                 match chunk {
@@ -269,13 +254,11 @@ impl ContainerTask {
         }
     }
 
-    fn reason(&self, exit: &ContainerExit) -> ExitReason {
-        match exit.code {
-            Some(0) => ExitReason::Normal,
-            Some(137) if exit.out_of_memory => ExitReason::OutOfMemory,
+    fn reason(&self, code: Option<i64>, out_of_memory: bool) -> ExitReason {
+        match code {
+            Some(KILLED) if out_of_memory => ExitReason::OutOfMemory,
             Some(code @ (126 | 127)) => self.no_program().unwrap_or(ExitReason::Code(code as i32)),
-            Some(code @ 129..=192) => ExitReason::Signal((code - SIGNAL_BASE) as i32),
-            Some(code) => ExitReason::Code(code as i32),
+            Some(code) => reason_of_code(code as i32),
             None => ExitReason::LinkLost(
                 "its container was removed, or the Docker engine stopped".into(),
             ),

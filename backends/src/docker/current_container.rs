@@ -6,7 +6,8 @@ use std::path::Path;
 use bollard::models::{ContainerInspectResponse, Mount, MountType};
 use fiber_core::{read_lossy, shortage};
 
-use super::engine::{Engine, SOCKET, is_missing};
+use super::engine::{Engine, SOCKET, found};
+use super::request::mount;
 use crate::BackendError;
 use crate::owner::JobOwner;
 
@@ -30,16 +31,13 @@ impl CurrentContainer {
             mounts => mounts.unwrap_or_default(),
         };
         let Some(id) = container_of(&mounts) else { return Ok(None) };
-        match engine.api.inspect_container(id, None).await {
-            Ok(details) => {
-                let mut current = CurrentContainer { id: id.to_string(), details, socket: None };
-                current.socket = engine.socket().and_then(|socket| current.source_of(socket));
-                Ok(Some(current))
-            }
-            // It is a container of another engine.
-            Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(engine.explain(&error)),
-        }
+        let details = found(engine.api.inspect_container(id, None).await);
+        // Without details, it is a container of another engine.
+        Ok(details.map_err(|error| engine.explain(&error))?.map(|details| {
+            let mut current = CurrentContainer { id: id.to_string(), details, socket: None };
+            current.socket = engine.socket().and_then(|socket| current.source_of(socket));
+            current
+        }))
     }
 
     /// Returns this process as the owner of containers.
@@ -54,7 +52,7 @@ impl CurrentContainer {
         let has_socket = |source: &str| {
             self.socket.as_ref().is_some_and(|socket| Path::new(socket).starts_with(source))
         };
-        let mount = |point: &bollard::models::MountPoint| {
+        let mount_of = |point: &bollard::models::MountPoint| {
             let target = point.destination.clone().filter(|target| target != SOCKET)?;
             let (typ, source) = match point.typ.as_deref() {
                 Some("volume") => {
@@ -65,15 +63,9 @@ impl CurrentContainer {
                 }
                 _ => return None,
             };
-            Some(Mount {
-                source: Some(source),
-                target: Some(target),
-                typ: Some(typ),
-                read_only: Some(point.rw == Some(false)),
-                ..Default::default()
-            })
+            Some(mount(typ, source, &target, point.rw == Some(false)))
         };
-        self.details.mounts.iter().flatten().filter_map(mount).collect()
+        self.details.mounts.iter().flatten().filter_map(mount_of).collect()
     }
 
     /// Returns the path on the engine's host of something mounted into this container.

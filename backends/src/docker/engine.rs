@@ -58,7 +58,7 @@ impl Engine {
     pub(super) async fn remove(&self, id: &str) -> Result<(), Error> {
         let options = RemoveContainerOptions { force: true, v: true, link: false };
         match self.api.remove_container(id, Some(options)).await {
-            Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(()),
+            Err(error) if is_missing(&error) => Ok(()),
             // Somebody else removes it.
             Err(Error::DockerResponseServerError { status_code: 409, .. }) => {
                 let options = WaitContainerOptions { condition: "removed".into() };
@@ -99,6 +99,14 @@ pub(super) fn is_away(error: &Error) -> bool {
             shortage_behind(error).is_none()
                 && io_kind(error) != Some(io::ErrorKind::PermissionDenied)
         }
+    }
+}
+
+/// Returns the engine's answer about an object, or `None` if there is no such object.
+pub(super) fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Err(error) if is_missing(&error) => Ok(None),
+        answer => answer.map(Some),
     }
 }
 

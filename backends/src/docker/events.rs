@@ -5,14 +5,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bollard::errors::Error;
-use bollard::models::EventMessage;
-use bollard::query_parameters::{EventsOptions, ListContainersOptions};
+use bollard::models::{ContainerStateStatusEnum, EventMessage};
+use bollard::query_parameters::EventsOptions;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::engine::Engine;
 use super::labels::SESSION;
+use super::sessions::containers;
 
 /// The pause before the next attempt to connect, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -77,27 +78,16 @@ impl ContainerEvents {
     /// have exited.
     async fn resync(&self) -> Result<(), Error> {
         let subscribers: Vec<String> = self.subscribers.lock().keys().cloned().collect();
-        let options = ListContainersOptions {
-            all: true,
-            filters: Some(HashMap::from([("label".to_string(), vec![self.filter.clone()])])),
-            ..Default::default()
-        };
-        let listed = self.engine.api.list_containers(Some(options)).await?;
+        let listed = containers(&self.engine, &self.filter).await?;
         for container in subscribers {
             if !listed.iter().any(|one| one.id.as_deref() == Some(&container)) {
                 self.send(&container, ContainerEvent::Removed);
                 continue;
             }
-            let Ok(found) = self.engine.api.inspect_container(&container, None).await else {
-                continue;
-            };
-            let Some(state) = found
-                .state
-                .filter(|state| state.finished_at.is_some() && state.running == Some(false))
-            else {
-                continue;
-            };
-            if state.status == Some(bollard::models::ContainerStateStatusEnum::EXITED) {
+            let found = self.engine.api.inspect_container(&container, None).await;
+            let state = found.ok().and_then(|found| found.state).unwrap_or_default();
+            let has_run = state.finished_at.is_some() && state.running == Some(false);
+            if has_run && state.status == Some(ContainerStateStatusEnum::EXITED) {
                 self.send(&container, ContainerEvent::Died(state.exit_code.unwrap_or(-1)));
             }
         }

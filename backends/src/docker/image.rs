@@ -2,19 +2,21 @@
 //! of the program.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 
 use bollard::models::ImageInspect;
 use bollard::query_parameters::{CreateImageOptions, ListImagesOptions, TagImageOptions};
+use bytes::Bytes;
 use bytesize::ByteSize;
 use fiber_core::{Config, on_a_thread};
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use tokio::time::timeout;
 
 use super::bundle::Bundle;
 use super::cli;
 use super::current_container::CurrentContainer;
-use super::engine::{Engine, is_missing};
+use super::engine::{Engine, found};
 use crate::BackendError;
 use crate::progress::Progress;
 
@@ -37,7 +39,7 @@ pub(crate) struct ContainerImage {
     /// The user to run as, if not the image's own.
     pub(crate) user: Option<String>,
     /// Environment variables that the program needs.
-    pub(crate) environment: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 /// Returns the image to use, after pulling or building it if necessary.
@@ -94,6 +96,43 @@ async fn configured(
     Ok(ContainerImage { name: name.to_string(), id, program, user: None, environment: Vec::new() })
 }
 
+/// Returns the details of an image, if the engine has it.
+///
+/// # Errors
+/// The engine does not answer.
+pub(super) async fn details(
+    engine: &Engine,
+    name: &str,
+) -> Result<Option<ImageInspect>, BackendError> {
+    found(engine.api.inspect_image(name).await).map_err(|error| engine.explain(&error))
+}
+
+/// Makes an image of the files in a tar archive.
+///
+/// # Errors
+/// The reason why the engine can't make it.
+pub(super) async fn import(
+    engine: &Engine,
+    name: &str,
+    archive: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
+) -> Result<(), BackendError> {
+    let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
+    let options = CreateImageOptions {
+        from_src: Some("-".into()),
+        repo: Some(repository.into()),
+        tag: Some(tag.into()),
+        ..Default::default()
+    };
+    let body = bollard::body_try_stream(archive);
+    let mut steps = Box::pin(engine.api.create_image(Some(options), Some(body), None));
+    while let Some(step) = steps.next().await {
+        step.map_err(|error| {
+            format!("the image {name} could not be built: {}", engine.explain(&error))
+        })?;
+    }
+    Ok(())
+}
+
 /// Returns the details of an image, after pulling it if the engine does not have it.
 ///
 /// # Errors
@@ -104,20 +143,16 @@ pub(super) async fn ensure_pulled(
     name: &str,
     progress: &dyn Progress,
 ) -> Result<ImageInspect, BackendError> {
-    let found = match engine.api.inspect_image(name).await {
-        Err(error) if is_missing(&error) => {
-            let limit = config.pull_timeout;
-            timeout(limit, pull(engine, name, progress)).await.map_err(|_| {
-                BackendError::TimedOut(format!(
-                    "the image `{name}` was not pulled within {limit:?} (`pull_timeout` sets \
-                     the limit)"
-                ))
-            })??;
-            engine.api.inspect_image(name).await
-        }
-        result => result,
-    };
-    found.map_err(|error| engine.explain(&error))
+    if let Some(details) = details(engine, name).await? {
+        return Ok(details);
+    }
+    let limit = config.pull_timeout;
+    timeout(limit, pull(engine, name, progress)).await.map_err(|_| {
+        BackendError::TimedOut(format!(
+            "the image `{name}` was not pulled within {limit:?} (`pull_timeout` sets the limit)"
+        ))
+    })??;
+    engine.api.inspect_image(name).await.map_err(|error| engine.explain(&error))
 }
 
 async fn pull(engine: &Engine, name: &str, progress: &dyn Progress) -> Result<(), BackendError> {
@@ -166,7 +201,7 @@ fn same_as_own(
         }
     };
     let library_path =
-        std::env::var("LD_LIBRARY_PATH").map(|path| format!("LD_LIBRARY_PATH={path}"));
+        std::env::var("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH".to_string(), path));
     Ok(ContainerImage {
         name,
         id,
@@ -212,28 +247,11 @@ pub(super) async fn build_from_bundle(
         user: Some(this_user()),
         environment: bundle.environment(),
     };
-    match engine.api.inspect_image(&name).await {
-        Ok(found) => return Ok(image(found.id)),
-        Err(error) if is_missing(&error) => {}
-        Err(error) => return Err(engine.explain(&error)),
+    if let Some(found) = details(engine, &name).await? {
+        return Ok(image(found.id));
     }
     let step = progress.begin(&format!("building the image {name} ({})", ByteSize(bundle.bytes)));
-    let options = CreateImageOptions {
-        from_src: Some("-".into()),
-        repo: Some(repository.clone()),
-        tag: Some(tag),
-        ..Default::default()
-    };
-    let mut steps = Box::pin(engine.api.create_image(
-        Some(options),
-        Some(bollard::body_try_stream(bundle.tar())),
-        None,
-    ));
-    while let Some(step) = steps.next().await {
-        step.map_err(|error| {
-            format!("the image {name} could not be built: {}", engine.explain(&error))
-        })?;
-    }
+    import(engine, &name, bundle.tar()).await?;
     step.done();
     let found = engine.api.inspect_image(&name).await.map_err(|error| engine.explain(&error))?;
     remove_old(engine, &repository).await;
@@ -247,16 +265,17 @@ pub(super) fn name_of_dockerfile(file: &Path) -> String {
     format!("{DOCKERFILES}/{}:latest", repository_name(&directory))
 }
 
-/// Pushes a local image to a registry, and returns its name there.
+/// Pushes a local image to the registry, if one is configured, and returns the image's name there.
 ///
 /// # Errors
 /// The registry's message, with a remedy.
 pub(super) async fn publish(
     engine: &Engine,
     name: &str,
-    registry: &str,
+    registry: Option<&str>,
     progress: &dyn Progress,
 ) -> Result<String, BackendError> {
+    let Some(registry) = registry else { return Ok(name.to_string()) };
     let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
     let repository = format!("{}/{repository}", registry.trim_end_matches('/'));
     let published = format!("{repository}:{tag}");

@@ -17,12 +17,6 @@ pub(super) const NAME: &str = "fiber.name";
 /// The label with the number of the job's earlier restarts.
 pub(super) const RESTARTS: &str = "fiber.restarts";
 
-/// Returns the filter for containers of sessions: `session` is their label, perhaps with its value.
-/// Somebody else's container may have one of the labels.
-pub(super) fn filters(session: String) -> HashMap<String, Vec<String>> {
-    HashMap::from([("label".into(), vec![session, NAME.into()])])
-}
-
 /// Returns the labels of a job's container.
 ///
 /// # Errors

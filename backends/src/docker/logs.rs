@@ -1,18 +1,18 @@
-//! Follows the output of a container that its engine may start again.
+//! The output of a container that its engine may start again.
 
 use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error as EngineError;
 use bollard::query_parameters::LogsOptions;
-use bytes::Bytes;
+use bytes::Buf;
 use fiber_core::{Error, Result};
 use futures_util::StreamExt;
 use futures_util::stream::LocalBoxStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::engine::{Engine, is_missing};
+use super::engine::{Engine, found};
 use crate::cluster::session::OutputChunk;
 
 /// The pause before a container that starts again is looked at again.
@@ -20,16 +20,17 @@ pub(super) const PAUSE: Duration = Duration::from_millis(200);
 /// The number of output chunks that may wait for the reader.
 const CHUNKS: usize = 16;
 
-/// Returns the output of a container from its beginning, or the last `tail` lines, until it has
-/// ended and is not started again.
-pub(super) fn follow(
+/// Returns the output of a container from its beginning, or the last `tail` lines; with `follow`
+/// until it has ended and is not started again.
+pub(super) fn read(
     engine: Engine,
     name: String,
+    follow: bool,
     tail: Option<u64>,
 ) -> LocalBoxStream<'static, Result<OutputChunk>> {
     let (sender, chunks) = mpsc::channel(CHUNKS);
     fiber_core::spawn_local(async move {
-        if let Err(error) = send_all(&engine, &name, tail, &sender).await {
+        if let Err(error) = send_all(&engine, &name, follow, tail, &sender).await {
             let error = Error::system(
                 format!("the output of {name} can't be read"),
                 engine.explain(&error),
@@ -46,6 +47,7 @@ pub(super) fn follow(
 async fn send_all(
     engine: &Engine,
     name: &str,
+    follow: bool,
     tail: Option<u64>,
     chunks: &mpsc::Sender<Result<OutputChunk>>,
 ) -> Result<(), EngineError> {
@@ -53,30 +55,33 @@ async fn send_all(
     let (mut sent, mut latest) = (None, None);
     loop {
         let options = LogsOptions {
-            follow: true,
+            follow,
             stdout: true,
             stderr: true,
-            timestamps: true,
+            timestamps: follow,
             tail: std::mem::replace(&mut tail, "all".into()),
             ..Default::default()
         };
         let mut log = engine.api.logs(name, Some(options));
         while let Some(output) = log.next().await {
-            let Some((time, chunk)) = timed(output?) else { continue };
-            if Some(&time) <= sent.as_ref() {
-                continue;
+            let Some(mut chunk) = chunk_of(output?) else { continue };
+            if follow {
+                let Some(time) = take_time(&mut chunk) else { continue };
+                if Some(&time) <= sent.as_ref() {
+                    continue;
+                }
+                latest = latest.max(Some(time));
             }
-            latest = latest.max(Some(time));
             if chunks.send(Ok(chunk)).await.is_err() {
                 return Ok(());
             }
         }
+        if !follow {
+            return Ok(());
+        }
         loop {
-            let state = match engine.api.inspect_container(name, None).await {
-                Ok(details) => details.state.unwrap_or_default(),
-                Err(error) if is_missing(&error) => return Ok(()),
-                Err(error) => return Err(error),
-            };
+            let details = found(engine.api.inspect_container(name, None).await)?;
+            let Some(state) = details.and_then(|details| details.state) else { return Ok(()) };
             if state.running != Some(true) {
                 return Ok(());
             }
@@ -90,22 +95,23 @@ async fn send_all(
     }
 }
 
-/// Takes the time off a piece of output.
-fn timed(output: LogOutput) -> Option<(String, OutputChunk)> {
-    let split = |message: Bytes| {
-        let length = message.iter().position(|byte| *byte == b' ')?;
-        let time = sortable(std::str::from_utf8(&message[..length]).ok()?);
-        Some((time, message.slice(length + 1..)))
-    };
+fn chunk_of(output: LogOutput) -> Option<OutputChunk> {
     match output {
-        LogOutput::StdErr { message } => {
-            split(message).map(|(time, bytes)| (time, OutputChunk::Stderr(bytes)))
-        }
+        LogOutput::StdErr { message } => Some(OutputChunk::Stderr(message)),
         LogOutput::StdOut { message } | LogOutput::Console { message } => {
-            split(message).map(|(time, bytes)| (time, OutputChunk::Stdout(bytes)))
+            Some(OutputChunk::Stdout(message))
         }
         LogOutput::StdIn { .. } => None,
     }
+}
+
+/// Takes the time off a piece of output.
+fn take_time(chunk: &mut OutputChunk) -> Option<String> {
+    let (OutputChunk::Stdout(message) | OutputChunk::Stderr(message)) = chunk;
+    let length = message.iter().position(|byte| *byte == b' ')?;
+    let time = sortable(std::str::from_utf8(&message[..length]).ok()?);
+    message.advance(length + 1);
+    Some(time)
 }
 
 /// Returns a time of the engine, which is always UTC, in a form whose order is that of time: the
@@ -116,6 +122,8 @@ fn sortable(time: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]
@@ -127,8 +135,8 @@ mod tests {
     #[test]
     fn the_time_is_no_part_of_the_output() {
         let message = Bytes::from_static(b"2026-11-22T12:00:00.5Z  two words\n");
-        let (time, chunk) = timed(LogOutput::StdErr { message }).unwrap();
-        assert_eq!(time, "2026-11-22T12:00:00.5");
+        let mut chunk = OutputChunk::Stderr(message);
+        assert_eq!(take_time(&mut chunk).as_deref(), Some("2026-11-22T12:00:00.5"));
         assert_eq!(chunk, OutputChunk::Stderr(Bytes::from_static(b" two words\n")));
     }
 }

@@ -11,6 +11,7 @@ use bytesize::ByteSize;
 use fiber_core::{Config, Meta, Result};
 
 use super::access::EngineAccess;
+use super::cluster::Command;
 use super::context::DockerContext;
 use super::current_container::CurrentContainer;
 use super::engine::Engine;
@@ -97,12 +98,13 @@ pub(super) fn body(
     resources: &Resources,
     labels: HashMap<String, String>,
 ) -> ContainerCreateBody {
-    let given = spec.variables().map(|(name, value)| format!("{name}={value}"));
     // The engine shows a container's environment to its users, so secrets go through standard
     // input.
-    let own = given.chain(spec.secrets.iter().map(|(name, _)| format!("{name}=-")));
-    let mut mounts: Vec<Mount> =
-        MountSpec::all(config).unwrap_or_default().iter().map(docker_mount).collect();
+    let own = spec.shown_variables().map(|(name, value)| (name.to_string(), value));
+    let environment = image.environment.iter().cloned();
+    let environment = environment.chain(configured_environment(config));
+    let environment = environment.chain(context.access.environment.clone()).chain(own);
+    let mut mounts: Vec<Mount> = configured_mounts(config).collect();
     // Children mount what this process has mounted, at the same paths.
     for mount in context.current.iter().flat_map(CurrentContainer::mounts) {
         if !mounts.iter().any(|other| other.target == mount.target) {
@@ -113,19 +115,8 @@ pub(super) fn body(
     ContainerCreateBody {
         image: Some(image.id.clone()),
         entrypoint: Some(vec![image.program.clone()]),
-        cmd: Some(
-            spec.arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
-        ),
-        env: Some(
-            image
-                .environment
-                .iter()
-                .cloned()
-                .chain(environment(config))
-                .chain(context.access.environment.clone())
-                .chain(own)
-                .collect(),
-        ),
+        cmd: Some(spec.arguments_as_text()),
+        env: Some(assignments(environment)),
         user: config.user.clone().or_else(|| image.user.clone()),
         working_dir: config.working_dir.clone(),
         labels: Some(labels),
@@ -169,9 +160,9 @@ fn stop_timeout(config: &Config, end: Duration) -> i64 {
     i64::try_from(config.grace.saturating_add(end).as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Returns the configured environment variables as `NAME=VALUE`.
-fn environment(config: &Config) -> impl Iterator<Item = String> {
-    configured_environment(config).map(|(name, value)| format!("{name}={value}"))
+/// Returns environment variables as `NAME=VALUE`.
+fn assignments(variables: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    variables.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
 /// Returns the request for a session's head. The head gets the engine's socket, because it starts
@@ -180,36 +171,31 @@ pub(super) fn head(
     config: &Config,
     run: &RunRequest,
     image: &ContainerImage,
-    (entrypoint, cmd): (Option<Vec<String>>, Vec<String>),
+    (program, cmd): Command,
     access: &EngineAccess,
     resources: &Resources,
 ) -> ContainerCreateBody {
-    let volumes = run.volumes.iter().map(|volume| Mount {
-        source: Some(volume.claim.clone()),
-        target: Some(volume.path.clone()),
-        typ: Some(MountType::VOLUME),
-        read_only: Some(volume.read_only),
-        ..Default::default()
+    let volumes = run.volumes.iter().map(|volume| {
+        mount(MountType::VOLUME, volume.claim.clone(), &volume.path, volume.read_only)
     });
-    let mounts: Vec<Mount> =
-        MountSpec::all(config).unwrap_or_default().iter().map(docker_mount).collect();
-    let environment = environment(config)
+    let mounts = volumes.chain(configured_mounts(config)).chain(access.mount.clone());
+    let environment = configured_environment(config)
         .chain(image.environment.iter().cloned())
         .chain(access.environment.clone())
-        .chain(["FIBER_BACKEND=docker".to_string()])
-        .chain(run.environment.iter().map(|(name, value)| format!("{name}={value}")));
+        .chain([("FIBER_BACKEND".to_string(), "docker".to_string())])
+        .chain(run.environment.iter().cloned());
     ContainerCreateBody {
         image: Some(image.id.clone()),
-        entrypoint,
+        entrypoint: program.map(|program| vec![program]),
         cmd: Some(cmd).filter(|cmd| !cmd.is_empty()),
-        env: Some(environment.collect()),
+        env: Some(assignments(environment)),
         user: config.user.clone().or_else(|| image.user.clone()),
         working_dir: config.working_dir.clone(),
         labels: Some(labels::head_labels(run)),
         stop_timeout: Some(stop_timeout(config, HEAD_END)),
         host_config: Some(HostConfig {
             network_mode: config.section::<DockerSection>().network,
-            mounts: Some(volumes.chain(mounts).chain(access.mount.clone()).collect()),
+            mounts: Some(mounts.collect()),
             restart_policy: restart_policy(run.restarts),
             ..host_config(config, resources, access)
         }),
@@ -240,16 +226,24 @@ impl GpuRequest {
     }
 }
 
-fn docker_mount(mount: &MountSpec) -> Mount {
-    let (typ, source) = match &mount.source {
-        MountSource::Path(path) => (MountType::BIND, path),
-        MountSource::Volume(name) => (MountType::VOLUME, name),
-    };
+/// Returns the configured mounts, which [`check`] has seen.
+fn configured_mounts(config: &Config) -> impl Iterator<Item = Mount> {
+    MountSpec::all(config).unwrap_or_default().into_iter().map(|mounted| {
+        let (typ, source) = match mounted.source {
+            MountSource::Path(path) => (MountType::BIND, path),
+            MountSource::Volume(name) => (MountType::VOLUME, name),
+        };
+        mount(typ, source, &mounted.target, mounted.read_only)
+    })
+}
+
+/// Returns the mount of a path of the engine's host, or of a volume.
+pub(super) fn mount(typ: MountType, source: String, target: &str, read_only: bool) -> Mount {
     Mount {
-        source: Some(source.clone()),
-        target: Some(mount.target.clone()),
+        source: Some(source),
+        target: Some(target.into()),
         typ: Some(typ),
-        read_only: Some(mount.read_only),
+        read_only: Some(read_only),
         ..Default::default()
     }
 }

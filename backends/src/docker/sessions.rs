@@ -4,23 +4,19 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use bollard::errors::Error;
-use bollard::models::{
-    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary,
-    HostConfig,
-};
+use bollard::models::{ContainerState, ContainerStateStatusEnum, ContainerSummary, HostConfig};
 use bollard::query_parameters::ListContainersOptions;
 use fiber_core::Meta;
 
-use super::engine::{Engine, is_missing};
-use super::labels::{self, NAME, OWNER, RESTARTS, SESSION};
-use super::sweep;
+use super::engine::{Engine, found};
+use super::labels::{NAME, OWNER, RESTARTS, SESSION};
 use crate::JobPlace;
 use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
 use crate::owner::JobOwner;
 
 /// Returns the processes of all sessions, from the labels of the containers.
 pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> {
-    let containers = listed(engine).await?;
+    let containers = containers(engine, SESSION).await?;
     if containers.is_empty() {
         return Ok(Vec::new());
     }
@@ -34,12 +30,8 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
     let mut processes: Vec<SessionProcess> = Vec::new();
     for container in &containers {
         let (Some(id), Some(name)) = (&container.id, name(container)) else { continue };
-        let details = match engine.api.inspect_container(id, None).await {
-            Ok(details) => details,
-            // It was removed meanwhile.
-            Err(error) if is_missing(&error) => continue,
-            Err(error) => return Err(error),
-        };
+        // It may be removed meanwhile.
+        let Some(details) = found(engine.api.inspect_container(id, None).await)? else { continue };
         let label =
             |key| container.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
         let owner = label(OWNER).and_then(JobOwner::from_text);
@@ -58,14 +50,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
             }
         };
         let named = label(NAME).unwrap_or_default().to_string();
-        let (own, program) = match parent {
-            None => (name.clone(), Some(named)),
-            Some(_) => (named, None),
-        };
         processes.push(SessionProcess {
-            job: name.clone(),
-            program,
-            parent,
             machine: machine.clone(),
             state: state(&name, details.state.unwrap_or_default()),
             restarts: match label(RESTARTS) {
@@ -75,7 +60,7 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
             },
             meta: meta(&details.host_config.unwrap_or_default()),
             started_at: container.created.and_then(instant),
-            ..SessionProcess::new(own, JobPlace::Container { name })
+            ..SessionProcess::of_job(name.clone(), named, parent, JobPlace::Container { name })
         });
     }
     Ok(processes)
@@ -84,14 +69,10 @@ pub(super) async fn list(engine: &Engine) -> Result<Vec<SessionProcess>, Error> 
 /// Removes the containers of heads that have ended, and returns their names.
 pub(super) async fn remove_ended_heads(engine: &Engine) -> Result<Vec<String>, Error> {
     let mut removed = Vec::new();
-    for container in listed(engine).await? {
+    for container in containers(engine, SESSION).await? {
         let (Some(id), Some(name)) = (&container.id, name(&container)) else { continue };
         let is_head = container.labels.is_some_and(|labels| !labels.contains_key(OWNER));
-        let details = match engine.api.inspect_container(id, None).await {
-            Ok(details) => details,
-            Err(error) if is_missing(&error) => continue,
-            Err(error) => return Err(error),
-        };
+        let Some(details) = found(engine.api.inspect_container(id, None).await)? else { continue };
         let state = state(&name, details.state.unwrap_or_default());
         if is_head && matches!(state, ProcessState::Ended(_)) {
             engine.remove(id).await?;
@@ -111,16 +92,22 @@ pub(super) fn exit_status(state: &ContainerState) -> ExitStatus {
     ExitStatus { code, reason }
 }
 
-async fn listed(engine: &Engine) -> Result<Vec<ContainerSummary>, Error> {
+/// Returns the containers of sessions: `session` is their label, perhaps with its value.
+pub(super) async fn containers(
+    engine: &Engine,
+    session: &str,
+) -> Result<Vec<ContainerSummary>, Error> {
+    // Somebody else's container may have one of the labels.
+    let labels = vec![session.to_string(), NAME.to_string()];
     let options = ListContainersOptions {
         all: true,
-        filters: Some(labels::filters(SESSION.into())),
+        filters: Some(HashMap::from([("label".into(), labels)])),
         ..Default::default()
     };
     engine.api.list_containers(Some(options)).await
 }
 
-fn name(container: &ContainerSummary) -> Option<String> {
+pub(super) fn name(container: &ContainerSummary) -> Option<String> {
     container.names.as_ref()?.first().map(|name| name.trim_start_matches('/').to_string())
 }
 
@@ -131,42 +118,27 @@ async fn external_head(
     owner: &JobOwner,
     machine: &Option<String>,
 ) -> Result<SessionProcess, Error> {
-    let dead = sweep::is_dead(owner, engine).await;
-    let process = |name: String, program: String, location, state| {
-        let place = match location {
-            Location::Cluster => JobPlace::Container { name: name.clone() },
-            Location::Host => JobPlace::Other { words: name.clone() },
-        };
-        SessionProcess {
-            program: Some(program),
-            // A program on a host may be on any.
-            machine: machine.clone().filter(|_| location == Location::Cluster),
-            location,
-            has_output: location == Location::Cluster,
-            state,
-            ..SessionProcess::new(name, place)
+    let JobOwner::Container { id, .. } = owner else { return Ok(owner.head_on_host()) };
+    let details = match found(engine.api.inspect_container(id, None).await)? {
+        Some(details) => details,
+        None => {
+            let name = id.get(..12).unwrap_or(id).to_string();
+            return Ok(SessionProcess {
+                program: Some("program".into()),
+                location: Location::Host,
+                has_output: false,
+                state: ProcessState::Gone,
+                ..SessionProcess::new(name.clone(), JobPlace::Other { words: name })
+            });
         }
     };
-    let lives = if dead { ProcessState::Gone } else { ProcessState::Running };
-    match owner {
-        JobOwner::Container { id, .. } => match engine.api.inspect_container(id, None).await {
-            Ok(ContainerInspectResponse { name, config, state: found, .. }) => {
-                let name = name.unwrap_or_else(|| id.clone()).trim_start_matches('/').to_string();
-                let role = config.and_then(|config| config.image).unwrap_or_default();
-                let state = state(&name, found.unwrap_or_default());
-                Ok(process(name, role, Location::Cluster, state))
-            }
-            Err(error) if is_missing(&error) => {
-                let name = id.get(..12).unwrap_or(id).to_string();
-                Ok(process(name, "program".into(), Location::Host, ProcessState::Gone))
-            }
-            Err(error) => Err(error),
-        },
-        owner => {
-            let (name, role) = owner.on_host();
-            Ok(process(name, role, Location::Host, lives))
-        }
-    }
+    let name = details.name.as_deref().unwrap_or(id).trim_start_matches('/').to_string();
+    Ok(SessionProcess {
+        program: Some(details.config.and_then(|config| config.image).unwrap_or_default()),
+        machine: machine.clone(),
+        state: state(&name, details.state.unwrap_or_default()),
+        ..SessionProcess::new(name.clone(), JobPlace::Container { name })
+    })
 }
 
 /// Returns the state of the container `name`.

@@ -1,10 +1,9 @@
 //! Removes the containers of dead processes.
 
-use bollard::query_parameters::ListContainersOptions;
-
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
-use super::labels::{self, OWNER, SESSION};
+use super::labels::{OWNER, SESSION};
+use super::sessions::{containers, name};
 use crate::BackendError;
 use crate::owner::JobOwner;
 
@@ -34,16 +33,11 @@ pub(super) async fn sweep(
     engine: &Engine,
     current: Option<&CurrentContainer>,
 ) -> Result<Vec<String>, BackendError> {
-    let options = ListContainersOptions {
-        all: true,
-        filters: Some(labels::filters(SESSION.into())),
-        ..Default::default()
-    };
     let this = this_owner(current)?;
     let mut removed = Vec::new();
-    let listed =
-        engine.api.list_containers(Some(options)).await.map_err(|error| engine.explain(&error))?;
+    let listed = containers(engine, SESSION).await.map_err(|error| engine.explain(&error))?;
     for container in listed {
+        let name = name(&container);
         let (Some(id), Some(labels)) = (container.id, container.labels) else { continue };
         let Some(owner) = labels.get(OWNER).and_then(|text| JobOwner::from_text(text)) else {
             continue;
@@ -52,10 +46,7 @@ pub(super) async fn sweep(
             continue;
         }
         engine.remove(&id).await.map_err(|error| engine.explain(&error))?;
-        let names = container.names.unwrap_or_default();
-        removed.push(
-            names.first().map_or(id.as_str(), |name| name.trim_start_matches('/')).to_string(),
-        );
+        removed.push(name.unwrap_or(id));
     }
     Ok(removed)
 }

@@ -2,21 +2,22 @@
 
 use std::io;
 
-use bollard::models::{ContainerCreateBody, HostConfig, Mount, MountType};
+use bollard::models::{ContainerCreateBody, HostConfig, MountType};
 use bollard::query_parameters::{
-    ContainerArchiveInfoOptions, CreateContainerOptions, CreateImageOptions,
-    DownloadFromContainerOptions, ListVolumesOptions, UploadToContainerOptions,
+    ContainerArchiveInfoOptions, CreateContainerOptions, DownloadFromContainerOptions,
+    ListVolumesOptions, UploadToContainerOptions,
 };
 use bytes::Bytes;
 use fiber_core::{Error, Result, random};
 use futures_util::StreamExt;
-use futures_util::future::LocalBoxFuture;
-use futures_util::stream::{BoxStream, LocalBoxStream};
+use futures_util::future::{LocalBoxFuture, ready};
+use futures_util::stream::{self, BoxStream, LocalBoxStream};
 
 use super::current_container::CurrentContainer;
 use super::engine::{Engine, is_missing};
-use super::labels;
-use crate::cluster::volume::{Volume, VolumeKind};
+use super::request::mount;
+use super::{image, labels};
+use crate::cluster::volume::{Volume, VolumeKind, missing};
 use crate::{BackendError, JobSpec};
 
 /// An image without files: a container needs one.
@@ -36,17 +37,11 @@ pub(super) async fn must_exist(engine: &Engine, claim: &str) -> Result<(), Backe
         Err(error) if is_missing(&error) => {
             let listed = engine.api.list_volumes(None::<ListVolumesOptions>).await;
             let volumes = listed.ok().and_then(|listed| listed.volumes).unwrap_or_default();
-            let mut names: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+            let mut names: Vec<_> = volumes.into_iter().map(|volume| volume.name).collect();
+            // The others are anonymous.
             names.retain(|name| name.len() < 64);
-            let existing = if names.is_empty() {
-                "there are none".into()
-            } else {
-                format!("there are: {}", names.join(", "))
-            };
-            Err(refused!(
-                "there is no volume `{claim}`: correct the name, or create it (`docker volume \
-                 create {claim}`); {existing}"
-            ))
+            let remedy = format!("correct the name, or create it (`docker volume create {claim}`)");
+            Err(missing(claim, &remedy, &names))
         }
         Err(error) => Err(engine.explain(&error)),
     }
@@ -68,21 +63,16 @@ impl<'a> Helper<'a> {
         session: &str,
     ) -> Result<Helper<'a>, BackendError> {
         must_exist(engine, claim).await?;
-        let image = empty_image(engine).await?;
+        make_empty_image(engine).await?;
         // This process owns it: if it is killed, the next sweep removes the container.
         let spec = JobSpec::new(format!("cp {claim}"));
         let body = ContainerCreateBody {
-            image: Some(image),
+            image: Some(EMPTY.into()),
             entrypoint: Some(vec!["/never-started".into()]),
             labels: Some(labels::labels(session, &spec, current)?),
             host_config: Some(HostConfig {
                 network_mode: Some("none".into()),
-                mounts: Some(vec![Mount {
-                    source: Some(claim.to_string()),
-                    target: Some(ROOT.into()),
-                    typ: Some(MountType::VOLUME),
-                    ..Default::default()
-                }]),
+                mounts: Some(vec![mount(MountType::VOLUME, claim.to_string(), ROOT, false)]),
                 ..Default::default()
             }),
             ..Default::default()
@@ -149,29 +139,10 @@ impl Volume for Helper<'_> {
     }
 }
 
-async fn empty_image(engine: &Engine) -> Result<String, BackendError> {
-    match engine.api.inspect_image(EMPTY).await {
-        Ok(_) => return Ok(EMPTY.into()),
-        Err(error) if is_missing(&error) => {}
-        Err(error) => return Err(engine.explain(&error)),
+async fn make_empty_image(engine: &Engine) -> Result<(), BackendError> {
+    if image::details(engine, EMPTY).await?.is_some() {
+        return Ok(());
     }
-    let (repository, tag) = EMPTY.rsplit_once(':').unwrap_or((EMPTY, "latest"));
-    let options = CreateImageOptions {
-        from_src: Some("-".into()),
-        repo: Some(repository.into()),
-        tag: Some(tag.into()),
-        ..Default::default()
-    };
     let archive = tar::Builder::new(Vec::new()).into_inner().map_err(|error| error.to_string())?;
-    let mut steps = Box::pin(engine.api.create_image(
-        Some(options),
-        Some(bollard::body_full(archive.into())),
-        None,
-    ));
-    while let Some(step) = steps.next().await {
-        step.map_err(|error| {
-            format!("the image {EMPTY} could not be built: {}", engine.explain(&error))
-        })?;
-    }
-    Ok(EMPTY.into())
+    image::import(engine, EMPTY, stream::once(ready(Ok(archive.into())))).await
 }

@@ -35,6 +35,29 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// if ever.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// A kind of objects that namespaces have.
+pub(crate) trait Object:
+    Resource<Scope = NamespaceResourceScope, DynamicType: Default>
+    + Serialize
+    + DeserializeOwned
+    + Clone
+    + Debug
+    + Send
+    + 'static
+{
+}
+
+impl<K> Object for K where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug
+        + Send
+        + 'static
+{
+}
+
 /// A connection to a cluster's API server, with a namespace.
 #[derive(Clone)]
 pub(crate) struct ApiServer {
@@ -134,21 +157,13 @@ impl ApiServer {
     }
 
     /// Returns the API for objects of a kind in the namespace.
-    pub(crate) fn api<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope>,
-        K::DynamicType: Default,
-    {
+    pub(crate) fn api<K: Object>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     /// Returns the same API without a read timeout, for streams that may be silent or have limits
     /// of their own: logs, commands, watches.
-    pub(super) fn streams<K>(&self) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope>,
-        K::DynamicType: Default,
-    {
+    pub(super) fn streams<K: Object>(&self) -> Api<K> {
         Api::namespaced(self.streaming_client(), &self.namespace)
     }
 
@@ -171,11 +186,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// The API server's error. [`may_pass`](ApiServer::may_pass) says whether to try again.
-    pub(crate) async fn create<K>(&self, object: &K) -> Result<(), Error>
-    where
-        K: Resource<Scope = NamespaceResourceScope> + Serialize + Clone + DeserializeOwned + Debug,
-        K::DynamicType: Default,
-    {
+    pub(crate) async fn create<K: Object>(&self, object: &K) -> Result<(), Error> {
         let (api, parameters) = (self.api::<K>(), PostParams::default());
         match api.create(&parameters, object).await {
             Err(Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -200,11 +211,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// The API server's error, also if the name exists.
-    pub(super) async fn create_new<K>(&self, object: &K) -> Result<(), Error>
-    where
-        K: Resource<Scope = NamespaceResourceScope> + Serialize + Clone + DeserializeOwned + Debug,
-        K::DynamicType: Default,
-    {
+    pub(super) async fn create_new<K: Object>(&self, object: &K) -> Result<(), Error> {
         let (api, parameters) = (self.api::<K>(), PostParams::default());
         let early =
             |error: &Error| matches!(error, Error::Api(status) if status.reason == "ServerTimeout");
@@ -216,11 +223,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// The API server's error; or it stays away for a minute.
-    pub(crate) async fn remove<K>(&self, name: &str) -> Result<bool, Error>
-    where
-        K: Resource<Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
-        K::DynamicType: Default,
-    {
+    pub(crate) async fn remove<K: Object>(&self, name: &str) -> Result<bool, Error> {
         let (api, parameters) = (self.api::<K>(), DeleteParams::default().grace_period(0));
         match retried(|| api.delete(name, &parameters)).await {
             Err(error) if is_missing(&error) => Ok(false),

@@ -8,7 +8,6 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::LocalBoxStream;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams};
-use kube::runtime::watcher::watch_object;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_stream::wrappers::ReceiverStream;
@@ -21,15 +20,15 @@ use super::names::{NAME, SESSION, labels};
 use super::pod_template::{PodRequest, PodTemplate, check, variable};
 use super::sessions::{self, HEAD, exit_status};
 use super::startup::{self, Start, StartTimeouts};
-use super::status::{PodState, pod_state};
+use super::status::exit_reason;
 use super::volume::{self, Helper};
-use super::watch::{Refusals, with_backoff};
-use super::{exit_watch, inspect, logs, restarted, sweep};
+use super::{inspect, logs, object_watch, restarted, sweep};
 use crate::cluster::session::{
     ByteStream, Cluster, ExitStatus, OutputChunk, ProgramSource, RunRequest, SessionProcess,
 };
 use crate::cluster::volume::Volume;
 use crate::cluster::{BackendOption, OptionKind, SessionBackend, Started};
+use crate::error::system_error;
 use crate::progress::Progress;
 use crate::{BackendError, HEAD_END, KubernetesSection, docker};
 
@@ -84,8 +83,7 @@ impl KubernetesCluster {
     pub(crate) async fn connect(config: &Config) -> Result<KubernetesCluster> {
         check(config)?;
         let connected = current_pod::connect(config).await;
-        let (server, own) =
-            connected.map_err(|problem| Error::system("Kubernetes can't be used", problem))?;
+        let (server, own) = connected.map_err(system_error("Kubernetes can't be used"))?;
         Ok(KubernetesCluster { config: config.clone(), server, own })
     }
 
@@ -226,22 +224,11 @@ impl KubernetesCluster {
             Err(error) if is_missing(&error) => return Ok(false),
             result => drop(result?),
         }
-        let mut events = Box::pin(with_backoff(watch_object(self.server.streams::<Pod>(), name)));
-        let mut refusals = Refusals::default();
-        let has_ended = |pod: &Pod| matches!(pod_state(pod), PodState::Ended(_));
-        while let Some(event) = events.next().await {
-            match refusals.check(event) {
-                Ok(Some(None)) => break,
-                Ok(Some(Some(pod))) if has_ended(&pod) => break,
-                Ok(Some(Some(_)) | None) => {}
-                // Without the right to watch it.
-                Err(_) => {
-                    let pods = self.server.api::<Pod>();
-                    while pods.get_opt(name).await?.is_some_and(|pod| !has_ended(&pod)) {
-                        sleep(restarted::PAUSE).await;
-                    }
-                    break;
-                }
+        // Without the right to watch it, this looks again and again.
+        if object_watch::wait_for(&self.server, name, exit_reason).await.is_err() {
+            let pods = self.server.api::<Pod>();
+            while pods.get_opt(name).await?.is_some_and(|pod| exit_reason(&pod).is_none()) {
+                sleep(restarted::PAUSE).await;
             }
         }
         Ok(true)
@@ -273,16 +260,7 @@ impl KubernetesCluster {
         let (made, (program, arguments)) = made.map_err(|problem| {
             format!("{problem}\n(pods need an image: `--image` names one that nodes can pull)")
         })?;
-        let mut image =
-            PodImage::named(made.name, program.and_then(|program| program.into_iter().next()));
-        image.user = made.user;
-        image.environment = made
-            .environment
-            .iter()
-            .filter_map(|variable| variable.split_once('='))
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect();
-        Ok((image, arguments))
+        Ok((PodImage { program, ..made.into() }, arguments))
     }
 
     fn failed(&self, what: String) -> impl FnOnce(kube::Error) -> Error + '_ {
@@ -313,25 +291,21 @@ impl Cluster for KubernetesCluster {
 
     fn remove_session<'a>(&'a self, session: &'a str) -> LocalBoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let failed = || format!("the pods of session {session} can't be removed");
             let selector = format!("{SESSION}={session}");
-            let jobs = restarted::jobs(&self.server, &selector).await;
-            for name in
-                jobs.map_err(self.failed(failed()))?.into_iter().filter_map(|job| job.metadata.name)
-            {
-                restarted::remove_job(&self.server, &name).await.map_err(self.failed(failed()))?;
-            }
-            let pods = ListParams::default().labels(&selector);
-            let listed = self
-                .server
-                .api::<Pod>()
-                .list_metadata(&pods)
-                .await
-                .map_err(self.failed(failed()))?;
-            for name in listed.into_iter().filter_map(|pod| pod.metadata.name) {
-                self.server.remove::<Pod>(&name).await.map_err(self.failed(failed()))?;
-            }
-            Ok(())
+            let remove = async {
+                let jobs = restarted::jobs(&self.server, &selector).await?;
+                for name in jobs.into_iter().filter_map(|job| job.metadata.name) {
+                    restarted::remove_job(&self.server, &name).await?;
+                }
+                let pods = ListParams::default().labels(&selector);
+                let pods = self.server.api::<Pod>().list_metadata(&pods).await?;
+                for name in pods.into_iter().filter_map(|pod| pod.metadata.name) {
+                    self.server.remove::<Pod>(&name).await?;
+                }
+                Ok(())
+            };
+            let failed = format!("the pods of session {session} can't be removed");
+            remove.await.map_err(self.failed(failed))
         })
     }
 
@@ -369,7 +343,7 @@ impl Cluster for KubernetesCluster {
             let failed = || format!("the exit status of {name} is unknown");
             let pod = self.server.api::<Pod>().get_opt(name).await;
             let reason = match pod.map_err(self.failed(failed()))? {
-                Some(_) => exit_watch::wait(&self.server, name).await,
+                Some(_) => object_watch::wait_for(&self.server, name, exit_reason).await,
                 None => restarted::wait(&self.server, name).await,
             };
             match reason.map_err(self.failed(failed()))? {
@@ -409,7 +383,7 @@ impl Cluster for KubernetesCluster {
             // The sweep also runs after a refusal.
             let swept = sweep::sweep(&self.server, self.own.as_ref()).await;
             let mut removed = heads.map_err(self.failed(failed()))?;
-            removed.extend(swept.map_err(|problem| Error::system(failed(), problem))?);
+            removed.extend(swept.map_err(system_error(failed()))?);
             Ok(removed)
         })
     }
@@ -434,8 +408,7 @@ impl Cluster for KubernetesCluster {
                 progress,
             )
             .await;
-            let helper =
-                opened.map_err(|problem| Error::system(format!("volume `{claim}`"), problem))?;
+            let helper = opened.map_err(system_error(format!("volume `{claim}`")))?;
             Ok(Box::new(helper) as Box<dyn Volume + 'a>)
         })
     }

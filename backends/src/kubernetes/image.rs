@@ -5,7 +5,7 @@ use fiber_core::Config;
 
 use super::current_pod::CurrentPod;
 use crate::BackendError;
-use crate::docker;
+use crate::docker::{self, ContainerImage};
 use crate::progress::Progress;
 
 /// The image of pods, with what a pod needs to run the program.
@@ -28,6 +28,18 @@ impl PodImage {
     /// Returns an image of the program, or of a `program` in it.
     pub(crate) fn named(name: impl Into<String>, program: Option<String>) -> PodImage {
         PodImage { name: name.into(), program, ..Default::default() }
+    }
+}
+
+impl From<ContainerImage> for PodImage {
+    fn from(made: ContainerImage) -> PodImage {
+        PodImage {
+            name: made.name,
+            program: Some(made.program),
+            user: made.user,
+            environment: made.environment,
+            pull_policy: None,
+        }
     }
 }
 
@@ -76,14 +88,5 @@ async fn built_of_this_program(
                  none: {problem}"
         )
     })?;
-    let environment = made.environment.iter().filter_map(|variable| variable.split_once('='));
-    Ok(PodImage {
-        name: made.name,
-        program: Some(made.program),
-        user: made.user,
-        environment: environment
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect(),
-        pull_policy: None,
-    })
+    Ok(made.into())
 }

@@ -1,13 +1,9 @@
 //! The way to the inspector of a head in a pod.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use fiber_core::Result;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{AttachParams, AttachedProcess};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use kube::api::AttachParams;
+use tokio_util::io::InspectReader;
 
 use super::api_server::{ApiServer, is_forbidden, is_missing};
 use super::names::program_container;
@@ -49,47 +45,19 @@ pub(super) async fn connect(server: &ApiServer, name: &str) -> Result<Box<dyn By
         let (Some(stdout), Some(stdin)) = (process.stdout(), process.stdin()) else { continue };
         let mut stream = tokio::io::join(stdout, stdin);
         match greeting(&mut stream).await {
-            Greeting::Ready => return Ok(Box::new(PodStream { stream, _process: process })),
+            Greeting::Ready => {
+                let (stdout, stdin) = stream.into_inner();
+                // Dropping the process would end its streams.
+                let stdout = InspectReader::new(stdout, move |_| {
+                    let _ = &process;
+                });
+                return Ok(Box::new(tokio::io::join(stdout, stdin)));
+            }
             Greeting::Failed(problem) => return failed(name, problem),
             Greeting::Other => {}
         }
     }
     failed(name, NO_BRIDGE)
-}
-
-/// The standard streams of a process in a pod.
-struct PodStream<S> {
-    stream: S,
-    /// Dropping it ends the streams.
-    _process: AttachedProcess,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for PodStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for PodStream<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
 }
 
 #[cfg(test)]

@@ -15,14 +15,14 @@ use tokio::time::{Instant, sleep, timeout};
 use super::api_server::{ApiServer, is_missing, over_quota};
 use super::context::PodContext;
 use super::names::CONTAINER;
-use super::secret::{PodSecret, SecretData, SecretStore};
+use super::secret::{self, SecretData, SecretStore};
 use super::status::{
     DELETED, PodState, disruption, has_run, pod_state, pull_problem, without_reason,
 };
 use super::watch::{PodEvent, PodSubscription, PodWatch};
 use super::{claims, events, logs, start_error};
-use crate::job_handle::{self, JobCommand, JobCommands};
-use crate::output::{Log, OutputStream, OutputTarget, Tail, drain};
+use crate::job_handle::{self, JobCommand, JobCommands, set_state};
+use crate::output::{OutputTarget, Tail, drain};
 use crate::{Job, JobPlace, JobSpec, JobState, WaitReason};
 
 /// Time limits for reading the output of a pod that has ended: for each answer of its node, and for
@@ -47,17 +47,12 @@ pub(super) fn start(
     name: String,
     mut pod: Pod,
     spec: &JobSpec,
-    log: Option<Log>,
+    output: OutputTarget,
     shutdown_timeout: Duration,
 ) -> Arc<dyn Job> {
     let tail = Tail::default();
     let (job, states, commands) =
         job_handle::new(JobPlace::Pod { name: name.clone() }, tail.clone());
-    let output = match (spec.output.mode, log) {
-        (OutputMode::Null, _) => None,
-        (_, Some(log)) => Some(OutputTarget::File(Arc::new(log.file))),
-        (_, None) => Some(OutputTarget::new(&spec.output, OutputStream::Stdout, &spec.name)),
-    };
     let mut task = PodTask {
         server: context.server.clone(),
         watch: Arc::clone(&context.watch),
@@ -67,7 +62,7 @@ pub(super) fn start(
         requested: start_error::requested(&spec.meta, &spec.shared_job_remedy()),
         claims: claims::mounted_by(&pod),
         pull_secrets: start_error::pull_secrets(&pod),
-        output,
+        output: (spec.output.mode != OutputMode::Null).then_some(output),
         tail,
         commands,
         shutdown_timeout,
@@ -92,12 +87,10 @@ pub(super) fn start(
             task.run(&pod, &states).await
         } else {
             let secret = secrets.next_name();
-            let create =
-                async |_: &mut PodTask| secrets.create(secret.clone(), secret_data.clone()).await;
-            let created = task.when_possible(&states, create).await;
-            match created {
-                Ok(secret) => {
-                    add_secret_variables(&mut pod, &secret);
+            add_secret_variables(&mut pod, &secret, &secret_data);
+            let create = async |_: &mut PodTask| secrets.create(&secret, &secret_data).await;
+            match task.when_possible(&states, create).await {
+                Ok(()) => {
                     let mut state = states.subscribe();
                     let mut run = pin!(task.run(&pod, &states));
                     // No other container needs it: a pod that has run is not created again.
@@ -122,15 +115,15 @@ pub(super) fn start(
     job
 }
 
-fn add_secret_variables(pod: &mut Pod, secret: &PodSecret) {
+fn add_secret_variables(pod: &mut Pod, secret: &str, data: &SecretData) {
     let containers = pod.spec.iter_mut().flat_map(|spec| &mut spec.containers);
     for container in containers.filter(|container| container.name == CONTAINER) {
-        container.env.get_or_insert_default().extend(secret.variables());
+        container.env.get_or_insert_default().extend(secret::variables(secret, data));
     }
 }
 
-async fn remove(secrets: Arc<SecretStore>, secret: PodSecret) {
-    let removing = fiber_core::spawn_local(async move { secrets.remove(secret).await });
+async fn remove(secrets: Arc<SecretStore>, secret: String) {
+    let removing = fiber_core::spawn_local(async move { secrets.remove(&secret).await });
     let _ = timeout(REMOVAL, removing).await;
 }
 
@@ -536,16 +529,6 @@ fn is_terminable(state: &PodState) -> bool {
         state,
         PodState::Running | PodState::MissingClaim(_) | PodState::Waiting(WaitReason::Resources(_))
     )
-}
-
-fn set_state(states: &watch::Sender<JobState>, state: JobState) {
-    states.send_if_modified(|current| {
-        let other = *current != state;
-        if other {
-            *current = state;
-        }
-        other
-    });
 }
 
 #[cfg(test)]

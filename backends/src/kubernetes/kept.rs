@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::api_server::ApiServer;
 use super::names::program_container;
 use super::restarted::pods;
-use super::status::{PodState, pod_state};
+use super::status::exit_reason;
 
 /// The time for the other containers to end after the program, as some do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_secs(3);
 
 /// Returns the name of a container that goes on in a pod whose program has ended.
 pub(super) fn container(pod: &Pod) -> Option<&str> {
-    if pod.metadata.deletion_timestamp.is_some() || !matches!(pod_state(pod), PodState::Ended(_)) {
+    if pod.metadata.deletion_timestamp.is_some() || exit_reason(pod).is_none() {
         return None;
     }
     let program = pod.spec.as_ref().and_then(program_container)?.name.as_str();
@@ -32,7 +32,7 @@ pub(super) fn container(pod: &Pod) -> Option<&str> {
 
 /// Returns whether a pod is kept whose program has done its work.
 pub(super) fn is_done(pod: &Pod) -> bool {
-    container(pod).is_some() && pod_state(pod) == PodState::Ended(ExitReason::Normal)
+    container(pod).is_some() && exit_reason(pod) == Some(ExitReason::Normal)
 }
 
 /// The pod that other containers keep, and since when it is known.

@@ -16,7 +16,7 @@ use super::api_server::{ApiServer, is_missing, is_transient};
 use super::kept::KeptPod;
 use super::names::CONTAINER;
 use super::restarted;
-use super::status::{PodState, has_run, pod_state};
+use super::status::{exit_reason, has_run};
 use crate::output::{LineForwarder, OutputTarget, Tail};
 
 /// The pause before a stream that ended is requested again.
@@ -180,7 +180,7 @@ pub(super) async fn read(
     let begun = Instant::now();
     loop {
         let ended = match pods.get_opt(name).await {
-            Ok(pod) => has_ended(pod),
+            Ok(pod) => pod.is_none_or(|pod| exit_reason(&pod).is_some()),
             Err(error) if is_transient(&error) => false,
             Err(error) => return Err(error),
         };
@@ -231,11 +231,6 @@ fn is_starting(error: &kube::Error) -> bool {
     status.code == 400 && reason.is_some_and(|reason| states.contains(&reason))
 }
 
-/// Returns whether a pod has ended or does not exist any more.
-fn has_ended(pod: Option<Pod>) -> bool {
-    pod.is_none_or(|pod| matches!(pod_state(&pod), PodState::Ended(_)))
-}
-
 /// Sends the output of a head or worker. That of a head which was started again is the output of
 /// its pods, one after the other; with `tail` it begins with the last of them.
 ///
@@ -265,7 +260,7 @@ pub(super) async fn read_head(
             || restarted::has_finished(server, name).await?
             || kept.ends(server, name).await;
         for pod in restarted::pods(server, name).await? {
-            let over = matches!(pod_state(&pod), PodState::Ended(_));
+            let over = exit_reason(&pod).is_some();
             let Some(pod) = pod.metadata.name.clone().filter(|_| over || has_run(&pod)) else {
                 continue;
             };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use crate::owner::JobOwner;
+use crate::program_name;
 
 /// The label with the session's id.
 pub(crate) const SESSION: &str = "fiber.session";
@@ -60,9 +61,7 @@ pub(super) fn pod_name(session: &str, number: u64, job: &str) -> String {
 
 /// Returns the file name of this program.
 pub(super) fn program() -> String {
-    let path = fiber_core::executable_name().unwrap_or_default();
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.trim_end_matches(" (deleted)").to_string()
+    program_name(&fiber_core::executable_name().unwrap_or_default())
 }
 
 /// Replaces characters that a label's value may not have.

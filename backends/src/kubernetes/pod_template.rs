@@ -112,11 +112,10 @@ impl PodTemplate {
             union([parent.image_pull_secrets, given_secrets, some(configured.collect())]);
 
         // A pod that was made from the manifest has its values, where no option had another one.
-        let mut explicit = (given.clone(), given_container.security_context.clone());
-        if is_handed_on {
-            explicit = Default::default();
-        }
-        let (explicit, container_security) = explicit;
+        let (explicit, container_security) = match is_handed_on {
+            true => Default::default(),
+            false => (given.clone(), given_container.security_context.clone()),
+        };
         let mut container_security = container_security.or(container.security_context);
         let mut security =
             explicit.security_context.or(parent.security_context).unwrap_or_default();

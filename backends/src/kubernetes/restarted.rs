@@ -4,19 +4,16 @@
 use std::cmp::Reverse;
 
 use fiber_core::ExitReason;
-use futures_util::StreamExt;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec, Toleration};
 use kube::api::{DeleteParams, ListParams};
-use kube::runtime::watcher::{self, Event, watcher};
 use tokio::time::{Instant, sleep};
 
 use super::api_server::{ApiServer, is_forbidden, is_missing};
 use super::names::SESSION;
 use super::startup::StartTimeouts;
-use super::status::{PodState, pod_state};
-use super::watch::{Refusals, with_backoff};
-use super::{events, exit_watch, kept};
+use super::status::exit_reason;
+use super::{events, kept, object_watch};
 use crate::BackendError;
 use crate::progress::Progress;
 
@@ -164,7 +161,9 @@ pub(super) async fn wait(
     session: &str,
 ) -> Result<Option<ExitReason>, kube::Error> {
     let complete = tokio::select! {
-        complete = wait_for_job(server, session) => complete?,
+        complete = object_watch::wait_for(server, session, completeness) => {
+            complete?.unwrap_or(false)
+        }
         () = kept::wait(server, session) => false,
     };
     let newest = pods(server, session).await.ok().and_then(|mut pods| pods.pop());
@@ -174,33 +173,16 @@ pub(super) async fn wait(
         tracing::warn!("{session} is not started again: {}", kept::problem(container));
     }
     let status = match newest.and_then(|pod| pod.metadata.name) {
-        Some(pod) => exit_watch::wait(server, &pod).await?,
+        Some(pod) => object_watch::wait_for(server, &pod, exit_reason).await?,
         None => None,
     };
     Ok(status.or(complete.then_some(ExitReason::Normal)))
 }
 
-/// Waits until a Job is finished or deleted. Returns whether it is complete.
-async fn wait_for_job(server: &ApiServer, session: &str) -> Result<bool, kube::Error> {
-    let config = watcher::Config::default().fields(&format!("metadata.name={session}"));
-    let mut events = Box::pin(with_backoff(watcher(server.streams::<Job>(), config)));
-    let mut listed = false;
-    let mut refusals = Refusals::default();
-    while let Some(event) = events.next().await {
-        match refusals.check(event)? {
-            Some(Event::Init) => listed = false,
-            Some(Event::InitApply(job) | Event::Apply(job)) => {
-                listed = true;
-                if is_finished(&job) {
-                    return Ok(job.status.is_some_and(|status| status.succeeded > Some(0)));
-                }
-            }
-            Some(Event::InitDone) if listed => {}
-            Some(Event::InitDone | Event::Delete(_)) => return Ok(false),
-            None => {}
-        }
-    }
-    Ok(false)
+/// Returns whether a Job is complete, if it is finished.
+fn completeness(job: &Job) -> Option<bool> {
+    let succeeded = job.status.as_ref().is_some_and(|status| status.succeeded > Some(0));
+    is_finished(job).then_some(succeeded)
 }
 
 /// Deletes the Job of a session, which then makes no more pods. Its pods are deleted, too, each
@@ -229,7 +211,7 @@ pub(super) async fn remove_job_if_any(
 
 /// Returns whether a pod has ended or is being removed.
 pub(super) fn is_over(pod: &Pod) -> bool {
-    pod.metadata.deletion_timestamp.is_some() || matches!(pod_state(pod), PodState::Ended(_))
+    pod.metadata.deletion_timestamp.is_some() || exit_reason(pod).is_some()
 }
 
 #[cfg(test)]

@@ -20,23 +20,13 @@ pub(super) struct SecretStore {
     made: AtomicU64,
 }
 
-/// A Secret, until it is [removed](SecretStore::remove).
-#[derive(Debug)]
-pub(super) struct PodSecret {
-    name: String,
-    keys: Vec<String>,
-}
-
-impl PodSecret {
-    /// Returns the variables by which a pod's container refers to the Secret.
-    pub(super) fn variables(&self) -> impl Iterator<Item = EnvVar> {
-        self.keys.iter().map(|key| {
-            let source =
-                SecretKeySelector { name: self.name.clone(), key: key.clone(), optional: None };
-            let value_from = EnvVarSource { secret_key_ref: Some(source), ..Default::default() };
-            EnvVar { name: key.clone(), value: None, value_from: Some(value_from) }
-        })
-    }
+/// Returns the variables by which a pod's container refers to a Secret.
+pub(super) fn variables(secret: &str, data: &SecretData) -> impl Iterator<Item = EnvVar> {
+    data.keys().map(move |key| {
+        let source = SecretKeySelector { name: secret.into(), key: key.clone(), optional: None };
+        let value_from = EnvVarSource { secret_key_ref: Some(source), ..Default::default() };
+        EnvVar { name: key.clone(), value: None, value_from: Some(value_from) }
+    })
 }
 
 impl SecretStore {
@@ -55,24 +45,18 @@ impl SecretStore {
     ///
     /// # Errors
     /// The API server's error.
-    pub(super) async fn create(
-        &self,
-        name: String,
-        data: SecretData,
-    ) -> Result<PodSecret, kube::Error> {
-        let keys = data.keys().cloned().collect();
+    pub(super) async fn create(&self, name: &str, data: &SecretData) -> Result<(), kube::Error> {
         let secret = Secret {
-            metadata: ObjectMeta { name: Some(name.clone()), ..self.model.clone() },
-            string_data: Some(data),
+            metadata: ObjectMeta { name: Some(name.into()), ..self.model.clone() },
+            string_data: Some(data.clone()),
             immutable: Some(true),
             ..Default::default()
         };
-        self.server.create(&secret).await?;
-        Ok(PodSecret { name, keys })
+        self.server.create(&secret).await
     }
 
-    pub(super) async fn remove(&self, PodSecret { name, .. }: PodSecret) {
-        if let Err(error) = self.server.remove::<Secret>(&name).await {
+    pub(super) async fn remove(&self, name: &str) {
+        if let Err(error) = self.server.remove::<Secret>(name).await {
             tracing::warn!("the Secret {name} can't be removed: {}", self.server.explain(&error));
         }
     }

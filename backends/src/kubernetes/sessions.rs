@@ -16,7 +16,7 @@ use super::kept;
 use super::names::{GPU, NAME, OWNER, RESTARTS, SESSION, program_container};
 use super::restarted::{self, job_of};
 use super::status::{PodState, pod_state};
-use crate::cluster::session::{ExitStatus, Location, ProcessState, SessionProcess};
+use crate::cluster::session::{ExitStatus, ProcessState, SessionProcess};
 use crate::owner::JobOwner;
 use crate::{JobPlace, WaitReason};
 
@@ -49,20 +49,13 @@ pub(super) async fn list(server: &ApiServer) -> Result<Vec<SessionProcess>, kube
             }
         };
         let named = annotation(NAME).unwrap_or_default().to_string();
-        let (own, program) = match parent {
-            None => (name.clone(), Some(named)),
-            Some(_) => (named, None),
-        };
         processes.push(SessionProcess {
-            job: name.clone(),
-            program,
-            parent,
             machine: node(pod),
             state: state(pod),
             restarts: annotation(RESTARTS).and_then(|count| count.parse().ok()).unwrap_or(0),
             meta: meta(pod),
             started_at: created(&pod.metadata),
-            ..SessionProcess::new(own, JobPlace::Pod { name })
+            ..SessionProcess::of_job(name.clone(), named, parent, JobPlace::Pod { name })
         });
     }
     Ok(processes)
@@ -172,34 +165,14 @@ async fn external_head(
     server: &ApiServer,
     owner: &JobOwner,
 ) -> Result<SessionProcess, kube::Error> {
-    let (name, program, place, machine, location, state) = match owner {
-        JobOwner::Pod { name, uid } => {
-            let found = server.api::<Pod>().get_opt(name).await?;
-            let found = found.filter(|pod| pod.metadata.uid.as_ref() == Some(uid));
-            (
-                name.clone(),
-                "program".into(),
-                JobPlace::Pod { name: name.clone() },
-                found.as_ref().and_then(node),
-                Location::Cluster,
-                found.as_ref().map_or(ProcessState::Gone, state),
-            )
-        }
-        owner => {
-            let (name, program) = owner.on_host();
-            let state =
-                if owner.is_a_dead_process() { ProcessState::Gone } else { ProcessState::Running };
-            // A program on a host may be on any.
-            (name.clone(), program, JobPlace::Other { words: name }, None, Location::Host, state)
-        }
-    };
+    let JobOwner::Pod { name, uid } = owner else { return Ok(owner.head_on_host()) };
+    let found = server.api::<Pod>().get_opt(name).await?;
+    let found = found.filter(|pod| pod.metadata.uid.as_ref() == Some(uid));
     Ok(SessionProcess {
-        program: Some(program),
-        machine,
-        location,
-        has_output: location == Location::Cluster,
-        state,
-        ..SessionProcess::new(name, place)
+        program: Some("program".into()),
+        machine: found.as_ref().and_then(node),
+        state: found.as_ref().map_or(ProcessState::Gone, state),
+        ..SessionProcess::new(name, JobPlace::Pod { name: name.clone() })
     })
 }
 

@@ -4,10 +4,7 @@ use fiber_core::ExitReason;
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodCondition, PodStatus};
 
 use super::names::CONTAINER;
-use crate::WaitReason;
-
-/// The exit code of shells and containers for a program killed by a signal, minus the signal.
-const SIGNAL_BASE: i32 = 128;
+use crate::{WaitReason, reason_of_code};
 
 /// The problem of a deleted pod: its node may forget the container before it reports the exit
 /// status.
@@ -50,9 +47,7 @@ pub(super) fn pod_state(pod: &Pod) -> PodState {
                 ExitReason::NotStarted(ended.message.clone().unwrap_or_default())
             }
             (_, Some("ContainerStatusUnknown")) => ExitReason::LinkLost(DELETED.into()),
-            (0, _) => ExitReason::Normal,
-            (code @ 129..=192, _) => ExitReason::Signal(code - SIGNAL_BASE),
-            (code, _) => ExitReason::Code(code),
+            (code, _) => reason_of_code(code),
         });
     }
     if state.is_some_and(|state| state.running.is_some()) {
@@ -105,6 +100,14 @@ pub(super) fn pod_state(pod: &Pod) -> PodState {
         | "RunContainerError"
         | "CrashLoopBackOff" => PodState::CannotStart(problem),
         _ => PodState::Waiting(WaitReason::Image(problem)),
+    }
+}
+
+/// Returns why the program of a pod has ended, if it has.
+pub(super) fn exit_reason(pod: &Pod) -> Option<ExitReason> {
+    match pod_state(pod) {
+        PodState::Ended(reason) => Some(reason),
+        _ => None,
     }
 }
 

@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use super::api_server::{ApiServer, is_forbidden, is_missing};
 use super::current_pod::CurrentPod;
 use super::names::{OWNER, SESSION};
-use super::status::{PodState, pod_state};
+use super::status::exit_reason;
 use crate::BackendError;
 use crate::owner::JobOwner;
 
@@ -63,8 +63,8 @@ async fn is_dead(server: &ApiServer, owner: &JobOwner) -> bool {
     match server.api::<Pod>().get(name).await {
         Ok(pod) => {
             let of_pod = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            let ended = matches!(of_pod, Some("Succeeded" | "Failed"))
-                || matches!(pod_state(&pod), PodState::Ended(_));
+            let ended =
+                matches!(of_pod, Some("Succeeded" | "Failed")) || exit_reason(&pod).is_some();
             pod.metadata.uid.as_ref() != Some(uid) || ended
         }
         Err(error) => is_missing(&error),

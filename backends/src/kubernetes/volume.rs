@@ -5,12 +5,13 @@ use std::io;
 
 use bytes::Bytes;
 use fiber_core::{Config, Error, Meta, Result, random};
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{LocalBoxFuture, ready};
 use futures_util::stream::{self, BoxStream, LocalBoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{AttachParams, AttachedProcess, ListParams};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio_util::io::ReaderStream;
 
 use super::api_server::{ApiServer, is_missing};
 use super::current_pod::CurrentPod;
@@ -19,7 +20,7 @@ use super::names::{self, CONTAINER, labels};
 use super::pod_template::{PodRequest, PodTemplate};
 use super::startup::{self, Start, StartTimeouts};
 use crate::BackendError;
-use crate::cluster::volume::{Volume, VolumeKind};
+use crate::cluster::volume::{Volume, VolumeKind, missing};
 use crate::owner::JobOwner;
 use crate::progress::Progress;
 
@@ -44,19 +45,14 @@ pub(super) async fn must_exist(server: &ApiServer, claim: &str) -> Result<(), Ba
                 .await
                 .map(|list| list.items)
                 .unwrap_or_default();
-            let names: Vec<String> =
+            let names: Vec<_> =
                 listed.into_iter().filter_map(|claim| claim.metadata.name).collect();
-            let existing = if names.is_empty() {
-                "there are none".into()
-            } else {
-                format!("there are: {}", names.join(", "))
-            };
-            Err(refused!(
-                "there is no volume `{claim}`: the namespace `{}` has no persistent volume claim \
-                 of this name; correct it, or create the claim (`kubectl get pvc` lists them); \
-                 {existing}",
+            let remedy = format!(
+                "the namespace `{}` has no persistent volume claim of this name; correct it, or \
+                 create the claim (`kubectl get pvc` lists them)",
                 server.namespace()
-            ))
+            );
+            Err(missing(claim, &remedy, &names))
         }
         Err(error) => Err(server.explain(&error)),
     }
@@ -179,34 +175,13 @@ impl Volume for Helper<'_> {
     fn read<'a>(&'a self, path: &'a str) -> LocalBoxStream<'a, Result<Bytes>> {
         let opened = async move {
             let mut process = self.execute("read", path, false).await?;
-            let out = process.stdout();
-            Ok::<_, Error>((process, out, vec![0; PIPE]))
+            let out = process.stdout().map(|out| ReaderStream::with_capacity(out, PIPE));
+            let parts = stream::iter(out).flatten();
+            let parts = parts.map_err(move |error| Error::system(self.place(path), error));
+            let end = stream::once(self.end(path, process)).try_filter_map(|()| ready(Ok(None)));
+            Ok::<_, Error>(parts.chain(end))
         };
-        let parts = stream::once(opened).map_ok(move |(process, out, buffer)| {
-            stream::try_unfold(
-                (Some(process), out, buffer),
-                move |(mut process, mut out, mut buffer)| async move {
-                    let read = match &mut out {
-                        Some(out) => out
-                            .read(&mut buffer)
-                            .await
-                            .map_err(|error| Error::system(self.place(path), error))?,
-                        None => 0,
-                    };
-                    if read > 0 {
-                        return Ok(Some((
-                            Bytes::copy_from_slice(&buffer[..read]),
-                            (process, out, buffer),
-                        )));
-                    }
-                    if let Some(process) = process.take() {
-                        self.end(path, process).await?;
-                    }
-                    Ok(None)
-                },
-            )
-        });
-        parts.try_flatten().boxed_local()
+        stream::once(opened).try_flatten().boxed_local()
     }
 
     fn write<'a>(

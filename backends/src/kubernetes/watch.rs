@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use backon::ExponentialBuilder;
+use futures_util::{StreamExt, TryStream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::utils::{Backoff, StreamBackoff};
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::utils::StreamBackoff;
+use kube::runtime::watcher::{self, Event, ExponentialBackoff, watcher};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -60,13 +61,6 @@ struct Unconfirmed {
     since: Instant,
 }
 
-/// The list at the beginning of a watch.
-#[derive(Debug, Default)]
-struct List {
-    /// Pods that existed before the list began and that it has not shown yet.
-    missing: HashSet<String>,
-}
-
 impl PodWatch {
     /// Watches the pods of a session until the result is dropped.
     pub(super) fn start(server: &ApiServer, session: &str) -> Arc<PodWatch> {
@@ -93,23 +87,25 @@ impl PodWatch {
         PodSubscription { watch: Arc::clone(self), name: name.to_string(), receiver }
     }
 
-    fn handle(&self, event: Event<Pod>, list: &mut List) {
+    /// Takes an event. `missing` are the pods that existed before the list at the beginning of the
+    /// watch began, and that it has not shown yet.
+    fn handle(&self, event: Event<Pod>, missing: &mut HashSet<String>) {
         match event {
             Event::Apply(pod) => self.send(pod, PodEvent::Applied),
             Event::Delete(pod) => self.send(pod, |pod| PodEvent::Deleted(Some(pod))),
             Event::Init => {
                 let subscribers = self.subscribers.lock();
                 let created = subscribers.iter().filter(|(_, subscriber)| subscriber.created);
-                list.missing = created.map(|(name, _)| name.clone()).collect();
+                *missing = created.map(|(name, _)| name.clone()).collect();
             }
             Event::InitApply(pod) => {
-                list.missing.remove(pod.metadata.name.as_deref().unwrap_or_default());
+                missing.remove(pod.metadata.name.as_deref().unwrap_or_default());
                 self.send(pod, PodEvent::Applied);
             }
             Event::InitDone => {
                 for (name, subscriber) in self.subscribers.lock().iter_mut() {
                     subscriber.listed_since = true;
-                    if list.missing.remove(name) {
+                    if missing.remove(name) {
                         subscriber.send(PodEvent::Deleted(None));
                     } else if subscriber.created && !subscriber.seen {
                         self.confirm(name);
@@ -164,14 +160,14 @@ impl Subscriber {
 async fn watch_pods(watch: Weak<PodWatch>, server: ApiServer, session: String) {
     let config = watcher::Config::default().labels(&format!("{SESSION}={session}")).timeout(WATCH);
     let mut events = Box::pin(with_backoff(watcher(server.api::<Pod>(), config)));
-    let mut list = List::default();
+    let mut missing = HashSet::new();
     let mut away = false;
     while let Some(event) = events.next().await {
         let Some(watch) = watch.upgrade() else { return };
         match event {
             Ok(event) => {
                 away = false;
-                watch.handle(event, &mut list);
+                watch.handle(event, &mut missing);
             }
             // An expired resource version is the normal end of a watch: the next one begins with a
             // list.
@@ -213,12 +209,11 @@ async fn confirm_pods(
     }
 }
 
-/// Pauses after each error of a watch.
-pub(super) fn with_backoff<S>(events: S) -> StreamBackoff<S, WatchBackoff>
-where
-    S: futures_util::TryStream,
-{
-    StreamBackoff::new(events, WatchBackoff { next: BACKOFF.0 })
+/// Pauses after each error of a watch, twice as long each time.
+pub(super) fn with_backoff<S: TryStream>(events: S) -> StreamBackoff<S, ExponentialBackoff> {
+    let pauses = ExponentialBuilder::default().without_max_times();
+    let pauses = pauses.with_min_delay(BACKOFF.0).with_max_delay(BACKOFF.1);
+    StreamBackoff::new(events, pauses.into())
 }
 
 /// The refusals of a watch. A single one may pass: an API server that has just started may not have
@@ -296,27 +291,6 @@ impl Drop for PodSubscription {
     }
 }
 
-/// Doubles the pause after each error.
-pub(super) struct WatchBackoff {
-    next: Duration,
-}
-
-impl Iterator for WatchBackoff {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let pause = self.next;
-        self.next = (2 * pause).min(BACKOFF.1);
-        Some(pause)
-    }
-}
-
-impl Backoff for WatchBackoff {
-    fn reset(&mut self) {
-        self.next = BACKOFF.0;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
@@ -332,10 +306,10 @@ mod tests {
     #[test]
     fn a_pod_that_a_later_list_lacks_was_deleted() {
         let (watch, mut unconfirmed) = PodWatch::new();
-        let (mut list, mut subscription) = (List::default(), watch.subscribe("a"));
+        let (mut missing, mut subscription) = (HashSet::new(), watch.subscribe("a"));
         subscription.created();
-        watch.handle(Event::Init, &mut list);
-        watch.handle(Event::InitDone, &mut list);
+        watch.handle(Event::Init, &mut missing);
+        watch.handle(Event::InitDone, &mut missing);
         assert!(matches!(subscription.next().now_or_never(), Some(PodEvent::Deleted(None))));
         assert!(unconfirmed.try_recv().is_err());
     }
@@ -343,10 +317,10 @@ mod tests {
     #[test]
     fn a_pod_that_is_created_and_deleted_during_a_list_is_reported() {
         let (watch, mut unconfirmed) = PodWatch::new();
-        let (mut list, mut subscription) = (List::default(), watch.subscribe("a"));
-        watch.handle(Event::Init, &mut list);
+        let (mut missing, mut subscription) = (HashSet::new(), watch.subscribe("a"));
+        watch.handle(Event::Init, &mut missing);
         subscription.created();
-        watch.handle(Event::InitDone, &mut list);
+        watch.handle(Event::InitDone, &mut missing);
         assert_eq!(unconfirmed.try_recv().expect("it may be deleted").pod, "a");
         watch.report_missing("a", &watch.unseen("a").expect("no event has shown it"));
         assert!(matches!(subscription.next().now_or_never(), Some(PodEvent::Deleted(None))));
@@ -355,9 +329,9 @@ mod tests {
     #[test]
     fn a_pod_whose_creation_is_confirmed_after_the_list_is_reported() {
         let (watch, mut unconfirmed) = PodWatch::new();
-        let (mut list, subscription) = (List::default(), watch.subscribe("a"));
-        watch.handle(Event::Init, &mut list);
-        watch.handle(Event::InitDone, &mut list);
+        let (mut missing, subscription) = (HashSet::new(), watch.subscribe("a"));
+        watch.handle(Event::Init, &mut missing);
+        watch.handle(Event::InitDone, &mut missing);
         assert!(unconfirmed.try_recv().is_err());
         subscription.created();
         assert_eq!(unconfirmed.try_recv().expect("it may be deleted").pod, "a");
@@ -366,12 +340,12 @@ mod tests {
     #[test]
     fn a_pod_that_events_have_shown_needs_no_confirmation() {
         let (watch, mut unconfirmed) = PodWatch::new();
-        let (mut list, mut subscription) = (List::default(), watch.subscribe("a"));
-        watch.handle(Event::Init, &mut list);
+        let (mut missing, mut subscription) = (HashSet::new(), watch.subscribe("a"));
+        watch.handle(Event::Init, &mut missing);
         subscription.created();
         let unseen = watch.unseen("a").expect("no event has shown it");
-        watch.handle(Event::InitApply(pod("a")), &mut list);
-        watch.handle(Event::InitDone, &mut list);
+        watch.handle(Event::InitApply(pod("a")), &mut missing);
+        watch.handle(Event::InitDone, &mut missing);
         assert!(unconfirmed.try_recv().is_err() && watch.unseen("a").is_none());
         watch.report_missing("a", &unseen);
         assert!(matches!(subscription.next().now_or_never(), Some(PodEvent::Applied(_))));

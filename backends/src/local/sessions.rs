@@ -30,28 +30,20 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
     run_examples: &["--restarts 3 target/release/my-program"],
     refused: REFUSED,
     ..SessionBackend::new("local", "this host", "Processes of this host", |_| {
-        Box::pin(ready(Ok(host_sessions())))
+        Box::pin(ready(Ok(host_sessions("local"))))
     })
 };
 
-/// Returns the programs of this host, whichever backend they use for their children.
-pub(crate) fn host_sessions() -> Box<dyn Cluster> {
-    Box::new(HostSessions { backend: SESSIONS.name })
+/// Returns the programs of this host that use a backend for their children; for `local` all.
+pub(crate) fn host_sessions(backend: &'static str) -> Box<dyn Cluster> {
+    Box::new(HostSessions { backend })
 }
 
 /// Programs of this host.
 #[derive(Debug)]
-pub(crate) struct HostSessions {
+struct HostSessions {
     /// The backend of the programs that [`Cluster::start`] starts.
     backend: &'static str,
-}
-
-#[cfg(feature = "ssh")]
-impl HostSessions {
-    /// Returns the programs of a backend whose heads are processes of this host.
-    pub(crate) fn of(backend: &'static str) -> Box<dyn Cluster> {
-        Box::new(HostSessions { backend })
-    }
 }
 
 impl Cluster for HostSessions {
@@ -195,10 +187,11 @@ mod tests {
     async fn a_process_that_is_no_head_is_not_removed() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let name = format!("pid {}", child.id());
-        host_sessions().remove(&name).await.unwrap();
+        let host = host_sessions("local");
+        host.remove(&name).await.unwrap();
         assert_eq!(child.try_wait().unwrap(), None);
-        host_sessions().stop(&name, 0).await.unwrap();
+        host.stop(&name, 0).await.unwrap();
         child.wait().unwrap();
-        host_sessions().remove(&name).await.unwrap();
+        host.remove(&name).await.unwrap();
     }
 }

@@ -3,9 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-use fiber_core::{Error, OutputMode, Result, create_own_dir, open_own, shortage};
+use fiber_core::{OutputMode, create_own_dir, open_own, shortage};
 
-use crate::JobSpec;
+use crate::{BackendError, JobSpec};
 
 /// The log file of a process.
 #[derive(Debug)]
@@ -18,14 +18,14 @@ pub(crate) struct Log {
 
 impl Log {
     /// Opens the log file of a job with [`OutputMode::File`].
-    pub(crate) fn of(spec: &JobSpec) -> Result<Option<Log>> {
+    pub(crate) fn of(spec: &JobSpec) -> Result<Option<Log>, BackendError> {
         match spec.output.mode {
             OutputMode::File => Log::open(spec).map(Some),
             _ => Ok(None),
         }
     }
 
-    fn open(spec: &JobSpec) -> Result<Log> {
+    fn open(spec: &JobSpec) -> Result<Log, BackendError> {
         let path = spec.log_dir.join(format!("{}.log", spec.name.replace('/', "-")));
         let open = || -> std::io::Result<Log> {
             create_own_dir(&spec.log_dir)?;
@@ -34,13 +34,12 @@ impl Log {
             Ok(Log { file, start })
         };
         open().map_err(|error| {
-            let problem = format!(
-                "its log file `{}` can't be opened: {} (set `log_dir` to a writable \
-                 directory)",
+            let message = format!(
+                "its log file `{}` can't be opened: {} (set `log_dir` to a writable directory)",
                 path.display(),
                 shortage::explain(&error)
             );
-            Error::not_started(&spec.name, problem)
+            BackendError::of_system(&error, message)
         })
     }
 

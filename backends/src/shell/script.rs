@@ -75,11 +75,8 @@ impl Script {
 
     /// Returns the line that runs `own`, and then a job's program in a directory there.
     pub fn line(mut self, spec: &JobSpec, directory: &OsStr, own: &str) -> Vec<u8> {
-        for (name, value) in spec.variables() {
+        for (name, value) in spec.shown_variables() {
             self.export(name.as_ref(), value.as_ref());
-        }
-        for (name, _) in &spec.secrets {
-            self.export(name.as_ref(), "-".as_ref());
         }
         // `echo` ends the last line again.
         self.set("secrets", spec.secret_lines().trim_end().as_ref());

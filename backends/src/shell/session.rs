@@ -16,8 +16,8 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use super::script::MARK;
 use crate::job_handle::{self, JobCommand, JobCommands};
 use crate::local::guard::Group;
-use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain, forward_lines};
-use crate::{BackendError, Job, JobPlace, JobSpec, JobState, WaitReason};
+use crate::output::{LineForwarder, OutputTarget, Tail, drain, forward_lines};
+use crate::{BackendError, Job, JobPlace, JobSpec, JobState, WaitReason, reason_of_code};
 
 /// Time limit for reading output after the end of a session.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -33,8 +33,6 @@ const NOISE: usize = 256 << 10;
 const LINE: u64 = 64 << 10;
 /// The lines of the command's words that are kept.
 const WORDS: usize = 20;
-/// The exit code of shells for a program killed by a signal, minus the signal.
-const SIGNAL_BASE: i32 = 128;
 
 /// The way to a machine: a command that runs a shell there, and the meaning of its words.
 pub trait Remote: 'static {
@@ -93,19 +91,13 @@ pub fn start(
     line: Vec<u8>,
     spec: JobSpec,
 ) -> Result<Arc<dyn Job>, BackendError> {
-    let log = Log::of(&spec).map_err(|error| error.to_string())?;
+    let outputs = OutputTarget::both(&spec)?;
     let tail = Tail::default();
     let place = JobPlace::Machine { name: remote.machine().to_string() };
     let (job, states, commands) = job_handle::new(place, tail.clone());
     let session = Session { remote, line, tail, commands };
     fiber_core::spawn_local(async move {
-        let file = log.map(|log| Arc::new(log.file));
-        let target = |stream| match &file {
-            Some(file) => OutputTarget::File(Arc::clone(file)),
-            None => OutputTarget::new(&spec.output, stream, &spec.name),
-        };
-        let targets = (target(OutputStream::Stdout), target(OutputStream::Stderr));
-        let exit = session.run(targets, &states).await;
+        let exit = session.run(outputs, &states).await;
         states.send_replace(JobState::Ended(exit));
     });
     Ok(job)
@@ -131,7 +123,7 @@ enum Started {
 impl<R: Remote> Session<R> {
     async fn run(
         mut self,
-        (out, errors): (OutputTarget, OutputTarget),
+        [out, errors]: [OutputTarget; 2],
         states: &watch::Sender<JobState>,
     ) -> Exit {
         let not_started = |problem: String| Exit::new(ExitReason::NotStarted(problem), Vec::new());
@@ -285,10 +277,9 @@ impl<R: Remote> Session<R> {
         let last = tail.last().map_or("", String::as_str);
         match code {
             Some(0) => ExitReason::Normal,
-            Some(code) => self.remote.own_reason(code, last).unwrap_or(match code {
-                129..=192 => ExitReason::Signal(code - SIGNAL_BASE),
-                code => ExitReason::Code(code),
-            }),
+            Some(code) => {
+                self.remote.own_reason(code, last).unwrap_or_else(|| reason_of_code(code))
+            }
             None => self.remote.lost(": its command was killed"),
         }
     }

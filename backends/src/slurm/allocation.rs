@@ -2,9 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytesize::ByteSize;
-
 use super::commands;
+use crate::batch::variable;
 use crate::output::print_message;
 use crate::{BackendError, Room};
 
@@ -58,10 +57,6 @@ pub(super) fn cores() -> Option<usize> {
     job()?;
     let cores = repeated(&variable("SLURM_JOB_CPUS_PER_NODE")?)?;
     Some(cores.iter().map(|cores| *cores as usize).sum())
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl Allocation {
@@ -127,23 +122,11 @@ fn per_node(size: u64) -> Memory {
 fn memory_in(fields: &[(String, String)]) -> Memory {
     let size = |wanted: &str| {
         let (_, value) = fields.iter().find(|(name, _)| name == wanted)?;
-        // Without a unit: megabytes.
-        let value = if value.ends_with(|c: char| c.is_ascii_digit()) {
-            format!("{value}M")
-        } else {
-            value.clone()
-        };
-        value
-            .replace('K', "KiB")
-            .replace('M', "MiB")
-            .replace('G', "GiB")
-            .replace('T', "TiB")
-            .parse::<ByteSize>()
-            .ok()
+        commands::size(value)
     };
     match (size("MinMemoryNode"), size("MinMemoryCPU")) {
-        (Some(size), _) => per_node(size.as_u64()),
-        (None, Some(size)) if size.as_u64() > 0 => Memory::PerCore(size.as_u64()),
+        (Some(size), _) => per_node(size),
+        (None, Some(size)) if size > 0 => Memory::PerCore(size),
         _ => Memory::All,
     }
 }

@@ -70,15 +70,12 @@ impl Slurm {
         listen::choose(&self.config, address.as_deref())
     }
 
-    async fn start(&self, mut spec: JobSpec) -> Result<Arc<dyn Job>> {
-        let name = spec.name.clone();
-        let failed = |error: BackendError| Error::not_started(&name, error);
-        if let Some(pilot) = self.pilots.submit_if_asked(&spec).await.map_err(failed)? {
+    async fn start(&self, mut spec: JobSpec) -> Result<Arc<dyn Job>, BackendError> {
+        if let Some(pilot) = self.pilots.submit_if_asked(&spec).await? {
             return Ok(pilot);
         }
-        let allocation = self.allocation().await.map_err(failed)?;
-        let allocation = allocation.ok_or_else(|| failed(NO_ALLOCATION.into()))?;
-        let arguments = self.arguments(allocation, &mut spec).map_err(failed)?;
+        let allocation = self.allocation().await?.ok_or(NO_ALLOCATION)?;
+        let arguments = self.arguments(allocation, &mut spec)?;
         step::start(&spec, arguments)
     }
 
@@ -183,25 +180,29 @@ fn own_node(nodes: &[Node]) -> Option<String> {
     nodes.iter().find(is_own).map(|node| node.name.clone())
 }
 
+pub(super) fn unusable(problem: BackendError) -> Error {
+    Error::system("Slurm can't be used", problem)
+}
+
 impl Backend for Slurm {
     fn name(&self) -> &'static str {
         "slurm"
     }
 
     fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
-        Box::pin(async move {
-            self.listen().await.map_err(|problem| Error::system("Slurm can't be used", problem))
-        })
+        Box::pin(async move { self.listen().await.map_err(unusable) })
     }
 
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
-        Box::pin(self.start(spec))
+        Box::pin(async move {
+            let name = spec.name.clone();
+            self.start(spec).await.map_err(|problem| Error::not_started(name, problem))
+        })
     }
 
     fn machines(&self) -> LocalBoxFuture<'_, Result<Option<Vec<Machine>>>> {
         Box::pin(async move {
-            let nodes = self.nodes().await;
-            let nodes = nodes.map_err(|problem| Error::system("Slurm can't be used", problem))?;
+            let nodes = self.nodes().await.map_err(unusable)?;
             let machine =
                 |node: &Node| Machine { name: node.name.clone(), room: Some(node.room()) };
             Ok(Some(nodes.iter().map(machine).collect()))
@@ -213,8 +214,7 @@ impl Backend for Slurm {
         meta: &'a Meta,
     ) -> LocalBoxFuture<'a, Result<Option<Machine>>> {
         let machine = self.pilots.another_machine(meta);
-        let machine = machine.map_err(|problem| Error::system("Slurm can't be used", problem));
-        Box::pin(std::future::ready(machine))
+        Box::pin(std::future::ready(machine.map_err(unusable)))
     }
 
     fn default_processes(&self) -> Option<usize> {

@@ -14,9 +14,10 @@ mod submission;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fiber_core::{Config, Error, Result};
+use fiber_core::{Config, Result};
 use tokio::time::{Instant, sleep};
 
+use super::backend::unusable;
 use super::jobs::is_step;
 use super::pilot::SlurmPilots;
 use super::{WORDS, commands};
@@ -55,11 +56,8 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
 
 /// Connects to the cluster that `SLURM_CONF` names, or this machine's.
 async fn connect(config: &Config) -> Result<Box<dyn Cluster>> {
-    let open = async {
-        let cluster = jobs::cluster_name().await?;
-        Records::open(WORDS.backend, &cluster)
-    };
-    let records = open.await.map_err(|problem| Error::system("Slurm can't be used", problem))?;
+    let open = async { Records::open(WORDS.backend, &jobs::cluster_name().await?) };
+    let records = open.await.map_err(unusable)?;
     let system = SlurmCluster { pilots: config.section::<SlurmSection>().dir };
     Ok(Box::new(BatchCluster::new(system, records)))
 }
@@ -104,11 +102,6 @@ impl BatchSystem for SlurmCluster {
 
     async fn cancel(&self, id: &str) -> Result<(), BackendError> {
         Ok(commands::cancel(&[id]).await?)
-    }
-
-    async fn cancel_session(&self, _: &str) -> Result<(), BackendError> {
-        // Its comment names the session, so it is one of the jobs.
-        Ok(())
     }
 
     async fn ask_to_end(

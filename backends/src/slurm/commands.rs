@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 pub(super) use self::error::HINTS;
 pub(super) use crate::batch::CommandError;
-use crate::batch::run_within;
+use crate::batch::{job_in, run_within};
 
 /// Time limit for a command. A busy slurmctld answers late, and without one they wait for minutes.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -54,23 +54,7 @@ pub(super) async fn submit(options: &[String], script: &str) -> Result<String, C
     }
     command.arg("--parsable").args(options);
     let answer = run_within(LIMIT, program, &HINTS, command, script).await?;
-    job_in(&answer).ok_or_else(|| CommandError::Failed {
-        program,
-        words: format!(
-            "it names no job: {:?}; `squeue --me` shows whether there is one",
-            answer.trim()
-        ),
-        hints: &HINTS,
-    })
-}
-
-/// Returns the id of the job in an answer of `sbatch`: `ID` or `ID;CLUSTER`. A site's plugins may
-/// print lines before it.
-fn job_in(answer: &str) -> Option<String> {
-    let ids = answer.lines().rev().map(|line| line.split(';').next().unwrap_or_default().trim());
-    ids.filter(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()))
-        .map(String::from)
-        .next()
+    job_in(&answer, program, &HINTS, "squeue --me")
 }
 
 /// Cancels a job or a step (`JOB.STEP`), or sends it a signal. One that has ended is no error.
@@ -95,6 +79,19 @@ pub(super) fn time(text: &str) -> Option<Duration> {
     let seconds =
         rest.split(':').try_fold(0, |sum, part| Some(sum * 60 + part.parse::<u64>().ok()?));
     Some(Duration::from_secs(days * 86_400 + seconds?))
+}
+
+/// Parses a size of Slurm's, in powers of 1024 and without a unit in megabytes: `1.50G`. Returns
+/// bytes.
+pub(super) fn size(text: &str) -> Option<u64> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let power = match text[number.len()..].chars().next() {
+        Some('K') => 1,
+        Some('G') => 3,
+        Some('T') => 4,
+        _ => 2,
+    };
+    Some((number.parse::<f64>().ok()? * 1024f64.powi(power)) as u64)
 }
 
 /// Returns the fields of a job: `MinMemoryNode`, ….
@@ -129,13 +126,5 @@ mod tests {
         assert_eq!(seconds("2-03:04:05"), Some(2 * 86_400 + 3 * 3600 + 4 * 60 + 5));
         assert_eq!(seconds("UNLIMITED"), None);
         assert_eq!(seconds("infinite"), None);
-    }
-
-    #[test]
-    fn the_id_is_read_from_parsable_answers() {
-        assert_eq!(job_in("4711").as_deref(), Some("4711"));
-        assert_eq!(job_in("quota: 7 h\n4711;cluster").as_deref(), Some("4711"));
-        assert_eq!(job_in("Submitted batch job 4711"), None);
-        assert_eq!(job_in(""), None);
     }
 }

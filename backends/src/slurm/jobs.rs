@@ -188,30 +188,12 @@ fn meta(resources: &str) -> Meta {
     for (name, amount) in resources.split(',').filter_map(|part| part.split_once('=')) {
         match name {
             "cpu" => meta.cpu = amount.parse().ok(),
-            // Slurm counts in powers of 1024.
-            "mem" => {
-                meta.memory = amount
-                    .trim_end_matches('B')
-                    .replace(['K', 'M', 'G', 'T'], "")
-                    .parse::<f64>()
-                    .ok()
-                    .map(|number| ByteSize((number * unit(amount)) as u64))
-                    .filter(|size| size.as_u64() > 0);
-            }
+            "mem" => meta.memory = commands::size(amount).filter(|size| *size > 0).map(ByteSize),
             "gres/gpu" => meta.gpu = amount.parse().ok(),
             _ => {}
         }
     }
     meta
-}
-
-fn unit(amount: &str) -> f64 {
-    match amount.trim_end_matches('B').chars().last() {
-        Some('K') => 1024.0,
-        Some('G') => 1024f64.powi(3),
-        Some('T') => 1024f64.powi(4),
-        _ => 1024f64.powi(2),
-    }
 }
 
 #[cfg(test)]

@@ -8,10 +8,10 @@ use std::process::ExitStatus;
 
 use fiber_core::ExitReason;
 
+use crate::reason_of_code;
+
 /// The wait status by which Slurm marks a task that the OOM killer has ended.
 const OUT_OF_MEMORY: u32 = 0xfd;
-/// The exit code of `srun` for a task killed by a signal, minus the signal.
-const SIGNAL_BASE: i32 = 128;
 
 /// The remedy if a node has no program.
 pub(super) const COPY_HINT: &str = "the program's file has to exist on all nodes, for example on a \
@@ -122,9 +122,7 @@ impl Notices {
             (Some(_), _) if !self.started && status.is_none() => {
                 ExitReason::NotStarted(format!("`srun` failed: {}", self.problems(srun)))
             }
-            (Some(code), _) if status.is_none() && code > SIGNAL_BASE => {
-                ExitReason::Signal(code - SIGNAL_BASE)
-            }
+            (Some(code), _) if status.is_none() => reason_of_code(code),
             (Some(code), _) => ExitReason::Code(code),
             (None, Some(signal)) if status.is_some() => ExitReason::Signal(signal),
             (None, _) => ExitReason::Cancelled(format!("its `srun` was killed ({srun})")),

@@ -52,11 +52,6 @@ impl PilotSystem for SlurmPilots {
         Ok(jobs::of_this_user().await?.iter().map(pilot).collect())
     }
 
-    /// Knows nothing: Slurm lists jobs for minutes after their end.
-    fn ended(_: &PilotFiles, _: bool) -> Option<ExitReason> {
-        None
-    }
-
     async fn terminate(job: &str) -> Result<(), CommandError> {
         // Its batch script has become the host.
         commands::cancel(&["--batch", "--signal=TERM", job]).await

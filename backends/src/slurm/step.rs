@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fiber_core::{Error, Exit, ExitReason, Result};
+use fiber_core::{Exit, ExitReason};
 use futures_util::FutureExt;
 use futures_util::future::{Fuse, OptionFuture, join};
 use parking_lot::Mutex;
@@ -20,8 +20,8 @@ use tokio::time::sleep;
 use super::end_mark::MarkedOutput;
 use super::notices::{self, Change, Notices};
 use super::{commands, end_mark, launcher};
-use crate::output::{LineForwarder, Log, OutputStream, OutputTarget, Tail, drain, print_message};
-use crate::{Job, JobPlace, JobSpec, JobState};
+use crate::output::{LineForwarder, OutputTarget, Tail, drain, print_message};
+use crate::{BackendError, Job, JobPlace, JobSpec, JobState};
 
 /// Time limit for reading the output of an `srun` that has ended.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -82,11 +82,14 @@ impl Job for StepJob {
 ///
 /// # Errors
 /// It can't be started.
-pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn Job>> {
-    let failed = |problem: String| Error::not_started(&spec.name, problem);
-    let explain = |error: std::io::Error| failed(fiber_core::shortage::explain(&error));
-    let log = Log::of(spec)?;
-    let secrets = spec.secrets.iter().map(|(name, _)| (*name, "-".to_string()));
+pub(super) fn start(
+    spec: &JobSpec,
+    arguments: Vec<OsString>,
+) -> Result<Arc<dyn Job>, BackendError> {
+    let explain = |error: std::io::Error| {
+        BackendError::of_system(&error, fiber_core::shortage::explain(&error))
+    };
+    let outputs = OutputTarget::both(spec)?;
     let mut command = Command::new(fiber_core::executable());
     command
         .arg0("fiber-srun")
@@ -94,7 +97,7 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
         .args(arguments)
         .env(launcher::VARIABLE, std::process::id().to_string())
         .env(end_mark::VARIABLE, "1")
-        .envs(spec.variables().chain(secrets))
+        .envs(spec.shown_variables())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -106,10 +109,8 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
     // A pipe has room for some pages, so this does not wait for `srun`.
     writer.write_all(spec.secret_lines().as_bytes()).map_err(explain)?;
     let mut child = command.stdin(reader).spawn().map_err(explain)?;
-    let srun = child
-        .id()
-        .and_then(|pid| Pid::from_raw(pid.cast_signed()))
-        .ok_or_else(|| failed("`srun` has no pid".into()))?;
+    let srun =
+        child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or("`srun` has no pid")?;
     let job = Arc::new(StepJob {
         node: spec.machine.clone(),
         srun,
@@ -122,22 +123,11 @@ pub(super) fn start(spec: &JobSpec, arguments: Vec<OsString>) -> Result<Arc<dyn 
         answers: writer,
         states: watch::Sender::new(JobState::Starting),
     });
-    let file = log.map(|log| Arc::new(log.file));
-    let forwarder = |stream| {
-        let target = match &file {
-            Some(file) => OutputTarget::File(Arc::clone(file)),
-            None => OutputTarget::new(&spec.output, stream, &spec.name),
-        };
-        MarkedOutput::new(LineForwarder::new(target, job.tail.clone()))
-    };
-    let out = child.stdout.take().map(|pipe| {
-        let output = forwarder(OutputStream::Stdout);
-        forward(pipe, output, Arc::clone(&job))
-    });
-    let errors = child.stderr.take().map(|pipe| {
-        let output = forwarder(OutputStream::Stderr);
-        forward_beside_notices(pipe, output, Arc::clone(&job))
-    });
+    let [out, errors] =
+        outputs.map(|target| MarkedOutput::new(LineForwarder::new(target, job.tail.clone())));
+    let out = child.stdout.take().map(|pipe| forward(pipe, out, Arc::clone(&job)));
+    let errors =
+        child.stderr.take().map(|pipe| forward_beside_notices(pipe, errors, Arc::clone(&job)));
     let forwarding = fiber_core::spawn_local(async {
         join(OptionFuture::from(out), OptionFuture::from(errors)).await;
     });

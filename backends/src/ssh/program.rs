@@ -5,10 +5,11 @@ use std::path::Path;
 
 use fiber_core::{BuildId, executable, executable_name, shortage};
 use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::elf::FileHeader;
 use object::read::{ReadCache, ReadRef};
 
-use crate::BackendError;
+use crate::elf::Requirements;
+use crate::{BackendError, program_name};
 
 /// This program, and what it needs from a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,9 +37,12 @@ impl Program {
         let build = BuildId::current().map_err(|error| error.to_string())?.to_string();
         let file = File::open(executable()).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
-        let needs = Needs::of(&ReadCache::new(file)).unwrap_or_default();
-        let Needs { machine, loader, glibc } = needs;
-        let glibc = glibc.map(|(major, minor)| format!("{major}.{minor}")).unwrap_or_default();
+        let data = ReadCache::new(file);
+        let Requirements { loader, machine } = Requirements::of(&data).unwrap_or_default();
+        let machine = machine.map(|name| format!("Linux {name}")).unwrap_or_default();
+        let loader = loader.unwrap_or_default().to_string_lossy().into_owned();
+        let glibc = newest_glibc(&data).map(|(major, minor)| format!("{major}.{minor}"));
+        let glibc = glibc.unwrap_or_default();
         Ok(Program { name: file_name(&path), build, size, machine, loader, glibc })
     }
 
@@ -60,48 +64,16 @@ pub(super) fn unreadable(error: std::io::Error) -> String {
 
 /// Returns the file name of a program, with only such characters as no shell minds.
 fn file_name(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
-    let name: String = name.trim_end_matches(" (deleted)").chars().map(plain).collect();
+    let name: String = program_name(path).chars().map(plain).collect();
     // A name of dots would be a directory, and one after a dot a copy in progress.
     format!("{}{name}", if name.is_empty() || name.starts_with('.') { "program" } else { "" })
 }
 
-#[derive(Default)]
-struct Needs {
-    machine: String,
-    loader: String,
-    glibc: Option<(u32, u32)>,
-}
-
-impl Needs {
-    /// Reads what a program needs. `None` if it is no 64-bit ELF file.
-    fn of<'data, R: ReadRef<'data>>(data: R) -> Option<Needs> {
-        let header = elf::FileHeader64::<object::Endianness>::parse(data).ok()?;
-        let endian = header.endian().ok()?;
-        let machine = match header.e_machine(endian) {
-            elf::EM_X86_64 => "Linux x86_64",
-            elf::EM_AARCH64 => "Linux aarch64",
-            elf::EM_RISCV => "Linux riscv64",
-            _ => "",
-        };
-        let segments = header.program_headers(endian, data).ok()?;
-        let loader = segments.iter().find_map(|segment| segment.interpreter(endian, data).ok()?);
-        let loader = loader.map(|path| String::from_utf8_lossy(path).into_owned());
-        Some(Needs {
-            machine: machine.into(),
-            loader: loader.unwrap_or_default(),
-            glibc: newest_glibc(header, endian, data),
-        })
-    }
-}
-
 /// Returns the newest version of glibc whose symbols a program uses.
-fn newest_glibc<'data, R: ReadRef<'data>>(
-    header: &elf::FileHeader64<object::Endianness>,
-    endian: object::Endianness,
-    data: R,
-) -> Option<(u32, u32)> {
+fn newest_glibc<'data>(data: impl ReadRef<'data>) -> Option<(u32, u32)> {
+    let header = elf::FileHeader64::<object::Endianness>::parse(data).ok()?;
+    let endian = header.endian().ok()?;
     let sections = header.sections(endian, data).ok()?;
     let (mut libraries, strings) = sections.gnu_verneed(endian, data).ok()??;
     let strings = sections.strings(endian, data, strings).ok()?;

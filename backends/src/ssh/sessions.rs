@@ -4,7 +4,7 @@
 use futures_util::future::ready;
 
 use crate::cluster::SessionBackend;
-use crate::local::{HostSessions, REFUSED};
+use crate::local::{REFUSED, host_sessions};
 
 const NAME: &str = "ssh";
 
@@ -15,6 +15,6 @@ pub(crate) static SESSIONS: SessionBackend = SessionBackend {
         NAME,
         NAME,
         "Processes on machines that ssh reaches, with the program itself on this host",
-        |_| Box::pin(ready(Ok(HostSessions::of(NAME)))),
+        |_| Box::pin(ready(Ok(host_sessions(NAME)))),
     )
 };

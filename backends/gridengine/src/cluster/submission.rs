@@ -6,16 +6,15 @@ use fiber_backends::BackendError;
 use fiber_backends::batch::{self, Records, SessionJob, environment_path, program_of, quoted};
 use fiber_backends::cluster::{Progress, RunRequest};
 
-use super::super::script::{self, JobScript, text_of};
+use super::super::script::{self, BatchScript, JobScript, text_of};
 use super::super::{commands, environments, task};
 use super::job_options::JobOptions;
 
 /// The name of a job's context by which fiber finds the job of a session without a record.
 pub(super) const CONTEXT: &str = "fiber";
-/// A script with the options of its `qsub`.
+/// A script with what its job needs.
 pub(super) struct Submission {
-    options: Vec<String>,
-    script: String,
+    pub(super) script: BatchScript,
     /// The lines that set the environment: the script reads them from a file, because Grid Engine
     /// shows the environment of a job to everybody.
     environment: Vec<u8>,
@@ -33,13 +32,9 @@ impl Submission {
         let environment = environment_of(run, records.folder())?;
         let pe = environments::choose(options.pe.as_deref(), options.slots).await?;
         let options = qsub_options(run, &options, &pe, records.folder())?;
+        let script = BatchScript::new(options, script)?;
         records.create_folder()?;
-        Ok(Submission { options, script, environment, program })
-    }
-
-    /// Returns the script, with its options as comments for `qsub`.
-    pub(super) fn described(&self) -> String {
-        script::described(&self.options, &self.script)
+        Ok(Submission { script, environment, program })
     }
 
     /// Submits the job and returns when Grid Engine has it.
@@ -60,8 +55,7 @@ impl Submission {
         let step = progress.begin("submitting the job");
         records.write_environment(&run.session, &self.environment)?;
         let submitted = async {
-            let script = format!("#!/bin/sh\n{}", self.script);
-            let id = commands::submit(&self.options, &script).await?;
+            let id = self.script.submit().await?;
             if let Err(problem) = records.describe(&run.name, &id, &run.session, &self.program) {
                 commands::delete(&id).await?;
                 records.remove(&run.name, &id)?;
@@ -94,7 +88,6 @@ fn qsub_options(
     let JobOptions { queue, project, .. } = options;
     words.extend(script::place_options(queue.as_ref(), project.as_ref(), options.limit())?);
     words.extend(options.words.iter().cloned());
-    script::check(&words)?;
     Ok(words)
 }
 
@@ -159,8 +152,7 @@ mod tests {
         let options = JobOptions::of(run).unwrap();
         let script = script_of(run, &options, "/opt/my tools/pi", folder).unwrap();
         let options = qsub_options(run, &options, "mpi", folder).unwrap();
-        let (environment, program) = (Vec::new(), String::new());
-        Submission { options, script, environment, program }.described()
+        BatchScript::new(options, script).unwrap().to_string()
     }
 
     #[test]

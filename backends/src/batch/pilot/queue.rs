@@ -1,6 +1,5 @@
 //! The queue of a batch system, asked for all pilots of this process at once.
 
-use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,17 +15,12 @@ use super::{PilotJob, PilotSystem};
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 
 /// The jobs of this user. It is asked for while somebody is interested.
+#[derive(Debug)]
 pub(super) struct Queue<S> {
     answers: broadcast::Sender<Arc<Vec<PilotJob>>>,
     look: Notify,
     is_asked: AtomicBool,
     system: PhantomData<fn() -> S>,
-}
-
-impl<S> Debug for Queue<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("is_asked", &self.is_asked).finish_non_exhaustive()
-    }
 }
 
 impl<S: PilotSystem> Queue<S> {

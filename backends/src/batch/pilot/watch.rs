@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::queue::Queue;
 use super::{PilotFiles, PilotJob, PilotSystem, Progress};
 use crate::JobState;
-use crate::job_handle::{JobCommand, JobCommands};
+use crate::job_handle::{JobCommand, JobCommands, set_state};
 use crate::output::Tail;
 
 /// How long a job may be missing in the answers before it counts as gone.
@@ -65,13 +65,7 @@ impl<S: PilotSystem> Pilot<S> {
                     self.carry_out(JobCommand::Kill).await;
                     break ExitReason::NotStarted(problem);
                 }
-                Progress::In(state) => {
-                    states.send_if_modified(|known| {
-                        let changed = *known != state;
-                        *known = state;
-                        changed
-                    });
-                }
+                Progress::In(state) => set_state(&states, state),
             }
         };
         self.tail.add(&self.files.tail());

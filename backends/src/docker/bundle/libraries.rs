@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{FileHeader, SectionHeader};
 use object::read::{ReadCache, ReadRef};
 
 use crate::BackendError;
@@ -42,39 +42,6 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn path_of(bytes: &[u8]) -> PathBuf {
     OsStr::from_bytes(bytes).into()
-}
-
-/// The requirements in a program's ELF header.
-pub(super) struct Requirements {
-    /// Its loader (`PT_INTERP`).
-    pub(super) loader: Option<PathBuf>,
-    /// Its architecture, as in `uname -m`. `None` for an unusual one.
-    pub(super) machine: Option<&'static str>,
-}
-
-/// Reads the requirements of a program.
-///
-/// # Errors
-/// The file can't be read, or is no 64-bit ELF executable.
-pub(super) fn requirements(program: &Path) -> io::Result<Requirements> {
-    let cache = ReadCache::new(File::open(program)?);
-    let data = &cache;
-    let header = elf::FileHeader64::<object::Endianness>::parse(data).map_err(io::Error::other)?;
-    let endian = header.endian().map_err(io::Error::other)?;
-    if !matches!(header.e_type(endian), elf::ET_EXEC | elf::ET_DYN) {
-        return Err(io::Error::other("it is no executable"));
-    }
-    let machine = match header.e_machine(endian) {
-        elf::EM_X86_64 => Some("x86_64"),
-        elf::EM_AARCH64 => Some("aarch64"),
-        elf::EM_RISCV => Some("riscv64"),
-        elf::EM_PPC64 => Some("ppc64le"),
-        elf::EM_S390 => Some("s390x"),
-        _ => None,
-    };
-    let mut segments = header.program_headers(endian, data).map_err(io::Error::other)?.iter();
-    let loader = segments.find_map(|segment| segment.interpreter(endian, data).ok().flatten());
-    Ok(Requirements { loader: loader.map(path_of), machine })
 }
 
 /// Lists the libraries of a program, by asking its loader.

@@ -51,10 +51,7 @@ fn ended(process: &OwnedFd, limit: Option<Duration>) -> Result<bool, Errno> {
     let deadline = limit.map(fiber_core::deadline_after);
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let left = left.map(|left| Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        });
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref()) {
             // A signal of this process: it goes on waiting.
             Err(Errno::INTR) => {}
