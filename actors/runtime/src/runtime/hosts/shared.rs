@@ -211,7 +211,7 @@ mod tests {
         wire.drop_shared(3, 7);
         wire.drop_all_shared(3);
         assert_eq!(seen(), ["drop [7]"]);
-        assert!(link.0.lock().0.0.is_empty());
+        assert!(link.0.lock().0.is_empty());
         // It is sent as a whole again.
         wire.send_shared(4, 7, message()).unwrap();
         assert_eq!(seen(), ["7 to 4"]);
