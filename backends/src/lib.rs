@@ -46,6 +46,8 @@ mod local;
 #[cfg(feature = "docker")]
 mod mounts;
 mod oom;
+#[cfg(any(feature = "batch", feature = "docker"))]
+mod outage;
 mod output;
 #[cfg(any(feature = "batch", feature = "docker"))]
 mod owner;

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use fiber_test_support::docker::{docker, try_docker};
 use fiber_test_support::program::Setup;
-use fiber_test_support::trial;
 use fiber_test_support::wait::{wait_for_end, wait_until};
+use fiber_test_support::{WARNINGS, trial};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -28,12 +28,14 @@ fn a_map_goes_on_without_its_engine() {
 #[trial]
 fn a_map_waits_for_an_engine_that_is_started_again() {
     let mut daemon = Daemon::start();
-    let program = daemon.serve(program("work")).start();
+    let program = daemon.serve(program("work")).env(WARNINGS, "1").start();
     program.line("begun:");
     // It ends its containers.
     daemon.stop(Signal::TERM);
     daemon.resume();
-    program.end().code(0).says(&["right: true", "ready again: 4"]);
+    let ended = program.end().code(0).says(&["right: true", "ready again: 4"]);
+    let errors = ended.errors;
+    assert_eq!(errors.matches("sends no events for now: ").count(), 1, "{errors}");
     wait_until("no container is left", || daemon.containers().is_empty());
 }
 

@@ -14,8 +14,9 @@ mod resources;
 
 use std::process::ExitCode;
 
-use fiber_test_support::{Test, docker, run_scenario, run_tests_on};
+use fiber_test_support::{Test, docker, print_warnings_if_asked, run_scenario, run_tests_on};
 
 fn main() -> ExitCode {
-    run_scenario(|| {}).unwrap_or_else(|| run_tests_on("docker", docker::version))
+    let run = || run_tests_on("docker", docker::version);
+    run_scenario(print_warnings_if_asked).unwrap_or_else(run)
 }

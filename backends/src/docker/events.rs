@@ -11,9 +11,10 @@ use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use super::engine::Engine;
+use super::engine::{Engine, is_away};
 use super::labels::SESSION;
 use super::sessions::containers;
+use crate::outage::Outage;
 
 /// The pause before the next attempt to connect, at first and at most.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -118,6 +119,7 @@ impl Drop for EventSubscription {
 
 async fn follow_events(events: Weak<ContainerEvents>) {
     let (mut pause, longest) = BACKOFF;
+    let mut outage = Outage::default();
     loop {
         let Some(here) = events.upgrade() else { return };
         let options = EventsOptions {
@@ -132,23 +134,77 @@ async fn follow_events(events: Weak<ContainerEvents>) {
         };
         let mut stream = Box::pin(here.engine.api.events(Some(options)));
         drop(here);
-        let problem = loop {
+        let broken = loop {
             match stream.next().await {
                 Some(Ok(message)) => {
                     pause = BACKOFF.0;
+                    outage.end();
                     let Some(events) = events.upgrade() else { return };
                     events.dispatch(message);
                 }
-                Some(Err(error)) => break error.to_string(),
-                None => break "the stream ended".to_string(),
+                Some(Err(error)) => break Some(error),
+                None => break None,
             }
         };
-        tracing::warn!("the Docker engine sends no events for now: {problem}");
+        tracing::debug!("a stream of the Docker engine's events has ended: {broken:?}");
         tokio::time::sleep(pause).await;
         pause = (2 * pause).min(longest);
         let Some(here) = events.upgrade() else { return };
-        if let Err(error) = here.resync().await {
-            tracing::debug!("{}", here.engine.explain(&error));
+        match problem(broken, here.resync().await) {
+            Some(error) => {
+                let problem = here.engine.explain(&error);
+                outage.log(&format!("the Docker engine sends no events for now: {problem}"));
+            }
+            None => outage.end(),
         }
+    }
+}
+
+/// Returns why the engine sends no events: it does not answer, or it refuses them. The end of a
+/// stream alone loses nothing if the engine answers after it.
+fn problem(broken: Option<Error>, resynced: Result<(), Error>) -> Option<Error> {
+    resynced.err().or(broken.filter(|error| !is_away(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use bollard::{API_DEFAULT_VERSION, Docker};
+    use tracing::Level;
+
+    use super::*;
+    use crate::outage::tests::CapturedLog;
+
+    #[tokio::test]
+    async fn an_engine_that_is_away_is_warned_of_once_and_in_plain_words() {
+        let host = "tcp://127.0.0.1:1".to_string();
+        let api = Docker::connect_with_http(&host, 5, API_DEFAULT_VERSION).unwrap();
+        let engine = Engine { api, host, memory: None, cores: None, architecture: None };
+        let (engine, filter) = (Arc::new(engine), String::new());
+        let events = Arc::new(ContainerEvents { engine, filter, subscribers: Mutex::default() });
+        let mut log = CapturedLog::begin();
+        let words = "no events for now: no Docker engine answers at tcp://127.0.0.1:1: start it";
+        tokio::select! {
+            () = follow_events(Arc::downgrade(&events)) => unreachable!("the events are there"),
+            levels = log.levels(words, 3) => {
+                assert_eq!(levels, [Level::WARN, Level::DEBUG, Level::DEBUG]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_that_breaks_while_the_engine_answers_is_no_outage() {
+        let refused = |status_code| {
+            let message = "no events for you".to_string();
+            Error::DockerResponseServerError { status_code, message }
+        };
+        let away = || Error::from(io::Error::from(io::ErrorKind::ConnectionRefused));
+        assert!(problem(None, Ok(())).is_none());
+        // The engine was back before the list.
+        assert!(problem(Some(away()), Ok(())).is_none());
+        assert!(problem(Some(refused(503)), Ok(())).is_none());
+        assert!(problem(Some(refused(403)), Ok(())).is_some());
+        assert!(problem(None, Err(away())).is_some());
     }
 }
