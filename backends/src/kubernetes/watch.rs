@@ -1,11 +1,12 @@
 //! Pod events: one watch on the API server serves all pods of this process.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use backon::ExponentialBuilder;
-use futures_util::{StreamExt, TryStream};
+use futures_util::{Stream, StreamExt, TryStream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::utils::StreamBackoff;
 use kube::runtime::watcher::{self, Event, ExponentialBackoff, watcher};
@@ -15,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::api_server::{ApiServer, is_forbidden};
 use super::names::SESSION;
+use crate::outage::Outage;
 
 /// Seconds after which the API server ends a watch, so that the client begins another one. A watch
 /// that is still open then is lost.
@@ -159,29 +161,36 @@ impl Subscriber {
 
 async fn watch_pods(watch: Weak<PodWatch>, server: ApiServer, session: String) {
     let config = watcher::Config::default().labels(&format!("{SESSION}={session}")).timeout(WATCH);
-    let mut events = Box::pin(with_backoff(watcher(server.api::<Pod>(), config)));
+    let events = with_backoff(watcher(server.api::<Pod>(), config));
+    handle_events(watch, events, |error| explain(&server, error)).await;
+}
+
+/// Passes events to the watch until it is dropped. `explain` formats errors.
+async fn handle_events(
+    watch: Weak<PodWatch>,
+    events: impl Stream<Item = watcher::Result<Event<Pod>>>,
+    explain: impl Fn(&watcher::Error) -> String,
+) {
+    let mut events = pin!(events);
     let mut missing = HashSet::new();
-    let mut away = false;
+    let mut outage = Outage::default();
     while let Some(event) = events.next().await {
         let Some(watch) = watch.upgrade() else { return };
         match event {
             Ok(event) => {
-                away = false;
+                // The client announces a list before it asks for it.
+                if !matches!(event, Event::Init) {
+                    outage.end();
+                }
                 watch.handle(event, &mut missing);
             }
             // An expired resource version is the normal end of a watch: the next one begins with a
             // list.
             Err(watcher::Error::WatchError(status)) if status.code == 410 => {}
-            Err(error) if away => {
-                tracing::debug!("the API server still sends no events of pods: {error}")
-            }
-            Err(error) => {
-                away = true;
-                tracing::warn!(
-                    "the API server sends no events of pods for now: {}",
-                    explain(&server, &error)
-                );
-            }
+            Err(error) => outage.log(&format!(
+                "the API server sends no events of pods for now: {}",
+                explain(&error)
+            )),
         }
     }
 }
@@ -293,10 +302,12 @@ impl Drop for PodSubscription {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
+    use futures_util::{FutureExt, stream};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use tracing::Level;
 
     use super::*;
+    use crate::outage::tests::CapturedLog;
 
     fn pod(name: &str) -> Pod {
         let metadata = ObjectMeta { name: Some(name.into()), ..Default::default() };
@@ -363,5 +374,18 @@ mod tests {
         second.created();
         watch.report_missing("a", &asked_for);
         assert!(second.next().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_lists_nothing_is_warned_of_once() {
+        let mut log = CapturedLog::begin();
+        let (watch, _unconfirmed) = PodWatch::new();
+        let away = || Err(watcher::Error::NoResourceVersion);
+        let attempts = [Ok(Event::Init), away(), Ok(Event::Init), away()];
+        let answer = [Ok(Event::Init), Ok(Event::InitDone), away()];
+        let events = stream::iter(attempts.into_iter().chain(answer));
+        handle_events(Arc::downgrade(&watch), events, ToString::to_string).await;
+        let levels = log.levels("the API server sends no events of pods for now", 3).await;
+        assert_eq!(levels, [Level::WARN, Level::DEBUG, Level::WARN]);
     }
 }
