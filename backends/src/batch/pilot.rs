@@ -3,6 +3,8 @@
 mod files;
 mod queue;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::fmt::{Debug, Display};

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio::time::sleep;
 
 use super::{PilotJob, PilotSystem};
+use crate::outage::Outage;
 
 /// The pause between two questions after a change; it doubles while nothing changes. Many users ask
 /// the same daemon.
@@ -52,9 +53,11 @@ impl<S: PilotSystem> Queue<S> {
     async fn ask(self: Arc<Self>) {
         let mut last = Arc::new(Vec::new());
         let mut pause = PAUSES.0;
+        let mut outage = Outage::default();
         while self.answers.receiver_count() > 0 {
             match S::jobs().await {
                 Ok(jobs) => {
+                    outage.end();
                     pause = if jobs == *last { (pause * 2).min(PAUSES.1) } else { PAUSES.0 };
                     last = Arc::new(jobs);
                     // Without receivers the loop ends.
@@ -62,10 +65,8 @@ impl<S: PilotSystem> Queue<S> {
                 }
                 // An unknown state is no new state.
                 Err(error) => {
-                    tracing::warn!(
-                        "the states of {}'s jobs are not known: {error}",
-                        S::WORDS.title
-                    );
+                    let title = S::WORDS.title;
+                    outage.log(&format!("the states of {title}'s jobs are not known: {error}"));
                     pause = (pause * 2).min(PAUSES.1);
                 }
             }

@@ -11,6 +11,7 @@ use super::queue::Queue;
 use super::{PilotFiles, PilotJob, PilotSystem, Progress};
 use crate::JobState;
 use crate::job_handle::{JobCommand, JobCommands, set_state};
+use crate::outage::Outage;
 use crate::output::Tail;
 
 /// How long a job may be missing in the answers before it counts as gone.
@@ -110,6 +111,7 @@ impl<S: PilotSystem> Pilot<S> {
     /// Tries until the batch system answers: a pilot that is left pending takes a node later.
     async fn carry_out(&self, command: JobCommand) {
         let job = &self.id;
+        let mut outage = Outage::default();
         loop {
             let done = match command {
                 JobCommand::Kill => S::cancel(job, Some(&self.files)).await,
@@ -117,7 +119,7 @@ impl<S: PilotSystem> Pilot<S> {
             };
             match done {
                 Err(error) if error.is_passing() => {
-                    tracing::warn!("the pilot {job} is not cancelled yet: {error}");
+                    outage.log(&format!("the pilot {job} is not cancelled yet: {error}"));
                     sleep(RETRY).await;
                 }
                 Err(error) => return tracing::debug!("the pilot {job}: {error}"),
