@@ -18,3 +18,13 @@ fn what_waits_for_room_and_machines_that_fail_are_said_and_shown() {
     assert!(!ending.errors.contains("waits: "), "{}", ending.errors);
     assert!(!ending.errors.contains("for now"), "{}", ending.errors);
 }
+
+#[trial]
+fn a_machine_that_fails_again_is_warned_of_once() {
+    let mut program = Setup::new("one slot, with a log").start();
+    let attempts = [(); 2].map(|()| program.line_with("no host could be started on `off`: "));
+    program.say("go on");
+    program.end().code(0);
+    let is_warning = attempts.each_ref().map(|line| line.contains("WARN fiber_runtime"));
+    assert_eq!(is_warning, [true, false], "{attempts:?}");
+}

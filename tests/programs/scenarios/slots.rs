@@ -11,6 +11,7 @@ use fiber::error::Result;
 use fiber::stats::ProcessState;
 use fiber_test_support::scenario;
 use fiber_test_support::wait::wait_for;
+use tracing_subscriber::filter::LevelFilter;
 
 fiber::backend::register!(BackendEntry::new("slots", |config| {
     Ok(Arc::new(Slots(Local::new(config))))
@@ -74,4 +75,15 @@ fn one_slot() {
     super::read_line();
     first.stop().wait().unwrap();
     println!("second: {}", result.wait().unwrap());
+}
+
+/// Has one worker more than slots, and prints its log until standard input has a line.
+#[scenario("one slot, with a log")]
+fn one_slot_with_a_log() {
+    fiber::init_with(|config| config.backend = "slots".into());
+    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::DEBUG);
+    log.with_writer(std::io::stdout).with_ansi(false).init();
+    let pool = Pool::builder().processes(2).build().unwrap();
+    super::read_line();
+    pool.stop().wait().unwrap();
 }

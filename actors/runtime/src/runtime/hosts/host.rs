@@ -488,9 +488,13 @@ impl Runtime {
             return self.host_ended(host, exit);
         }
         let problem = exit.start_failure().start_problem();
-        tracing::warn!("no host could be started on `{machine}`: {problem}");
         let id = self.part::<Random>().process_id();
         let (pause, is_new) = self.hosts.machines.failed(machine, &problem, id);
+        if is_new {
+            tracing::warn!("no host could be started on `{machine}`: {problem}");
+        } else {
+            tracing::debug!("no host could be started on `{machine}`: {problem}");
+        }
         if is_new && !tracing::dispatcher::has_been_set() {
             // The program works with the other machines, and shows no log.
             let warning = format!("fiber: warning: `{machine}` can't be used for now: {problem}\n");

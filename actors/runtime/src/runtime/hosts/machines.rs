@@ -1,5 +1,6 @@
 //! The machines of a backend that has some, each for one host.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime};
 
 use fiber_backends::{Backend, JobPlace, Machine, Room};
@@ -31,6 +32,8 @@ struct Failure {
     id: ProcessId,
     since: SystemTime,
     problem: String,
+    /// All problems since then, each of which was new once.
+    problems: HashSet<String>,
     pause: Duration,
     retry_at: Instant,
 }
@@ -138,17 +141,18 @@ impl Machines {
     }
 
     /// Notes that no host could start. Returns the pause before the next attempt, and whether the
-    /// machine has not had this problem already.
+    /// machine has not had this problem since a host ran there.
     pub(super) fn failed(&self, name: &str, problem: &str, mut id: ProcessId) -> (Duration, bool) {
         let (mut pause, mut is_new, mut since) = (PAUSES.0, true, SystemTime::now());
         self.with(name, |known| {
-            if let Some(failure) = &known.failure {
+            let mut problems = HashSet::new();
+            if let Some(failure) = known.failure.take() {
                 pause = (failure.pause * 2).min(PAUSES.1);
-                is_new = failure.problem != problem;
-                (id, since) = (failure.id, failure.since);
+                (id, since, problems) = (failure.id, failure.since, failure.problems);
             }
+            is_new = problems.insert(problem.to_string());
             let (problem, retry_at) = (problem.to_string(), Instant::now() + pause);
-            known.failure = Some(Failure { id, since, problem, pause, retry_at });
+            known.failure = Some(Failure { id, since, problem, problems, pause, retry_at });
         });
         (pause, is_new)
     }
@@ -264,11 +268,14 @@ mod tests {
         let named = |name: &str, meta: Meta| machines.named(name, &meta).map(|room| room.is_ok());
         assert_eq!(named("a", Meta::new()), Some(false));
         assert_eq!(named("c", Meta::new()), None);
+        assert_eq!(failed("a", "it is short of memory"), (PAUSES.0 * 4, true));
+        assert_eq!(failed("a", "it does not answer"), (PAUSES.0 * 8, false));
         machines.started("a");
         machines.started("b");
         assert_eq!(named("a", Meta::new()), Some(true));
         assert_eq!(named("b", Meta::new().cpu(2.0)), Some(true));
         assert_eq!(named("b", Meta::new().cpu(3.0)), Some(false));
         assert_eq!(next(Meta::new()).as_deref(), Some("a"));
+        assert_eq!(failed("a", "it does not answer"), (PAUSES.0, true));
     }
 }
