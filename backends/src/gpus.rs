@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::sync::Arc;
 
-use fiber_core::{Config, shortage};
+use fiber_core::{Config, gpus_in_words, shortage};
 use parking_lot::Mutex;
 
 use crate::BackendError;
@@ -84,18 +84,23 @@ impl GpuAllocator {
     /// # Errors
     /// Fewer are free, with a remedy.
     pub(crate) fn take(&self, count: u32) -> Result<GpuAllocation, BackendError> {
+        let asked = gpus_in_words(count);
         let count = count as usize;
-        self.with_inventory(|inventory| {
-            if inventory.free.len() < count {
+        self.with_inventory(|GpuInventory { count: all, free }| {
+            if free.len() < count {
+                let (there, remedy) = match *all {
+                    0 => ("none".to_string(), "run it on a host that has some"),
+                    all => {
+                        let there = format!("{all}, and {} of them are free", free.len());
+                        (there, "use fewer processes")
+                    }
+                };
                 return Err(refused!(
-                    "it asks for {count} GPU{}, but this host has {}, and {} of them are free: use \
-                     fewer processes, or name those that fiber may use in `gpus`",
-                    if count == 1 { "" } else { "s" },
-                    inventory.count,
-                    inventory.free.len(),
+                    "it asks for {asked}, but this host has {there}: {remedy}, or name those that \
+                     fiber may use in `gpus`"
                 ));
             }
-            let ids = inventory.free.drain(..count).collect();
+            let ids = free.drain(..count).collect();
             Ok(GpuAllocation { gpus: self.clone(), ids })
         })?
     }
@@ -140,6 +145,8 @@ mod tests {
         assert_eq!((first.ids.join(","), second.ids.join(",")), ("0,1".into(), "2".into()));
         let refused = gpus.take(1).unwrap_err().to_string();
         assert!(refused.contains("this host has 3, and 0 of them are free"), "{refused}");
+        let none = GpuAllocator::of(Vec::new()).take(1).unwrap_err().to_string();
+        assert!(none.starts_with("it asks for 1 GPU, but this host has none: "), "{none}");
         drop(second);
         assert_eq!(gpus.take(1).unwrap().ids, ["2"]);
     }

@@ -141,5 +141,11 @@ fn hungry_together() {
 #[scenario("too wide")]
 fn too_wide() {
     init();
-    tasks::too_wide();
+    tasks::too_large(Meta::new().cpu(64.0));
+}
+
+#[scenario("too many GPUs")]
+fn too_many_gpus() {
+    init();
+    tasks::too_large(Meta::new().gpu(99));
 }

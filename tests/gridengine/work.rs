@@ -69,7 +69,11 @@ fn a_program_learns_of_the_time_limit_of_its_job_and_of_its_queue() {
 
 #[trial]
 fn a_request_that_no_host_can_grant_is_refused_at_once() {
-    let out = Job::run("too wide").succeeds();
-    let problem = "no machine is large enough for a process of 64 cores: the largest have 2 cores";
-    assert!(out.contains(problem), "{out}");
+    // Grid Engine knows the slots, and only the hosts their GPUs.
+    for (scenario, request) in [("too wide", "64 cores"), ("too many GPUs", "99 GPUs")] {
+        let out = Job::submit(TWO_HOSTS, &line(scenario, "FIBER_SCHEDULE_TIMEOUT=1h")).succeeds();
+        let problem = "no machine is large enough for a process of";
+        let problem = format!("{problem} {request}: the largest have 2 cores");
+        assert!(out.contains(&problem), "{out}");
+    }
 }

@@ -26,11 +26,7 @@ impl ProgramInPod {
             apply(
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
             );
-            kubectl(&[
-                "apply",
-                "-f",
-                concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/rbac.yaml"),
-            ]);
+            apply(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/rbac.yaml")));
             // Kubernetes creates it a moment after the namespace.
             wait_until("there are service accounts", || {
                 try_kubectl(&["-n", NAMESPACE, "get", "serviceaccount", "default"]).is_ok()

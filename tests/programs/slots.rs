@@ -3,6 +3,15 @@
 use fiber_test_support::program::Setup;
 use fiber_test_support::trial;
 
+/// Both hosts say that they have none before a process starts there.
+#[trial]
+fn a_request_that_no_machine_can_grant_is_refused_when_their_hosts_know_it() {
+    let ended = Setup::new("no GPUs").run().code(0);
+    let problem = "no machine is large enough for a process of 1 GPU: the largest have ";
+    let out = ended.says(&[problem, " cores and 0 GPUs"]).out;
+    assert!(!out.contains("but this host has none"), "{out}");
+}
+
 #[trial]
 fn what_waits_for_room_and_machines_that_fail_are_said_and_shown() {
     let mut program = Setup::new("one slot").start();

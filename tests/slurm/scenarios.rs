@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fiber::sync::Barrier;
-use fiber::{Pool, Process, Ring, RingNode};
+use fiber::{Meta, Pool, Process, Ring, RingNode};
 use fiber_runtime::runtime::Runtime;
 use fiber_test_support::{init, scenario, tasks};
 
@@ -112,7 +112,7 @@ fn endless() {
 #[scenario("too wide")]
 fn too_wide() {
     init();
-    tasks::too_wide();
+    tasks::too_large(Meta::new().cpu(64.0));
 }
 
 /// The length of the texts that `overheard` exchanges with a worker.

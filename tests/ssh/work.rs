@@ -1,9 +1,9 @@
 //! Programs that work on machines.
 
-use fiber::Pool;
 use fiber::stats::ProcessState;
+use fiber::{Meta, Pool};
 use fiber_test_support::wait::{wait_for, wait_until};
-use fiber_test_support::{TOGETHER, WARNINGS, scenario, trial};
+use fiber_test_support::{TOGETHER, WARNINGS, scenario, tasks, trial};
 
 use crate::machines::{Cut, NoSshd, processes_on, program};
 
@@ -15,6 +15,21 @@ fn a_pool_works_on_three_machines() {
 #[trial]
 fn managers_queues_pipes_locks_and_rings_work_between_machines() {
     program("together", "a:2,b:2,c:2").run().code(0).says(&TOGETHER);
+}
+
+/// Only the machines know what they have: `a` its GPUs, `b` also its cores.
+#[trial]
+fn a_request_that_no_machine_can_grant_is_refused_at_once() {
+    let ended = program("too large", "a:1,b").env("FIBER_SCHEDULE_TIMEOUT", "1h").run().code(0);
+    let problem = "no machine is large enough for a process of";
+    ended.says(&[&format!("{problem} 4096 cores: "), &format!("{problem} 99 GPUs: ")]);
+}
+
+#[scenario("too large")]
+fn too_large() {
+    fiber::init();
+    tasks::too_large(Meta::new().cpu(4096.0));
+    tasks::too_large(Meta::new().gpu(99));
 }
 
 #[trial]

@@ -1,45 +1,58 @@
-//! Machines of one slot each, which are all this one. That called `off` starts nothing.
+//! Machines that are all this one. That called `off` starts nothing.
 
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
-use fiber::Pool;
 use fiber::backend::{
     Backend, BackendEntry, Job, JobSpec, ListenAddress, Local, LocalBoxFuture, Machine, Room,
 };
 use fiber::error::Result;
 use fiber::stats::ProcessState;
-use fiber_test_support::scenario;
+use fiber::{Meta, Pool};
 use fiber_test_support::wait::wait_for;
+use fiber_test_support::{scenario, tasks};
 use tracing_subscriber::filter::LevelFilter;
 
+const SLOT: Room = Room { cpu: 1.0, memory: None, gpu: 0 };
+
 fiber::backend::register!(BackendEntry::new("slots", |config| {
-    Ok(Arc::new(Slots(Local::new(config))))
+    let rooms = [("off", Some(SLOT)), ("n1", Some(SLOT))];
+    Ok(Arc::new(Slots { name: "slots", local: Local::new(config), rooms }))
+}));
+
+// Only the machines know what they have: the first its GPUs, the second also its cores.
+fiber::backend::register!(BackendEntry::new("unmeasured", |config| {
+    let rooms = [("n1", Some(Room { gpu: u32::MAX, ..SLOT })), ("n2", None)];
+    Ok(Arc::new(Slots { name: "unmeasured", local: Local::new(config), rooms }))
 }));
 
 #[derive(Debug)]
-struct Slots(Local);
+struct Slots {
+    name: &'static str,
+    local: Local,
+    rooms: [(&'static str, Option<Room>); 2],
+}
 
 impl Backend for Slots {
     fn name(&self) -> &'static str {
-        "slots"
+        self.name
     }
 
     fn listen_address(&self) -> LocalBoxFuture<'_, Result<ListenAddress>> {
-        self.0.listen_address()
+        self.local.listen_address()
     }
 
     fn create(&self, spec: JobSpec) -> LocalBoxFuture<'_, Result<Arc<dyn Job>>> {
         Box::pin(async move {
             let is_off = spec.machine.as_deref() == Some("off");
             let program = if is_off { "false".into() } else { Local::program() };
-            self.0.launch(&spec, Command::new(program))
+            self.local.launch(&spec, Command::new(program))
         })
     }
 
     fn machines(&self) -> LocalBoxFuture<'_, Result<Option<Vec<Machine>>>> {
-        let room = Some(Room { cpu: 1.0, memory: None, gpu: 0 });
-        let machines = ["off", "n1"].map(|name| Machine { name: name.into(), room });
+        let machines = self.rooms.map(|(name, room)| Machine { name: name.into(), room });
         Box::pin(async move { Ok(Some(Vec::from(machines))) })
     }
 
@@ -86,4 +99,15 @@ fn one_slot_with_a_log() {
     let pool = Pool::builder().processes(2).build().unwrap();
     super::read_line();
     pool.stop().wait().unwrap();
+}
+
+/// Prints why a pool fails whose workers ask for a GPU, which no machine has.
+#[scenario("no GPUs")]
+fn no_gpus() {
+    fiber::init_with(|config| {
+        config.backend = "unmeasured".into();
+        config.gpus = Some(Vec::new());
+        config.schedule_timeout = Duration::from_secs(3600);
+    });
+    tasks::too_large(Meta::new().gpu(1));
 }

@@ -21,10 +21,10 @@ pub fn pi(processes: usize) {
 }
 
 /// Prints why a pool fails whose workers are larger than any machine.
-pub fn too_wide() {
-    let pool = Pool::builder().processes(1).meta(Meta::new().cpu(64.0)).start().wait();
+pub fn too_large(meta: Meta) {
+    let pool = Pool::builder().processes(1).meta(meta).start().wait();
     let done = pool.and_then(|pool| pool.apply(|()| (), ()).wait());
-    println!("{}", done.expect_err("no machine has so many cores"));
+    println!("{}", done.expect_err("no machine has so much"));
 }
 
 /// Returns the kernel's limits of memory and CPU time for this process's control group.

@@ -40,7 +40,7 @@ mod stays;
 mod waiting;
 mod wire;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -116,8 +116,8 @@ struct State {
     hosts: Vec<Arc<Host>>,
     /// The hosts without machines that ended last, and why.
     ended: VecDeque<(String, String)>,
-    /// The machines that have a host.
-    taken: HashSet<String>,
+    /// The hosts of the machines that have one.
+    taken: HashMap<String, Arc<Host>>,
     /// Processes that wait for room.
     waiting: WaitingProcesses,
     /// Whether the backend is asked for another machine.
@@ -171,7 +171,7 @@ impl Hosts {
     /// Returns the machines that can't be used for now, each as a child of `parent` that waits.
     pub(super) fn failing(&self, parent: ProcessId) -> Vec<ProcessStats> {
         let state = self.state.lock();
-        let mut failing = self.machines.failing(|name| state.taken.contains(name));
+        let mut failing = self.machines.failing(|name| state.taken.contains_key(name));
         failing.iter_mut().for_each(|host| host.parent = Some(parent));
         failing
     }

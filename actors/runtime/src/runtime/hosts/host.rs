@@ -87,6 +87,14 @@ impl Host {
         }
     }
 
+    /// Returns the link to it if processes may start there: on a machine, its own answer says first
+    /// how many it has room for.
+    fn ready_link(&self, state: &HostState) -> Option<Arc<HostWire>> {
+        let knows_room =
+            self.machine.is_none() || state.room.as_ref().is_some_and(room::is_complete);
+        state.link.clone().filter(|_| knows_room)
+    }
+
     /// Returns whether it may get more processes.
     pub(super) fn is_open(&self) -> bool {
         !self.state.lock().closed
@@ -109,6 +117,13 @@ impl Host {
             None => {
                 let will_take = state.processes.will_take();
                 match state.room {
+                    Some(room) if !Use::default().leaves_room(&room, job.meta()) => {
+                        Place::Never(format!(
+                            "host `{name}` is too small for {}: its machine has {}",
+                            room::requested(job.meta()),
+                            room::largest(&[room])
+                        ))
+                    }
                     Some(room) if !will_take.leaves_room(&room, job.meta()) => Place::Later(
                         format!("host `{name}` has no room for {}", room::requested(job.meta())),
                     ),
@@ -150,8 +165,8 @@ impl Host {
             state.processes.queue(job);
             return true;
         }
-        match &state.link {
-            Some(link) => job.start(self.number, link),
+        match self.ready_link(&state) {
+            Some(link) => job.start(self.number, &link),
             None => job.wait(match &state.waiting {
                 Some(reason) => JobState::Waiting(WaitReason::Resources(reason.clone())),
                 None => JobState::AwaitsHost,
@@ -175,7 +190,7 @@ impl Host {
     pub(super) fn remove(&self, number: Number) -> Option<Arc<HostedJob>> {
         let mut state = self.state.lock();
         let removed = state.processes.remove(number);
-        let Some(link) = state.link.clone() else { return removed };
+        let Some(link) = self.ready_link(&state) else { return removed };
         let room = state.room;
         while let Some(next) = state.processes.next_queued(room.as_ref()) {
             if !next.has_ended() {
@@ -184,6 +199,29 @@ impl Host {
             }
         }
         removed
+    }
+
+    /// Notes what its machine has, as far as the backend does not know it, and starts the processes
+    /// for which there is room. Returns the others.
+    pub(super) fn set_room(&self, own: Room) -> Vec<Arc<HostedJob>> {
+        let mut state = self.state.lock();
+        let is_complete = state.room.as_ref().is_some_and(room::is_complete);
+        if self.machine.is_none() || is_complete {
+            return Vec::new();
+        }
+        let Some(link) = state.link.clone() else { return Vec::new() };
+        let room = room::completed(state.room, own);
+        state.room = Some(room);
+        let mut without_room = Vec::new();
+        for job in state.processes.take_all() {
+            if state.processes.taken().leaves_room(&room, job.meta()) {
+                job.start(self.number, &link);
+                state.processes.insert(job);
+            } else {
+                without_room.push(job);
+            }
+        }
+        without_room
     }
 
     /// Refuses more processes from now on. Returns those that wait for a place.
@@ -290,7 +328,9 @@ impl Runtime {
             state: Mutex::new(HostState { room: room.flatten(), ..HostState::default() }),
             commands,
         });
-        state.taken.extend(host.machine.clone());
+        if let Some(machine) = &host.machine {
+            state.taken.insert(machine.clone(), Arc::clone(&host));
+        }
         state.hosts.push(Arc::clone(&host));
         let output = match host.of {
             Some(_) => first.spec.output.clone(),
@@ -331,45 +371,15 @@ impl Runtime {
         state.waiting = None;
         let (link, is_failing) = (Arc::clone(child.link), Arc::clone(child.is_failing));
         let travel_time = Arc::clone(&self.hosts.travel_time);
-        let wire = Arc::new(HostWire::new(link, is_failing, host.number, travel_time));
-        state.link = Some(Arc::clone(&wire));
-        // On a machine, its own answer says first how many processes it has room for.
-        if host.machine.is_none() || state.room.is_some() {
+        let wire = HostWire::new(link, is_failing, host.number, travel_time);
+        state.link = Some(Arc::new(wire));
+        if let Some(wire) = host.ready_link(&state) {
             state.processes.iter().for_each(|job| job.start(host.number, &wire));
         }
         drop(state);
         // One that was killed before it could start has left a place.
         self.place_processes();
         self.end_if_unused(host);
-    }
-
-    /// Takes the room of a machine. Processes for which it has no room wait again.
-    fn set_room(&'static self, host: &Host, own: Room) {
-        let mut state = host.state.lock();
-        if let Some(room) = &mut state.room
-            && room.gpu == u32::MAX
-        {
-            room.gpu = own.gpu;
-        }
-        let (None, Some(link)) = (state.room, state.link.clone()) else { return };
-        if host.machine.is_none() {
-            return;
-        }
-        state.room = Some(own);
-        let mut waiting = Vec::new();
-        for job in state.processes.take_all() {
-            if state.processes.taken().leaves_room(&own, job.meta()) {
-                job.start(host.number, &link);
-                state.processes.insert(job);
-            } else {
-                waiting.push(job);
-            }
-        }
-        drop(state);
-        if !waiting.is_empty() {
-            self.wait_for_room(waiting);
-            self.place_processes();
-        }
     }
 
     fn receive_from_host(&'static self, host: &Arc<Host>, message: Received) {
@@ -388,7 +398,11 @@ impl Runtime {
                     (None, _) => tracing::error!("ignored malformed blobs of `{}`", host.name),
                 }
             }
-            Some(Arrived::Command(FromHost::Room(room))) => self.set_room(host, room),
+            Some(Arrived::Command(FromHost::Room(room))) => {
+                self.wait_for_room(host.set_room(room));
+                // Others may wait that are now known to be too large.
+                self.place_processes();
+            }
             Some(Arrived::Blob(key, blob)) => {
                 let bytes = blob.map(|blob| blob.to_bytes());
                 if let Some(wire) = host.wire() {

@@ -102,10 +102,16 @@ impl Machines {
         })
     }
 
-    /// Returns why no machine will ever have room for a process, if the backend knows the room of all.
-    pub(super) fn too_small(&self, meta: &Meta) -> Option<String> {
+    /// Returns why no machine will ever have room for a process, if the room of all is known: from
+    /// the machine's host by `room_of`, or else from the backend.
+    pub(super) fn too_small(
+        &self,
+        meta: &Meta,
+        room_of: impl Fn(&str) -> Option<Room>,
+    ) -> Option<String> {
         let known = self.known.lock();
-        let rooms: Option<Vec<Room>> = known.iter().map(|known| known.machine.room).collect();
+        let room = |Known { machine, .. }: &Known| room_of(&machine.name).or(machine.room);
+        let rooms: Option<Vec<Room>> = known.iter().map(room).collect();
         let rooms = rooms.filter(|rooms| !rooms.is_empty())?;
         if rooms.iter().any(|room| Use::default().leaves_room(room, meta)) {
             return None;
@@ -230,16 +236,37 @@ mod tests {
 
     #[test]
     fn a_request_that_no_machine_can_grant_is_known_when_all_rooms_are() {
+        let too_small = |machines: &Machines, meta: &Meta| machines.too_small(meta, |_| None);
         let wide = Meta::new().cpu(64.0);
-        assert_eq!(machines(&[("a", None), ("b", Some(2.0))]).too_small(&wide), None);
+        assert_eq!(too_small(&machines(&[("a", None), ("b", Some(2.0))]), &wide), None);
         let two = machines(&[("a", Some(4.0)), ("b", Some(2.0))]);
-        assert_eq!(two.too_small(&Meta::new().cpu(4.0)), None);
+        assert_eq!(too_small(&two, &Meta::new().cpu(4.0)), None);
         let problem = "no machine is large enough for a process of 64 cores: the largest have 4 \
                        cores and 0 GPUs";
-        assert_eq!(two.too_small(&wide).as_deref(), Some(problem));
+        assert_eq!(too_small(&two, &wide).as_deref(), Some(problem));
         let problem = "`a` is too small for a process of 1 GPU: it has 4 cores and 0 GPUs";
-        let one = machines(&[("a", Some(4.0))]).too_small(&Meta::new().gpu(1));
+        let one = too_small(&machines(&[("a", Some(4.0))]), &Meta::new().gpu(1));
         assert_eq!(one.as_deref(), Some(problem));
+    }
+
+    #[test]
+    fn a_request_that_no_machine_can_grant_is_known_when_the_hosts_say_what_they_have() {
+        let mut machines = machines(&[("a", None), ("b", Some(2.0))]);
+        let of_slots = Room { cpu: 2.0, memory: None, gpu: u32::MAX };
+        machines.known.get_mut()[1].machine.room = Some(of_slots);
+        let gpu = Meta::new().gpu(1);
+        let own = |gpu| Room { cpu: 4.0, memory: None, gpu };
+        let too_small = |a: Option<Room>, b: Option<Room>| {
+            machines.too_small(&gpu, |name| if name == "a" { a } else { b })
+        };
+        let slots = |gpu| Some(Room { gpu, ..of_slots });
+        assert_eq!(too_small(None, slots(0)), None, "`a` has no host");
+        assert_eq!(too_small(Some(own(0)), None), None, "`b` has no host");
+        assert_eq!(too_small(Some(own(0)), slots(u32::MAX)), None, "the host of `b` starts");
+        assert_eq!(too_small(Some(own(0)), slots(1)), None);
+        let problem = "no machine is large enough for a process of 1 GPU: the largest have 4 cores \
+                       and 0 GPUs";
+        assert_eq!(too_small(Some(own(0)), slots(0)).as_deref(), Some(problem));
     }
 
     #[test]

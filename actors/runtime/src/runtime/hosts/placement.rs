@@ -140,7 +140,7 @@ impl Runtime {
             );
         }
         // A machine without a host is all free.
-        let taken = |name: &str| state.taken.contains(name);
+        let taken = |name: &str| state.taken.contains_key(name);
         if let Some(machine) = self.hosts.machines.next_free(taken, job.meta()) {
             return Choice::Host(self.start_host(state, Some(machine), None, job));
         }
@@ -205,7 +205,8 @@ impl Runtime {
     fn refuse_too_large(&'static self) {
         let mut state = self.hosts.state.lock();
         let mut waiting = std::mem::take(&mut state.waiting);
-        waiting.refuse(|meta| self.hosts.machines.too_small(meta));
+        let room_of = |machine: &str| state.taken.get(machine)?.state.lock().room;
+        waiting.refuse(|meta| self.hosts.machines.too_small(meta, room_of));
         state.waiting = waiting;
     }
 
@@ -415,6 +416,34 @@ mod tests {
         assert_eq!(problem(&host, &job(6, Meta::new())), full);
         assert!(host.end(), "it works");
         assert_eq!(problem(&host, &job(6, Meta::new())), "never: host `pool/host-7` ends");
+    }
+
+    #[test]
+    fn a_process_starts_when_its_machine_has_said_what_it_has_or_goes_elsewhere() {
+        let cluster = Cluster::new();
+        let host = &cluster.hosts[0];
+        let own = Room { cpu: 1.0, memory: None, gpu: 0 };
+        for granted in [None, Some(Room { gpu: u32::MAX, ..own })] {
+            host.state.lock().room = granted;
+            let half = Meta::new().cpu(0.5);
+            let (plain, greedy) = (job(1, half), job(2, half.gpu(1)));
+            for job in [&greedy, &plain] {
+                assert_eq!(problem(host, job), "");
+                assert!(!host.add(Arc::clone(job)), "it does not wait for another's place");
+            }
+            assert_eq!(cluster.started().concat(), [0; 0]);
+            let without_room: Vec<_> = host.set_room(own).iter().map(|job| job.number).collect();
+            assert_eq!(without_room, [2]);
+            assert_eq!(cluster.started(), [vec![1], vec![], vec![]]);
+            let never = "never: host `host-n0` is too small for a process of 0.5 cores and 1 GPU: \
+                         its machine has 1 cores and 0 GPUs";
+            assert_eq!(problem(host, &greedy), never);
+            assert!(!host.has_place(&greedy));
+            // It says it once, and no process starts twice.
+            assert!(host.set_room(Room { gpu: 1, ..own }).is_empty());
+            assert_eq!(cluster.started().concat(), [0; 0]);
+            host.remove(1);
+        }
     }
 
     #[test]

@@ -106,6 +106,21 @@ pub(super) fn fits(meta: &Meta, place: &Meta) -> bool {
         && meta.gpu.unwrap_or(0) <= place.gpu.unwrap_or(0)
 }
 
+/// Returns whether all of a room is known.
+pub(super) fn is_complete(room: &Room) -> bool {
+    room.gpu < u32::MAX
+}
+
+/// Returns the room on a machine that has `own`, of which the backend grants a part, or all if it
+/// does not know it.
+pub(super) fn completed(granted: Option<Room>, own: Room) -> Room {
+    match granted {
+        None => own,
+        Some(room) if is_complete(&room) => room,
+        Some(room) => Room { gpu: own.gpu, ..room },
+    }
+}
+
 /// Returns the most of each resource that machines have, as words.
 pub(super) fn largest(rooms: &[Room]) -> String {
     let cores = rooms.iter().map(|room| room.cpu).fold(0.0, f64::max);
