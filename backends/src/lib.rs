@@ -348,9 +348,22 @@ pub enum JobState {
 pub enum WaitReason {
     /// No node has enough free resources for it. Carries the scheduler's message.
     Resources(String),
+    /// It has a node, which has not begun to start it. Carries the node's name, and the last event.
+    Node(String),
     /// Its container does not exist yet, perhaps because the image is still being pulled. Carries
     /// the node's message.
     Image(String),
+}
+
+impl WaitReason {
+    /// Returns the message that it carries.
+    pub fn message(&self) -> &str {
+        match self {
+            WaitReason::Resources(message)
+            | WaitReason::Node(message)
+            | WaitReason::Image(message) => message,
+        }
+    }
 }
 
 /// Returns the number of GPUs that processes beside this one may use.

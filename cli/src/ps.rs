@@ -66,28 +66,34 @@ fn print(sessions: &[Session], as_json: bool) {
 }
 
 fn table(sessions: &[Session]) -> Table {
-    let rows = sessions.iter().flat_map(|session| {
-        let branch = |depth: usize| format!("{}└ ", "  ".repeat(depth));
-        let workers = session.workers.iter().map(move |(depth, one)| (branch(*depth), one));
-        std::iter::once((String::new(), &session.head)).chain(workers)
+    let rows = sessions.iter().enumerate().flat_map(|(number, session)| {
+        let workers = session.workers.iter().map(move |(depth, one)| (number, Some(*depth), one));
+        std::iter::once((number, None, &session.head)).chain(workers)
     });
     Table::of("Sessions", rows)
-        .text("NAME", 8, 40, |(branch, one)| Cell::words(format!("{branch}{}", column(&one.name))))
-        .text("PROGRAM", 8, 40, |(_, one)| Cell::of(one.program.as_deref(), Cell::text))
-        .text("STATE", 8, 40, |(_, one)| Cell::words(words(&one.state)))
-        .text("MACHINE", 8, 40, |(_, one)| Cell::of(one.machine.as_deref(), Cell::text))
-        .figure("RESTARTS", 8, 0, |(_, one)| Cell::count(one.restarts))
-        .figure("CPU", 8, 0, |(_, one)| match one.meta.cpu {
+        .text("NAME", 8, 40, |(_, depth, one)| {
+            let branch = if depth.is_some() { "└ " } else { "" };
+            Cell::words(format!("{branch}{}", column(&one.name)))
+        })
+        .text("PROGRAM", 8, 40, |(.., one)| Cell::of(one.program.as_deref(), Cell::text))
+        .text("STATE", 8, 40, |(.., one)| Cell::words(words(&one.state).0))
+        .text("MACHINE", 8, 40, |(.., one)| Cell::of(one.machine.as_deref(), Cell::text))
+        .figure("RESTARTS", 8, 0, |(.., one)| Cell::count(one.restarts))
+        .figure("CPU", 8, 0, |(.., one)| match one.meta.cpu {
             Some(cores) => Cell::number(cores.to_string(), cores),
             None => Cell::of(cpu_share(one), Cell::share),
         })
-        .figure("MEMORY", 8, 0, |(_, one)| match one.meta.memory {
+        .figure("MEMORY", 8, 0, |(.., one)| match one.meta.memory {
             Some(limit) => Cell::bytes(limit.as_u64()),
             None => Cell::of(one.usage, |usage| Cell::text(memory_text(usage.memory, usage.pss))),
         })
-        .figure("GPU", 8, 0, |(_, one)| Cell::of(one.meta.gpu, |gpus| Cell::count(gpus.into())))
-        .figure("AGE", 8, 0, |(_, one)| Cell::of(one.started_at.map(age), Cell::time))
-        .text("PLACE", 8, 40, |(_, one)| Cell::words(one.place.to_string()))
+        .figure("GPU", 8, 0, |(.., one)| Cell::of(one.meta.gpu, |gpus| Cell::count(gpus.into())))
+        .figure("AGE", 8, 0, |(.., one)| Cell::of(one.started_at.map(age), Cell::time))
+        .text("PLACE", 8, 40, |(.., one)| Cell::words(one.place.to_string()))
+        .rows(|(session, depth, one), row| {
+            (row.session, row.depth) = (*session, depth.unwrap_or(0));
+            row.note = words(&one.state).1;
+        })
         .done()
 }
 
@@ -101,13 +107,23 @@ fn age(since: SystemTime) -> Duration {
     format::age(since, SystemTime::now())
 }
 
-fn words(state: &ProcessState) -> String {
-    match described(state) {
-        ("silent", ..) => "no answer".into(),
-        (state, Some(why), Some(code)) => format!("{state} ({code}, {why})"),
-        (state, None, Some(code)) => format!("{state} ({code})"),
-        (state, Some(why), None) => format!("{state}: {why}"),
-        (state, None, None) => state.into(),
+/// Returns a state in the words of its column, and a note with a reason that is too long for it.
+fn words(state: &ProcessState) -> (String, Option<String>) {
+    const MOST: usize = 30;
+    let (state, why, code) = match described(state) {
+        // Standard error has the reason.
+        ("silent", ..) => ("no answer", None, None),
+        described => described,
+    };
+    let word = code.map_or_else(|| state.into(), |code| format!("{state} ({code})"));
+    match (why, code) {
+        (None, _) => (word, None),
+        (Some(why), _) if why.chars().count() > MOST => {
+            let note = format!("{word}: {why}");
+            (word, Some(note))
+        }
+        (Some(why), Some(code)) => (format!("{state} ({code}, {why})"), None),
+        (Some(why), None) => (format!("{state}: {why}"), None),
     }
 }
 
@@ -151,4 +167,54 @@ fn process(process: &SessionProcess) -> Value {
         "pss": process.usage.and_then(|usage| usage.pss),
         "since": since,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use fiber_backends::JobPlace;
+    use fiber_backends::cluster::ExitStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_short_reason_stands_in_its_column() {
+        let words = |state| words(&state);
+        let ended = ExitStatus { code: 137, reason: Some("out of memory".into()) };
+        let ended = words(ProcessState::Ended(ended));
+        assert_eq!(ended, ("ended (137, out of memory)".into(), None));
+        let paused = ProcessState::Paused("kill -CONT 7551".into());
+        assert_eq!(words(paused), ("paused: kill -CONT 7551".into(), None));
+        assert_eq!(words(ProcessState::Silent("why".into())), ("no answer".into(), None));
+    }
+
+    #[test]
+    fn a_long_reason_widens_no_column_and_is_said_once_a_session() {
+        let why = "no Docker engine answers at unix:///var/run/docker.sock";
+        let process = |name: &str, parent: Option<&str>, state| SessionProcess {
+            parent: parent.map(String::from),
+            state,
+            ..SessionProcess::new(name, JobPlace::Process { pid: 1 })
+        };
+        let starting = || ProcessState::Starting(Some(why.into()));
+        let evicted = ExitStatus { code: 137, reason: Some(why.into()) };
+        let sessions = sessions::assemble(vec![
+            process("a", None, ProcessState::Running),
+            process("a-1", Some("a"), starting()),
+            process("a-2", Some("a"), ProcessState::Running),
+            process("a-3", Some("a"), starting()),
+            process("b", None, starting()),
+            process("c", None, ProcessState::Ended(evicted)),
+        ]);
+        let text = plain::table(&table(&sessions));
+        let (notes, rows): (Vec<&str>, Vec<&str>) =
+            text.lines().skip(1).partition(|line| line.contains(why));
+        assert!(rows.iter().all(|row| row.chars().count() == rows[0].chars().count()), "{text}");
+        assert_eq!(
+            notes,
+            ["starting", "starting", "ended (137)"].map(|it| format!("   {it}: {why}"))
+        );
+        let names: Vec<&str> =
+            text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+        assert_eq!(names[1..], ["a", "└", "└", "└", "starting:", "b", "starting:", "c", "ended"]);
+    }
 }

@@ -65,7 +65,7 @@ pub(crate) async fn remove_twins(
     }
 }
 
-fn assemble(mut processes: Vec<SessionProcess>) -> Vec<Session> {
+pub(crate) fn assemble(mut processes: Vec<SessionProcess>) -> Vec<Session> {
     processes.sort_by(|a, b| (a.started_at, &a.name).cmp(&(b.started_at, &b.name)));
     let (heads, mut others): (Vec<_>, Vec<_>) =
         processes.into_iter().partition(|process| process.parent.is_none());

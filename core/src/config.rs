@@ -141,9 +141,9 @@ options! {
             /// The time limit for a child to connect and to become ready.
             #[serde(with = "duration")]
             start_timeout: Duration = Duration::from_secs(60),
-            /// The time limit for a child to get a place in the cluster, also while the engine is
-            /// away. It does not count towards `start_timeout`. A pool with other workers that run
-            /// waits without limit.
+            /// The time limit for a child to get a place in the cluster, and for its node to begin,
+            /// also while the engine is away. It does not count towards `start_timeout`. A pool
+            /// with other workers that run waits for a place without limit.
             #[serde(with = "duration")]
             schedule_timeout: Duration = Duration::from_secs(300),
             /// The time limit for creating a child's container, including the image pull. It does

@@ -9,7 +9,9 @@ use fiber_test_support::wait::wait_until;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::cluster::{Outage, leaves_nothing, made, name, names, pods, program, text};
+use crate::cluster::{
+    Outage, StoppedKubelet, leaves_nothing, made, name, names, own_image, pods, program, text,
+};
 
 fn begun() -> Program {
     let program = program("work").start();
@@ -76,6 +78,21 @@ fn a_pod_waits_for_a_cordoned_node() {
     program.say("go on");
     leaves_nothing(program).code(0).says(&["sum: 55"]);
     drop(cordoned);
+}
+
+#[trial]
+fn a_node_that_does_not_begin_to_start_a_pod_is_named() {
+    // Making the image takes longer than the node stays ready.
+    own_image();
+    let stopped = StoppedKubelet::new();
+    let setup = program("one task").env("FIBER_SCHEDULE_TIMEOUT", "2s");
+    let ending = leaves_nothing(setup.start()).code(0);
+    drop(stopped);
+    ending.says(&[
+        "error: ",
+        "its node did not begin to start it within 2s (`schedule_timeout` sets the limit): node ",
+        " has not started its container yet",
+    ]);
 }
 
 /// Cordoned nodes. Dropping this makes them schedulable again.

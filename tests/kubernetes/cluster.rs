@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use fiber_test_support::kubectl::{get, kubectl, registry, try_kubectl};
 use fiber_test_support::program::{Program, ProgramOutput, Setup, pid};
 use fiber_test_support::wait::{wait_for_end, wait_until};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Returns a program that plays a scenario with pods as processes.
@@ -137,10 +137,7 @@ pub(crate) struct Outage;
 impl Outage {
     /// Stops the API server. Skips the test if the server does not run on this host.
     pub(crate) fn begin() -> Outage {
-        let Ok(number) = std::fs::read_to_string(run("kube-apiserver.pid")) else {
-            crate::skip("the API server can be stopped only where kubernetes-up.sh has started it")
-        };
-        kill_process(pid(number.trim().parse().expect("a pid")), Signal::KILL).expect("it runs");
+        kill_process(component("kube-apiserver.pid"), Signal::KILL).expect("it runs");
         wait_until("it is away", || try_kubectl(&["get", "--raw", "/readyz"]).is_err());
         Outage
     }
@@ -153,6 +150,33 @@ impl Drop for Outage {
         assert!(started.success());
         wait_until("it is back", || try_kubectl(&["get", "--raw", "/readyz"]).is_ok());
     }
+}
+
+/// A kubelet that stands still, until this is dropped. Its node stays ready for 40 s.
+pub(crate) struct StoppedKubelet(Pid);
+
+impl StoppedKubelet {
+    /// Stops the kubelet. Skips the test if it does not run on this host.
+    pub(crate) fn new() -> StoppedKubelet {
+        let kubelet = component("kubelet.pid");
+        kill_process(kubelet, Signal::STOP).expect("it runs");
+        StoppedKubelet(kubelet)
+    }
+}
+
+impl Drop for StoppedKubelet {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).expect("it runs");
+    }
+}
+
+/// Returns the process of a component of the cluster from its file. Skips the test if the component
+/// does not run on this host.
+fn component(file: &str) -> Pid {
+    let Ok(number) = std::fs::read_to_string(run(file)) else {
+        crate::skip("the cluster's parts can be stopped only where kubernetes-up.sh started them")
+    };
+    pid(number.trim().parse().expect("a pid"))
 }
 
 /// Returns whether this host is the cluster's only node, as kubernetes-up.sh sets it up.

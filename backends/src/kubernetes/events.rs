@@ -11,6 +11,9 @@ use super::api_server::ApiServer;
 
 /// Time limit for reading events. An end is reported without them, too.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
+/// Events of a pod that has no node yet.
+const SCHEDULING: [&str; 4] =
+    ["Scheduled", "FailedScheduling", "TriggeredScaleUp", "NotTriggerScaleUp"];
 /// The pause before asking a second time why a pod was removed.
 const RETRY: Duration = Duration::from_millis(500);
 
@@ -18,7 +21,9 @@ const RETRY: Duration = Duration::from_millis(500);
 /// network.
 pub(super) async fn last(server: &ApiServer, kind: &str, name: &str) -> Option<String> {
     let mut events = about(server, kind, name).await;
-    events.retain(|event| event.reason.as_deref() != Some("Scheduled"));
+    events.retain(|event| {
+        !event.reason.as_deref().is_some_and(|reason| SCHEDULING.contains(&reason))
+    });
     let latest = events.into_iter().max_by_key(|event| {
         let times = [
             event.last_timestamp.as_ref().map(|time| time.0),

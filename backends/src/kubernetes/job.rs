@@ -17,7 +17,7 @@ use super::context::PodContext;
 use super::names::CONTAINER;
 use super::secret::{self, SecretData, SecretStore};
 use super::status::{
-    DELETED, PodState, disruption, has_run, pod_state, pull_problem, without_reason,
+    DELETED, PodState, disruption, has_run, pod_state, pull_problem, with_event, without_reason,
 };
 use super::watch::{PodEvent, PodSubscription, PodWatch};
 use super::{claims, events, logs, start_error};
@@ -40,6 +40,8 @@ pub(super) const QUOTA_PAUSE: (Duration, Duration) =
 /// The interval of reading a pod's events while its node prepares the container: the pod's status
 /// does not show the progress of an image pull.
 pub(super) const EVENT_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a node has to report a new pod before that counts as waiting. A busy one takes seconds.
+pub(super) const NODE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Creates a pod in a local task, which watches it to its end.
 pub(super) fn start(
@@ -234,7 +236,11 @@ impl PodTask {
                 self.terminate_sent = true;
                 self.terminate().await;
             }
-            let pulls = matches!(current, PodState::Waiting(WaitReason::Image(_)));
+            let pause = match current {
+                PodState::Waiting(WaitReason::Node(_)) => Some(NODE_PATIENCE),
+                PodState::Waiting(WaitReason::Image(_)) => Some(EVENT_POLL_INTERVAL),
+                _ => None,
+            };
             tokio::select! {
                 biased;
                 command = self.commands.next() => match command {
@@ -247,9 +253,12 @@ impl PodTask {
                 problem = claims::stays_missing(&self.server, missing_claim.as_ref()) => {
                     return PodOutcome::Ended(ExitReason::NotStarted(problem));
                 }
-                () = sleep(EVENT_POLL_INTERVAL), if pulls => {
-                    if let Some(message) = events::last(&self.server, "Pod", &self.name).await {
-                        set_state(states, JobState::Waiting(WaitReason::Image(message)));
+                () = sleep(pause.unwrap_or_default()), if pause.is_some() => {
+                    let event = events::last(&self.server, "Pod", &self.name).await;
+                    if let PodState::Waiting(reason) = &current
+                        && let Some(reason) = with_event(reason, event)
+                    {
+                        set_state(states, JobState::Waiting(reason));
                     }
                 }
                 event = subscription.next() => {
@@ -296,7 +305,15 @@ impl PodTask {
                             let problem = self.explain(&message, pull.as_deref());
                             return PodOutcome::Ended(ExitReason::NotStarted(problem));
                         }
-                        PodState::Starting if first => set_state(states, JobState::Starting),
+                        PodState::Starting | PodState::Waiting(WaitReason::Node(_)) => {
+                            let is_said = matches!(
+                                *states.borrow(),
+                                JobState::Waiting(WaitReason::Node(_))
+                            );
+                            if first && !is_said {
+                                set_state(states, JobState::Starting);
+                            }
+                        }
                         PodState::MissingClaim(message)
                         | PodState::Waiting(WaitReason::Resources(message)) => {
                             let message =
@@ -309,7 +326,7 @@ impl PodTask {
                             self.start_log_task();
                             set_state(states, JobState::Running);
                         }
-                        PodState::Starting | PodState::Ended(_) => {}
+                        PodState::Ended(_) => {}
                     }
                 }
             }

@@ -16,9 +16,9 @@ use super::kept;
 use super::names::{GPU, NAME, OWNER, RESTARTS, SESSION, program_container};
 use super::restarted::{self, job_of};
 use super::status::{PodState, pod_state};
+use crate::JobPlace;
 use crate::cluster::session::{ExitStatus, ProcessState, SessionProcess};
 use crate::owner::JobOwner;
-use crate::{JobPlace, WaitReason};
 
 /// The component of a session's head, in the recommended labels.
 pub(super) const HEAD: &str = "head";
@@ -179,8 +179,8 @@ async fn external_head(
 fn state(pod: &Pod) -> ProcessState {
     match pod_state(pod) {
         PodState::Starting => ProcessState::Starting(None),
-        PodState::Waiting(WaitReason::Resources(message) | WaitReason::Image(message))
-        | PodState::MissingClaim(message)
+        PodState::Waiting(reason) => ProcessState::Starting(Some(reason.message().into())),
+        PodState::MissingClaim(message)
         | PodState::CannotStart(message)
         | PodState::Rejected(message) => ProcessState::Starting(Some(message)),
         PodState::Running => ProcessState::Running,

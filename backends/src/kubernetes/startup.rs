@@ -10,10 +10,10 @@ use kube::runtime::watcher::watch_object;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::api_server::ApiServer;
-use super::job::EVENT_POLL_INTERVAL;
+use super::job::{EVENT_POLL_INTERVAL, NODE_PATIENCE};
 use super::names::program_container;
 use super::start_error::{self, requested};
-use super::status::{PodState, pod_state, pull_problem};
+use super::status::{PodState, pod_state, pull_problem, with_event};
 use super::watch::{Refusals, with_backoff};
 use super::{claims, events};
 use crate::progress::Progress;
@@ -67,29 +67,30 @@ pub(super) async fn wait_until_running(
     let mut refusals = Refusals::default();
     let mut seen = false;
     let mut pull = None;
+    // The reason as the pod's status has it, and with the pod's last event.
+    let mut reported: Option<WaitReason> = None;
     let mut waiting: Option<WaitReason> = None;
     let mut since = Instant::now();
     let mut missing_claim = None;
     let mut said = String::new();
     loop {
-        let limit = match &waiting {
-            None => timeouts.start,
-            Some(WaitReason::Resources(_)) => timeouts.schedule,
-            Some(WaitReason::Image(_)) => timeouts.pull,
+        let (limit, patience) = match &waiting {
+            None => (timeouts.start, None),
+            Some(WaitReason::Resources(_)) => (timeouts.schedule, Some(PATIENCE)),
+            Some(WaitReason::Node(_)) => (timeouts.schedule, Some(NODE_PATIENCE)),
+            Some(WaitReason::Image(_)) => (timeouts.pull, None),
         };
-        let unsaid = match &waiting {
-            Some(WaitReason::Resources(message)) if missing_claim.is_none() && said != *message => {
-                Some(message)
-            }
-            _ => None,
-        };
+        let patience = patience.filter(|_| missing_claim.is_none());
+        let unsaid = waiting.as_ref().map(WaitReason::message);
+        let unsaid = unsaid.filter(|message| patience.is_some() && said != *message);
+        let is_on_node = matches!(waiting, Some(WaitReason::Node(_) | WaitReason::Image(_)));
         let event = tokio::select! {
             biased;
             problem = claims::stays_missing(server, missing_claim.as_ref()) => {
                 return Err(problem.into());
             }
-            () = sleep_until(since + PATIENCE.min(limit)), if unsaid.is_some() => {
-                said = unsaid.cloned().unwrap_or_default();
+            () = sleep_until(since + patience.unwrap_or(limit).min(limit)), if unsaid.is_some() => {
+                said = unsaid.unwrap_or_default().to_string();
                 tracing::warn!("the pod {name} waits: {said}");
                 if !stays {
                     step.done();
@@ -101,10 +102,11 @@ pub(super) async fn wait_until_running(
                 return Err(BackendError::TimedOut(timed_out(waiting, limit, meta)));
             }
             event = events.next() => event,
-            () = sleep(EVENT_POLL_INTERVAL), if matches!(waiting, Some(WaitReason::Image(_))) => {
-                if let Some(message) = events::last(server, "Pod", name).await {
-                    step.detail(&message);
-                    waiting = Some(WaitReason::Image(message));
+            () = sleep(EVENT_POLL_INTERVAL), if is_on_node => {
+                let event = events::last(server, "Pod", name).await;
+                if let Some(wait) = reported.as_ref().and_then(|wait| with_event(wait, event)) {
+                    step.detail(wait.message());
+                    waiting = Some(wait);
                 }
                 continue;
             }
@@ -148,11 +150,11 @@ pub(super) async fn wait_until_running(
             *message =
                 claims::explain(server, &claims::mounted_by(&pod), std::mem::take(message)).await;
         }
-        let (WaitReason::Resources(message) | WaitReason::Image(message)) = &wait;
-        step.detail(message);
+        step.detail(wait.message());
         if waiting.as_ref().map(discriminant) != Some(discriminant(&wait)) {
             since = Instant::now();
         }
+        reported = Some(wait.clone());
         waiting = Some(wait);
     }
     step.done();
@@ -166,6 +168,10 @@ fn timed_out(waiting: Option<WaitReason>, limit: Duration, meta: &Meta) -> Strin
             "it was not scheduled within {limit:?}: {message}{}: ask for less, or wait longer \
              (`schedule_timeout`)",
             requested(meta, "")
+        ),
+        Some(WaitReason::Node(message)) => format!(
+            "its node did not begin to start it within {limit:?} (`schedule_timeout` sets the \
+             limit): {message}"
         ),
         Some(WaitReason::Image(message)) => {
             format!(

@@ -82,13 +82,21 @@ pub(super) fn pod_state(pod: &Pod) -> PodState {
             false => PodState::Waiting(WaitReason::Resources(problem)),
         };
     }
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    let unstarted = |node: &str| format!("node {node} has not started its container yet");
     let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) else {
-        return PodState::Starting;
+        // A kubelet reports the containers of a pod as soon as it knows of it.
+        return match node.filter(|_| state.is_none()) {
+            Some(node) => PodState::Waiting(WaitReason::Node(unstarted(node))),
+            None => PodState::Starting,
+        };
     };
     let reason = waiting.reason.clone().unwrap_or_default();
-    let problem = match waiting.message.as_deref().unwrap_or_default() {
-        "" => reason.clone(),
-        message => format!("{reason}: {message}"),
+    let is_usual = matches!(&*reason, "ContainerCreating" | "PodInitializing");
+    let problem = match (waiting.message.as_deref().unwrap_or_default(), node) {
+        ("", Some(node)) if is_usual => unstarted(node),
+        ("", _) => reason.clone(),
+        (message, _) => format!("{reason}: {message}"),
     };
     match &*reason {
         _ if is_transient(&problem) => PodState::Waiting(WaitReason::Image(problem)),
@@ -100,6 +108,19 @@ pub(super) fn pod_state(pod: &Pod) -> PodState {
         | "RunContainerError"
         | "CrashLoopBackOff" => PodState::CannotStart(problem),
         _ => PodState::Waiting(WaitReason::Image(problem)),
+    }
+}
+
+/// Returns the reason of a wait with the last event of its pod, which says more than the status.
+/// Returns `None` for a pull without an event: an earlier one stays known.
+pub(super) fn with_event(reason: &WaitReason, event: Option<String>) -> Option<WaitReason> {
+    match (reason, event) {
+        (WaitReason::Node(message), Some(event)) => {
+            Some(WaitReason::Node(format!("{message}: {event}")))
+        }
+        (WaitReason::Node(_), None) => Some(reason.clone()),
+        (WaitReason::Image(_), Some(event)) => Some(WaitReason::Image(event)),
+        _ => None,
     }
 }
 
@@ -208,7 +229,7 @@ pub(super) fn without_reason(reason: ExitReason, pod: &Pod) -> ExitReason {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{
-        ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, PodStatus,
+        ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, PodSpec, PodStatus,
     };
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
@@ -295,20 +316,46 @@ mod tests {
         assert_eq!(state, PodState::Ended(ExitReason::NotStarted(problem.into())));
     }
 
+    fn waiting_pod(reason: &str, message: &str) -> Pod {
+        let waiting = ContainerStateWaiting {
+            reason: Some(reason.into()),
+            message: (!message.is_empty()).then(|| message.to_string()),
+        };
+        let state = ContainerState { waiting: Some(waiting), ..Default::default() };
+        let container = ContainerStatus { state: Some(state), ..Default::default() };
+        pod(PodStatus { container_statuses: Some(vec![container]), ..Default::default() })
+    }
+
+    #[test]
+    fn a_node_that_has_not_started_the_container_is_named() {
+        let on_a_node = |mut pod: Pod| {
+            pod.spec = Some(PodSpec { node_name: Some("vm".into()), ..Default::default() });
+            pod_state(&pod)
+        };
+        let pending = || pod(PodStatus { phase: Some("Pending".into()), ..Default::default() });
+        assert_eq!(pod_state(&pending()), PodState::Starting);
+        let why = "node vm has not started its container yet";
+        let silent = WaitReason::Node(why.into());
+        assert_eq!(on_a_node(pending()), PodState::Waiting(silent.clone()));
+        // From its first report on, the time limit of pulls counts.
+        let creating = WaitReason::Image(why.into());
+        for reason in ["ContainerCreating", "PodInitializing"] {
+            let state = on_a_node(waiting_pod(reason, ""));
+            assert_eq!(state, PodState::Waiting(creating.clone()));
+        }
+
+        let not_ready = || Some("Node is not ready".to_string());
+        let said = with_event(&silent, not_ready()).expect("it says more");
+        assert_eq!(said, WaitReason::Node(format!("{why}: Node is not ready")));
+        assert_eq!(with_event(&silent, None), Some(silent));
+        let pulls = WaitReason::Image("Pulling image \"x\"".into());
+        assert_eq!(with_event(&creating, Some(pulls.message().into())), Some(pulls));
+        assert_eq!(with_event(&creating, None), None);
+    }
+
     #[test]
     fn a_timeout_on_the_node_is_no_end() {
-        let waiting = |reason: &str, message: &str| {
-            let waiting = ContainerStateWaiting {
-                reason: Some(reason.into()),
-                message: Some(message.into()),
-            };
-            let state = ContainerState { waiting: Some(waiting), ..Default::default() };
-            let container = ContainerStatus { state: Some(state), ..Default::default() };
-            pod_state(&pod(PodStatus {
-                container_statuses: Some(vec![container]),
-                ..Default::default()
-            }))
-        };
+        let waiting = |reason: &str, message: &str| pod_state(&waiting_pod(reason, message));
         let busy = "failed to sync secret cache: timed out waiting for the condition";
         assert!(matches!(
             waiting("CreateContainerConfigError", busy),

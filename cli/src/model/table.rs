@@ -179,6 +179,11 @@ pub(crate) struct Row {
     pub(crate) process: Option<ProcessId>,
     /// The number of rows above it in the tree.
     pub(crate) depth: usize,
+    /// A text that is too long for a column: why the process is in its state.
+    pub(crate) note: Option<String>,
+    /// The session that it is about. Equal notes of one are shown once.
+    #[serde(skip)]
+    pub(crate) session: usize,
 }
 
 /// Writes an id as text: numbers of JavaScript have 53 bits.
@@ -217,7 +222,9 @@ impl Table {
         let is_tree = filter.0.is_empty() && order == Order::Natural;
         let passes = |row: &&Row| {
             let mut texts = row.cells.iter().filter(|cell| cell.number.is_none());
-            filter.0.is_empty() || texts.any(|cell| filter.passes(&cell.text))
+            filter.0.is_empty()
+                || texts.any(|cell| filter.passes(&cell.text))
+                || row.note.as_ref().is_some_and(|note| filter.passes(note))
         };
         let rows = self.rows.iter().filter(passes);
         let mut rows: Vec<_> = rows.map(|row| (if is_tree { row.depth } else { 0 }, row)).collect();

@@ -244,6 +244,7 @@ pub(super) fn processes(stats: &SessionStats, trends: Option<&Trends>) -> Table 
         .text("PROCESS", 10, 60, |(_, process)| {
             Cell::path(match &process.state {
                 ProcessState::Running => process.name.clone(),
+                ProcessState::Waiting(_) => format!("{} (waiting)", process.name),
                 other => format!("{} ({other})", process.name),
             })
         })
@@ -269,11 +270,13 @@ pub(super) fn processes(stats: &SessionStats, trends: Option<&Trends>) -> Table 
         .figure("AGE", 7, 11, |(_, process)| Cell::time(age(process.since, stats.taken_at)))
         .rows(|(depth, process), row| {
             (row.depth, row.process) = (*depth, Some(process.id));
-            row.mark = match process.state {
-                ProcessState::Starting => Mark::Faint,
-                ProcessState::Waiting(_) => Mark::Slow,
-                _ => Mark::Plain,
-            };
+            match &process.state {
+                ProcessState::Starting => row.mark = Mark::Faint,
+                waits @ ProcessState::Waiting(_) => {
+                    (row.mark, row.note) = (Mark::Slow, Some(waits.to_string()));
+                }
+                _ => {}
+            }
         })
         .done()
 }

@@ -113,7 +113,9 @@ impl Children {
             record.role != ProcessRole::Host && !record.pool().is_some_and(|it| has(&pools, it))
         };
         let waits = |record: &ChildRecord| match &*record.job.states().borrow() {
-            JobState::Waiting(WaitReason::Resources(reason)) => Some(reason.clone()),
+            JobState::Waiting(WaitReason::Resources(reason) | WaitReason::Node(reason)) => {
+                Some(reason.clone())
+            }
             _ => None,
         };
         let (mut first, mut count) = (None::<(SystemTime, String, String)>, 0);
@@ -302,9 +304,7 @@ impl ChildRecord {
         stats.set_job(self.job.place());
         stats.restarts = self.restarts;
         stats.state = match &*self.job.states().borrow() {
-            JobState::Waiting(WaitReason::Resources(message) | WaitReason::Image(message)) => {
-                ProcessState::Waiting(message.clone())
-            }
+            JobState::Waiting(reason) => ProcessState::Waiting(reason.message().into()),
             JobState::AwaitsHost | JobState::Starting => ProcessState::Starting,
             _ if self.connected.is_none() => ProcessState::Starting,
             _ => ProcessState::Running,

@@ -160,7 +160,7 @@ function table(one, empty, sortable) {
       "data-key": `open-${one.name}-${row.process}`, onclick: () => open(row.process) }, cell.text)
       : cell.text,
     cell.bar ? bar(cell.bar, cell.text) : null];
-  const body = sorted(one).slice(0, one.most).map((row) => h("tr", { class: row.mark },
+  const body = sorted(one).slice(0, one.most).map((row) => h("tr", { class: row.mark, title: row.note },
     row.cells.map((cell, i) => h("td", {
       class: `${one.columns[i].is_figure ? "n" : i === 0 ? "name" : ""} ${cell.mark}`,
       "data-head": one.columns[i].head }, content(row, cell, i)))));

@@ -19,7 +19,11 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, model: &Model, pane
         Pane::Pools if !focused => app.theme.bold(),
         _ => marked(true, focused, app),
     };
-    let none = rows.is_empty().then(|| Line::styled("none", app.theme.dim()));
+    let none = rows.is_empty().then_some("none");
+    let mut notes: Vec<&str> = rows.iter().filter_map(|(_, row)| row.note.as_deref()).collect();
+    notes.sort_unstable();
+    notes.dedup();
+    let notes = none.into_iter().chain(notes);
     let shown = Table {
         title: format!("{} {}{}", table.name, rows.len(), sorted(app, pane)),
         focused,
@@ -28,7 +32,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, app: &App, model: &Model, pane
         // On the smallest screen there is one line of events.
         has_head: pane != Pane::Events,
         selected: (app.cursor(pane), mark),
-        notes: none.into_iter().collect(),
+        notes: notes.map(|note| Line::styled(note, app.theme.dim())).collect(),
     };
     shown.draw(frame, area, app);
 }

@@ -210,6 +210,11 @@ impl Starting {
                 "it was not scheduled within {:?} (`schedule_timeout` sets the limit): {message}",
                 limits.schedule
             ),
+            JobState::Waiting(WaitReason::Node(message)) => format!(
+                "its node did not begin to start it within {:?} (`schedule_timeout` sets the \
+                 limit): {message}",
+                limits.schedule
+            ),
             JobState::Waiting(WaitReason::Image(message)) => format!(
                 "its container was not created within {:?} (`pull_timeout` sets the limit): \
                  {message}",
@@ -318,7 +323,9 @@ impl Limits {
     fn of_step(&self, job: &JobState) -> Option<Duration> {
         match job {
             JobState::Starting | JobState::Running => Some(self.start),
-            JobState::Waiting(WaitReason::Resources(_)) => Some(self.schedule),
+            JobState::Waiting(WaitReason::Resources(_) | WaitReason::Node(_)) => {
+                Some(self.schedule)
+            }
             JobState::Waiting(WaitReason::Image(_)) => Some(self.pull),
             JobState::AwaitsHost | JobState::Ended(_) => None,
         }
@@ -331,15 +338,18 @@ fn is_same_step(one: &JobState, other: &JobState) -> bool {
         JobState::Starting | JobState::Running => 0,
         JobState::Waiting(WaitReason::Resources(_)) => 1,
         JobState::Waiting(WaitReason::Image(_)) => 2,
-        JobState::AwaitsHost => 3,
-        JobState::Ended(_) => 4,
+        JobState::Waiting(WaitReason::Node(_)) => 3,
+        JobState::AwaitsHost => 4,
+        JobState::Ended(_) => 5,
     };
     step(one) == step(other)
 }
 
 fn unschedulable(job: &JobState) -> Option<String> {
     match job {
-        JobState::Waiting(WaitReason::Resources(message)) => Some(message.clone()),
+        JobState::Waiting(WaitReason::Resources(message) | WaitReason::Node(message)) => {
+            Some(message.clone())
+        }
         _ => None,
     }
 }
@@ -489,9 +499,10 @@ impl Step<'_> {
         if !is_over(starting.until) {
             return Stage::Starting(starting);
         }
-        let unschedulable = unschedulable(&starting.job);
-        if unschedulable.is_some() && self.surroundings.may_wait_longer() {
-            self.do_now(Effect::Unschedulable(unschedulable));
+        // Room may come at any time. A lost node keeps its job, and another job finds another node.
+        let waits_for_room = matches!(starting.job, JobState::Waiting(WaitReason::Resources(_)));
+        if waits_for_room && self.surroundings.may_wait_longer() {
+            self.do_now(Effect::Unschedulable(unschedulable(&starting.job)));
             starting.until = self.after(self.limits.schedule);
             return Stage::Starting(starting);
         }

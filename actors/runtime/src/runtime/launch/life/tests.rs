@@ -159,6 +159,16 @@ fn each_step_of_a_start_has_its_own_time_and_its_own_error() {
     assert!(problem(&failed).contains("not scheduled") && problem(&failed).contains(&message()));
 
     let mut story = Story::new();
+    story.around.may_wait_longer = true;
+    let silent = || "node vm has not started its container yet".to_string();
+    let unstarted = JobState::Waiting(WaitReason::Node(silent()));
+    assert_eq!(story.job(unstarted), [Effect::Unschedulable(Some(silent()))]);
+    story.now += START;
+    let failed = [story.after(SCHEDULE - START), story.after(MAX_LAG)].concat();
+    let failed = problem(&failed);
+    assert!(failed.contains(&silent()) && failed.contains("`schedule_timeout`"), "{failed}");
+
+    let mut story = Story::new();
     let pulls = JobState::Waiting(WaitReason::Image("pulling".into()));
     assert_eq!(story.job(pulls), [Effect::Unschedulable(None)]);
     assert!(
