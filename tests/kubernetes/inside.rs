@@ -26,7 +26,10 @@ impl ProgramInPod {
             apply(
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
             );
-            apply(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/kubernetes/rbac.yaml")));
+            apply(include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/deploy/kubernetes/rbac.yaml"
+            )));
             // Kubernetes creates it a moment after the namespace.
             wait_until("there are service accounts", || {
                 try_kubectl(&["-n", NAMESPACE, "get", "serviceaccount", "default"]).is_ok()
