@@ -1,4 +1,4 @@
-//! What a program's file says about the machine that it needs.
+//! The machine that a program's file needs.
 
 use std::ffi::OsStr;
 use std::io;

@@ -10,8 +10,8 @@ pub(crate) fn hash_of(key: &(impl Hash + ?Sized)) -> u64 {
     hasher.finish()
 }
 
-/// Returns how much of a key with this hash belongs to an actor: the key is that of the actor with
-/// the largest weight.
+/// Returns the weight of an actor for a key with this hash. The actor with the largest weight has
+/// the key.
 ///
 /// This is rendezvous hashing (D. G. Thaler and C. V. Ravishankar, "Using name-based mappings to
 /// increase hit rates", IEEE/ACM Transactions on Networking 6 (1998)): with one actor more, only

@@ -40,7 +40,7 @@ pub(super) struct ContainerRequest {
     pub(super) body: ContainerCreateBody,
     pub(super) spec: JobSpec,
     pub(super) resources: Resources,
-    /// Of standard output and of standard error.
+    /// The targets of standard output and of standard error.
     pub(super) outputs: [OutputTarget; 2],
 }
 

@@ -199,7 +199,7 @@ mod tests {
     const THERE: PeerId = PeerId::OTHER;
 
     impl Table {
-        /// Returns whether nobody is there, and nobody wants to know.
+        /// Returns whether the table lists nothing and has no peer.
         fn is_empty(&self) -> bool {
             self.listings.is_empty() && self.peers.is_empty()
         }

@@ -30,7 +30,7 @@ pub enum Unanswered {
 }
 
 impl Unanswered {
-    /// Returns the answer of a process that has dropped what was to give it.
+    /// Returns the answer of a process that has dropped the sender of the answer.
     pub(crate) fn gone(_: oneshot::error::RecvError) -> Answer {
         Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())))
     }
