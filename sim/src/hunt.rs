@@ -195,8 +195,7 @@ fn read_seeds(path: &str) -> Result<Vec<(u64, &'static str)>, String> {
 /// Lets players play seeds. Returns the one that has failed.
 ///
 /// A seed that takes longer than [`LIMIT`] is played again, with its history. That is the same, so a
-/// world that computes without end does so again. One that ends then stood still for the machine's
-/// sake.
+/// world that computes without end does so again. One that ends then stood still with its machine.
 fn play_batch(
     core: usize,
     from: u64,
@@ -256,7 +255,7 @@ fn play_until_late(
     };
     let (mut takes_long, mut last) = (false, VecDeque::new());
     loop {
-        match arriving.recv_timeout(if takes_long { LIMIT } else { LIMIT * 3 / 4 }) {
+        match arriving.recv_timeout(if takes_long { Duration::MAX } else { LIMIT * 3 / 4 }) {
             Ok(line) => {
                 let problem = |line: &str| line.split_once(' ').map(|(_, it)| it.to_string());
                 if let Some(played) = line.strip_prefix(PLAYS) {
@@ -279,16 +278,10 @@ fn play_until_late(
                     }
                 }
             }
-            Err(RecvTimeoutError::Timeout) if !takes_long => {
+            Err(RecvTimeoutError::Timeout) => {
                 takes_long = true;
                 println!("seed {seed}, scenario {}, takes long:", drawn(seed));
                 threads_of_children(child.id()).iter().for_each(|thread| println!("  {thread}"));
-            }
-            Err(RecvTimeoutError::Timeout) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                let _ = std::fs::remove_dir_all(fiber_sim::folder(child.id()));
-                return End::Late(failure(seed, "its player does not answer"));
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let status = child.wait().expect("it is a child");

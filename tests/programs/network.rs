@@ -18,8 +18,6 @@ const EARLY_LINK_TIMEOUT: Duration = Duration::from_secs(30);
 /// in the proof of the key, at the start of nng, in the handshake, in the request of the parent,
 /// before the worker is ready, and at work.
 const STAGES: [usize; 13] = [0, 40, 72, 136, 172, 184, 260, 500, 800, 1100, 1400, 1700, 2100];
-/// How many pools recover side by side: many faults end with a time limit.
-const POOLS: usize = 7;
 
 fn start_behind(proxy: &Proxy) -> Program {
     let setup =
@@ -29,33 +27,38 @@ fn start_behind(proxy: &Proxy) -> Program {
     setup.start()
 }
 
+/// Each stage has a program of its own: they run side by side, as many faults end with a time limit.
 fn recovers_from(fault: Fault) {
+    std::thread::scope(|scope| {
+        for stage in STAGES {
+            scope.spawn(move || {
+                let (proxy, mut program) = pool_with_fault(fault, stage);
+                proxy.wait_for_the_fault();
+                works_and_joins(&mut program, || {});
+                program.end().code(0);
+            });
+        }
+        // In the middle of the pool's end.
+        let (proxy, mut program) = pool_with_fault(fault, usize::MAX);
+        works_and_joins(&mut program, || proxy.fault_now());
+        program.end().code(0);
+    });
+}
+
+fn pool_with_fault(fault: Fault, stage: usize) -> (Proxy, Program) {
     let proxy = Proxy::new();
     let mut program = start_behind(&proxy);
-    for stages in STAGES.chunks(POOLS) {
-        for stage in stages {
-            // This may be the next worker of an earlier pool.
-            proxy.expose_next_to(fault, *stage);
-            program.say("pool");
-            proxy.wait_for_the_fault();
-            // A pool gives up if the first start of each of its workers fails.
-            program.say("half");
-            program.line("1 worker");
-        }
-        program.say("whole");
-        program.line("2 workers each");
-        program.say("join");
-        program.line("joined");
-    }
-    // In the middle of the pool's end.
-    proxy.expose_next_to(fault, usize::MAX);
+    proxy.expose_next_to(fault, stage);
     program.say("pool");
+    (proxy, program)
+}
+
+fn works_and_joins(program: &mut Program, at_end: impl FnOnce()) {
     program.say("whole");
-    program.line("2 workers each");
+    program.line("2 workers");
     program.say("join");
-    proxy.fault_now();
+    at_end();
     program.line("joined");
-    program.end().code(0);
 }
 
 #[trial]

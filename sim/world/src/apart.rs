@@ -22,7 +22,7 @@ pub enum Apart {
     Exited(i32),
     /// By a signal.
     Signaled(i32),
-    /// It was killed after this limit.
+    /// It was killed after so much time on the processors, or so long without any.
     TimedOut(Duration),
 }
 
@@ -33,8 +33,8 @@ impl fmt::Display for Apart {
             Apart::Signaled(signal) => write!(f, "signal {signal} has ended the process"),
             Apart::TimedOut(limit) => write!(
                 f,
-                "it takes longer than {limit:?} of real time: some thread computes without end, or \
-                 waits by a call that worlds don't know"
+                "it takes longer than {limit:?}: some thread computes without end, or waits by a \
+                 call that worlds don't know"
             ),
         }
     }
@@ -59,7 +59,13 @@ pub fn run_apart(limit: Duration, work: impl FnOnce()) -> io::Result<Apart> {
     };
     let fd = pidfd_open(pid, PidfdFlags::empty())?;
     let time = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: 0 };
-    let is_late = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&time))? == 0;
+    let (mut is_late, mut used) = (false, Duration::ZERO);
+    while !is_late && poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&time))? == 0 {
+        // Others may have had the processors meanwhile.
+        let now = processor_time(pid)?;
+        is_late = now >= limit || now - used < limit / 100;
+        used = now;
+    }
     if is_late {
         kill_process(pid, Signal::KILL)?;
     }
@@ -68,6 +74,21 @@ pub fn run_apart(limit: Duration, work: impl FnOnce()) -> io::Result<Apart> {
         (true, _) => Apart::TimedOut(limit),
         (false, status) => status.map_or(Apart::Exited(0), end_of),
     })
+}
+
+/// Returns for how long the threads of a process have run.
+fn processor_time(pid: Pid) -> io::Result<Duration> {
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: both places are valid.
+    let error = unsafe { libc::clock_getcpuclockid(pid.as_raw_nonzero().get(), &mut clock) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    // SAFETY: the place is valid.
+    if unsafe { libc::clock_gettime(clock, &mut time) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 fn end_of(status: WaitStatus) -> Apart {

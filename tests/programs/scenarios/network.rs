@@ -30,28 +30,22 @@ fn behind_a_proxy() {
         panic!("the program can't be started again: {again}");
     }
     fiber::init();
-    let mut pools = Vec::new();
+    let mut pool = None;
     let mut actors = Vec::new();
     while let Some(line) = read_line() {
         match &*line {
             "pool" => {
-                let pool = Pool::builder().processes(2).build().unwrap();
-                drop(pool.wait_until_ready());
-                pools.push(pool);
-            }
-            "half" => {
-                let pool = pools.last().expect("there is one");
-                wait_until("a worker", || pool.ready_workers() > 0);
-                println!("1 worker");
+                let made = Pool::builder().processes(2).build().unwrap();
+                drop(made.wait_until_ready());
+                pool = Some(made);
             }
             "whole" => {
-                for pool in &pools {
-                    wait_until("work of both workers", || workers_at_work(pool) == 2);
-                }
-                println!("2 workers each");
+                let pool = pool.as_ref().expect("there is one");
+                wait_until("work of both workers", || workers_at_work(pool) == 2);
+                println!("2 workers");
             }
             "join" => {
-                pools.drain(..).for_each(|pool| pool.stop().wait().unwrap());
+                pool.take().expect("there is one").stop().wait().unwrap();
                 println!("joined");
             }
             "actor" => {
