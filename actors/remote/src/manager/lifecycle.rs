@@ -45,7 +45,7 @@ where
     fn starting(&self, context: &mut Context<A>) {
         let id = self.id;
         if self.has_failed.replace(false) {
-            let _ = self.link.send(ActorEvent::Restarted.encode(id));
+            let _ = self.link.send(ActorEvent::Restarted.message(id));
         }
         let (link, snapshot) = (Arc::clone(&self.link), Rc::clone(&self.snapshot));
         let held = self.held.clone();
@@ -59,7 +59,7 @@ where
                     }
                     _ => ActorEvent::Snapshot(state),
                 };
-                let _ = link.send(event.encode(id));
+                let _ = link.send(event.message(id));
             }
             Ok(None) => {}
             Err(error) => {
@@ -101,6 +101,6 @@ where
 
     fn failed(&self, reason: &ExitReason) {
         self.has_failed.set(true);
-        let _ = self.link.send(ActorEvent::Failed(reason.clone()).encode(self.id));
+        let _ = self.link.send(ActorEvent::Failed(reason.clone()).message(self.id));
     }
 }

@@ -7,6 +7,7 @@ use fiber_backends::ChildOutput;
 use fiber_core::stats::ProcessRole;
 use fiber_core::{Error, Exit, ExitReason, Meta, Result};
 use fiber_transport::{Link, Received};
+use fiber_values::codec::EncodedValue;
 use fiber_values::transfer::KeepAlive;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::mpsc;
@@ -18,7 +19,7 @@ use super::process::ActorMain;
 use super::wire::ActorEvent;
 use super::{ManagerInner, group};
 use crate::names::Registered;
-use fiber_runtime::mesh::ProcessRef;
+use fiber_runtime::mesh::{ActorId, ProcessRef};
 use fiber_runtime::runtime::{
     ChildProcess, ControlMessage, HostRule, Launch, Owner, Placement, ProcessCommand, ReadyChild,
     Runtime, StartRequest,
@@ -232,7 +233,8 @@ impl Owner for ManagerOwner {
     }
 
     fn message(&mut self, message: Received) {
-        let Some((id, event)) = ActorEvent::decode(message.into()) else {
+        let message = EncodedValue::from(message).decode::<(ActorId, ActorEvent)>();
+        let Ok((id, event)) = message else {
             return tracing::error!("ignored an invalid message of a managed actor's process");
         };
         // Before that, it can't start.
