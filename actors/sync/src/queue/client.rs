@@ -15,7 +15,7 @@ use fiber_core::at_exit::at_exit;
 use fiber_core::{CloseReason, Error, ExitReason, ProcessId, Result, forks};
 use fiber_transport::Received;
 use fiber_values::transfer::Uncommitted;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use self::receiving::Receiving;
 use self::sending::Sending;
@@ -46,8 +46,6 @@ struct ClientState {
 /// The remedy if the owner is alive.
 const GET_ANOTHER: &str = "if the owner is alive, get another handle of the queue from it (of a \
                            pipe, make another), for this process's handles stay unusable";
-
-type State<'a> = MutexGuard<'a, ClientState>;
 
 /// The clients of a session in this process.
 #[derive(Default)]
@@ -153,14 +151,12 @@ impl Client {
 
     /// Settles `uncommitted` after a message that says that all elements which were got are used.
     pub(super) fn commit_when_used(self: &Arc<Self>, uncommitted: Uncommitted) {
-        let mut state = self.state.lock();
-        self.catch_up(&mut state);
-        drop(state);
+        self.catch_up(&mut self.state.lock());
         uncommitted.commit();
     }
 
     /// Sends everything that the owner does not know yet.
-    fn catch_up(self: &Arc<Self>, state: &mut State<'_>) {
+    fn catch_up(self: &Arc<Self>, state: &mut ClientState) {
         self.send_frame(state);
         self.report_used(&mut state.receiving);
     }
