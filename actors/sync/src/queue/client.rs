@@ -12,7 +12,7 @@ use std::thread;
 use bytes::Buf;
 use dashmap::{DashMap, Entry};
 use fiber_core::at_exit::at_exit;
-use fiber_core::{CloseReason, Error, ExitReason, ProcessId, Result, forks};
+use fiber_core::{CloseReason, Error, ProcessId, Result, forks};
 use fiber_transport::Received;
 use fiber_values::transfer::Uncommitted;
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ use self::sending::Sending;
 use super::handle::operation_payload;
 use super::wire::{Closing, DELIVER, ENDED, Operation, PREFETCH, RECALL};
 use fiber_runtime::mesh::{Payload, PeerId, Port, PortId, Request, Unsent};
-use fiber_runtime::objects::{Handle, PortConnection, Response};
+use fiber_runtime::objects::{Handle, PortConnection, Response, with_remedy};
 use fiber_runtime::runtime::Runtime;
 
 /// This process's side of a queue of another process.
@@ -185,16 +185,9 @@ impl Client {
     }
 
     fn fail(&self, error: Error) {
-        let error = match error {
-            // The queue may live on, but elements on their way may be lost, and so may the
-            // knowledge which elements this process has used. So its handles must not go on as if
-            // nothing had happened.
-            Error::OwnerEnded { what, reason: ExitReason::LinkLost(problem) } => {
-                let reason = ExitReason::LinkLost(format!("{problem}; {GET_ANOTHER}"));
-                Error::OwnerEnded { what, reason }
-            }
-            other => other,
-        };
+        // After a lost link, elements on their way may be lost, and so may the knowledge which
+        // elements this process has used. So its handles must not go on as if nothing had happened.
+        let error = with_remedy(error, GET_ANOTHER);
         let mut state = self.state.lock();
         state.failed.get_or_insert(error);
         state.receiving.clear();
