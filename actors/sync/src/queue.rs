@@ -17,7 +17,7 @@ mod wire;
 use std::marker::PhantomData;
 
 use fiber_core::{Error, Result};
-use fiber_values::codec::{self, EncodedValue};
+use fiber_values::codec::EncodedValue;
 use fiber_values::transfer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -394,15 +394,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn join(&self) -> Reply<()> {
-        let ticket = self.handle.ticket();
-        let response = self.handle.request(&Operation::Join(ticket));
-        let withdraw = self.handle.send_on_drop(Operation::WithdrawJoin(ticket));
         let what = format!("the end of the work on {}", self.handle.name());
-        Reply::named(what, async move {
-            codec::decode::<()>(&response.await?)?;
-            withdraw.disarm();
-            Ok(())
-        })
+        self.handle.call_withdrawable(what, Operation::Join, Operation::WithdrawJoin)
     }
 
     /// Closes the queue for new elements. Elements in it can still be taken; then
