@@ -30,7 +30,7 @@ pub(super) enum ActorEvent {
 }
 
 impl ActorEvent {
-    /// Returns the message that says so of an actor.
+    /// Returns the message with which the owner learns of this event of an actor.
     pub(super) fn message(&self, actor: ActorId) -> Message {
         message(&(actor, self))
     }

@@ -237,7 +237,7 @@ impl Future for Response {
     }
 }
 
-/// Adds a remedy to the error of a lost link, whose owner may live on.
+/// Adds a remedy to the error of a lost link, after which the object may live on.
 pub fn with_remedy(error: Error, remedy: &str) -> Error {
     match error {
         Error::OwnerEnded { what, reason: ExitReason::LinkLost(problem) } => {

@@ -112,7 +112,7 @@ impl Client {
         Ok(NextElement::Later(promise))
     }
 
-    /// Sends the number of consumers that wait, and the number of elements to prefetch.
+    /// Sends the number of consumers that wait, and the number of elements to prefetch beyond that.
     fn want(&self, prefetch: usize, receiving: &mut Receiving) {
         receiving.reported_used = receiving.used;
         let mut payload = self.queue.payload();
