@@ -21,7 +21,7 @@ mod watch;
 
 pub use addr::RemoteAddr;
 pub use export::LocalActor;
-pub(crate) use held_answers::Holding;
+pub(crate) use held_answers::{HeldAnswers, Holding};
 pub(crate) use inbox_pump::{Host, OpenCall};
 pub use message::RemoteMessage;
 pub(crate) use method::{CallOutcome, Carrier, Encoded, Method, MethodCall, encode, handle};

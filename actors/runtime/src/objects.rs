@@ -15,5 +15,5 @@ pub use attachments::Attachments;
 pub use handle::Handle;
 pub use operations::{ObjectRef, SendOnDrop};
 pub use output::let_outputs_travel;
-pub use port_ref::{PortConnection, PortRef, Response};
+pub use port_ref::{PortConnection, PortRef, Response, with_remedy};
 pub use ticket::{Ticket, made_at};

@@ -15,16 +15,14 @@ mod stream;
 mod wire;
 
 use std::marker::PhantomData;
-use std::panic::Location as Place;
 
 use fiber_core::{Error, Result};
-use fiber_values::codec::{self, EncodedValue};
+use fiber_values::codec::EncodedValue;
 use fiber_values::transfer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use self::handle::{Location, QueueHandle};
-use self::name::QueueName;
 use self::wire::{Closing, Operation};
 use crate::sync::generic_handle;
 use fiber_runtime::objects::ObjectRef;
@@ -115,9 +113,7 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// ```
     #[track_caller]
     pub fn new() -> Result<Queue<T>> {
-        let name = QueueName::made_at("queue", Place::caller());
-        let handle = QueueHandle::new(name, store::Capacity::Unbounded)?;
-        Ok(Queue { handle, marker: PhantomData })
+        Queue::builder().build()
     }
 
     /// Makes a queue that holds at most `capacity` elements: further puts wait. This process owns
@@ -142,13 +138,11 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// ```
     #[track_caller]
     pub fn bounded(capacity: usize) -> Result<Queue<T>> {
-        let name = QueueName::made_at("queue", Place::caller());
         if capacity == 0 {
             let problem = "a queue for no elements can't hold one: choose 1 or more";
             return Err(Error::invalid("Queue::bounded", problem));
         }
-        let handle = QueueHandle::new(name, store::Capacity::Elements(capacity))?;
-        Ok(Queue { handle, marker: PhantomData })
+        Queue::builder().capacity(capacity).build()
     }
 
     /// Returns a builder of a queue, for a durable one. [`QueueBuilder`] has an example.
@@ -400,15 +394,8 @@ impl<T: Serialize + DeserializeOwned + Send + 'static> Queue<T> {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn join(&self) -> Reply<()> {
-        let ticket = self.handle.ticket();
-        let response = self.handle.request(&Operation::Join(ticket));
-        let withdraw = self.handle.send_on_drop(Operation::WithdrawJoin(ticket));
         let what = format!("the end of the work on {}", self.handle.name());
-        Reply::named(what, async move {
-            codec::decode::<()>(&response.await?)?;
-            withdraw.disarm();
-            Ok(())
-        })
+        self.handle.call_withdrawable(what, Operation::Join, Operation::WithdrawJoin)
     }
 
     /// Closes the queue for new elements. Elements in it can still be taken; then

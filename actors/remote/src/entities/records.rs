@@ -74,10 +74,10 @@ impl Records {
             Records::Journal(state) => {
                 let mut slots = Vec::with_capacity(changes.len());
                 changes.into_iter().for_each(|change| add_slots(state, change, &mut slots));
-                Some(recorded(state, slots))
+                Some(record(state, slots))
             }
         };
-        async move { if let Some(written) = written { written.await } else { Ok(()) } }
+        recorded(written)
     }
 
     /// Records a reminder under its number, or that there is none any more.
@@ -95,10 +95,10 @@ impl Records {
                     Ok(None) => Change::Remove { slots, slot: number },
                     Err(error) => unreachable!("a reminder can be encoded: {error}"),
                 };
-                Some(recorded(state, vec![change]))
+                Some(record(state, vec![change]))
             }
         };
-        async move { if let Some(written) = written { written.await } else { Ok(()) } }
+        recorded(written)
     }
 
     /// Returns the recorded reminders, by their numbers.
@@ -160,16 +160,15 @@ fn read(state: &DurableState, key: &str) -> Result<Record> {
     Ok(Record { snapshot, events: slots.collect() })
 }
 
-async fn recorded_answer(answer: oneshot::Receiver<Result<()>>) -> Result<(), CallFailure> {
-    let ended = |_| Err(Error::system("recording failed", "the journal's thread has ended"));
-    answer.await.unwrap_or_else(ended).map_err(|error| failure(&error))
-}
-
-fn recorded(
-    state: &DurableState,
-    changes: Vec<Change>,
-) -> impl Future<Output = Result<(), CallFailure>> + 'static {
+fn record(state: &DurableState, changes: Vec<Change>) -> oneshot::Receiver<Result<()>> {
     let (done, answer) = oneshot::channel();
     state.record(changes, |result| drop(done.send(result)));
-    recorded_answer(answer)
+    answer
+}
+
+/// Waits until the journal has recorded changes. What is in memory counts at once.
+async fn recorded(answer: Option<oneshot::Receiver<Result<()>>>) -> Result<(), CallFailure> {
+    let Some(answer) = answer else { return Ok(()) };
+    let ended = |_| Err(Error::system("recording failed", "the journal's thread has ended"));
+    answer.await.unwrap_or_else(ended).map_err(|error| failure(&error))
 }

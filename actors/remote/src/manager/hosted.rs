@@ -187,7 +187,6 @@ where
         let managed = ManagedLife::<P, _> {
             id: actor.id,
             host: Host::new(actor.runtime, Arc::clone(&actor.inbox), actor.held.clone()),
-            held: actor.held.clone(),
             link: Arc::clone(&actor.link),
             snapshot,
             interval: main.interval,

@@ -12,7 +12,7 @@ use fiber_values::codec::EncodedValue;
 
 use super::snapshot::{SnapshotInterval, SnapshotPolicy};
 use super::wire::ActorEvent;
-use crate::remote::{Holding, Host};
+use crate::remote::{HeldAnswers, Host};
 use fiber_runtime::mesh::ActorId;
 use fiber_supervisor::Life;
 
@@ -25,7 +25,6 @@ pub(super) struct ManagedLife<P, C> {
     /// The last snapshot.
     pub(super) snapshot: Rc<RefCell<Option<EncodedValue>>>,
     pub(super) interval: SnapshotInterval,
-    pub(super) held: Holding,
     /// Makes the actor.
     pub(super) create: C,
     /// The message that the actor has started, until it is sent.
@@ -45,32 +44,31 @@ where
     fn starting(&self, context: &mut Context<A>) {
         let id = self.id;
         if self.has_failed.replace(false) {
-            let _ = self.link.send(ActorEvent::Restarted.encode(id));
+            let _ = self.link.send(ActorEvent::Restarted.message(id));
         }
         let (link, snapshot) = (Arc::clone(&self.link), Rc::clone(&self.snapshot));
-        let held = self.held.clone();
-        let take_snapshot = move |actor: &A, is_awaited: bool| match P::take(actor) {
+        let take_snapshot = move |actor: &A, held: Option<&HeldAnswers>| match P::take(actor) {
             Ok(Some(state)) => {
                 *snapshot.borrow_mut() = Some(state.clone());
-                let event = match &held {
-                    Some(held) if is_awaited => {
+                let event = match held {
+                    Some(held) => {
                         held.taken();
                         ActorEvent::AwaitedSnapshot(state)
                     }
-                    _ => ActorEvent::Snapshot(state),
+                    None => ActorEvent::Snapshot(state),
                 };
-                let _ = link.send(event.encode(id));
+                let _ = link.send(event.message(id));
             }
             Ok(None) => {}
             Err(error) => {
                 let problem = format!("taking a snapshot failed: {error}");
                 tracing::error!("{problem}");
-                held.iter().filter(|_| is_awaited).for_each(|held| held.not_taken(&problem));
+                held.into_iter().for_each(|held| held.not_taken(&problem));
             }
         };
         if let Some(time) = self.interval.time {
             let take_snapshot = take_snapshot.clone();
-            context.run_interval(time, move |actor, _| take_snapshot(actor, false));
+            context.run_interval(time, move |actor, _| take_snapshot(actor, None));
         }
         let (messages, mut count) = (self.interval.messages, 0);
         let take_awaited = take_snapshot.clone();
@@ -78,10 +76,11 @@ where
             count += 1;
             if messages == Some(count) {
                 count = 0;
-                take_snapshot(actor, false);
+                take_snapshot(actor, None);
             }
         };
-        context.spawn(self.host.inbox_pump(handled, move |actor| take_awaited(actor, true)));
+        let keep = move |actor: &mut A, held: &HeldAnswers| take_awaited(actor, Some(held));
+        context.spawn(self.host.inbox_pump(handled, keep));
     }
 
     fn create(&self) -> A {
@@ -101,6 +100,6 @@ where
 
     fn failed(&self, reason: &ExitReason) {
         self.has_failed.set(true);
-        let _ = self.link.send(ActorEvent::Failed(reason.clone()).encode(self.id));
+        let _ = self.link.send(ActorEvent::Failed(reason.clone()).message(self.id));
     }
 }

@@ -7,6 +7,7 @@ use fiber_backends::ChildOutput;
 use fiber_core::stats::ProcessRole;
 use fiber_core::{Error, Exit, ExitReason, Meta, Result};
 use fiber_transport::{Link, Received};
+use fiber_values::codec::EncodedValue;
 use fiber_values::transfer::KeepAlive;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::mpsc;
@@ -18,7 +19,7 @@ use super::process::ActorMain;
 use super::wire::ActorEvent;
 use super::{ManagerInner, group};
 use crate::names::Registered;
-use fiber_runtime::mesh::ProcessRef;
+use fiber_runtime::mesh::{ActorId, ProcessRef};
 use fiber_runtime::runtime::{
     ChildProcess, ControlMessage, HostRule, Launch, Owner, Placement, ProcessCommand, ReadyChild,
     Runtime, StartRequest,
@@ -29,6 +30,7 @@ use fiber_supervisor::supervisor::{
 };
 
 /// The complete options of a manager.
+#[derive(Clone)]
 pub(super) struct ManagerSpec {
     pub(super) main: ActorMain,
     /// Keeps alive the shared objects in the factory's arguments.
@@ -103,15 +105,8 @@ impl ManagerSpec {
         }
         let place = Place::new(runtime, &main.name);
         let process = Process { actor: Arc::clone(&actor), place: Arc::clone(&place) };
-        let start = ManagerStart {
-            meta: self.meta,
-            output: self.output,
-            main,
-            host: self.host,
-            registered: self.registered,
-            _keep_alive: self.keep_alive,
-            process: process.clone(),
-        };
+        let spec = ManagerSpec { main, snapshot: Arc::clone(&actor.snapshot), ..self };
+        let start = ManagerStart { spec, process };
         let of_actor = (Arc::downgrade(&actor), Arc::downgrade(&place));
         actor.snapshot.on_failure(move |error| {
             if let (Some(actor), Some(place)) = (of_actor.0.upgrade(), of_actor.1.upgrade()) {
@@ -141,12 +136,7 @@ impl ActorMain {
 
 /// Starts the process of a managed actor, once for each incarnation.
 struct ManagerStart {
-    meta: Meta,
-    output: ChildOutput,
-    main: ActorMain,
-    host: HostRule,
-    registered: Option<Registered>,
-    _keep_alive: KeepAlive,
+    spec: ManagerSpec,
     process: Process,
 }
 
@@ -165,8 +155,7 @@ impl Start for ManagerStart {
     ) -> LocalBoxFuture<'static, Result<Running, ExitReason>> {
         let process = self.process.clone();
         let runtime = process.actor.runtime;
-        let (main, meta, output) = (self.main.clone(), self.meta, self.output.clone());
-        let (registered, host) = (self.registered.clone(), self.host.clone());
+        let ManagerSpec { main, meta, output, host, registered, .. } = self.spec.clone();
         let actor = process.actor.id();
         context.set_names(move || runtime.directory().names_of(actor));
         process.place.set_tree(context.tree_place());
@@ -232,7 +221,8 @@ impl Owner for ManagerOwner {
     }
 
     fn message(&mut self, message: Received) {
-        let Some((id, event)) = ActorEvent::decode(message.into()) else {
+        let message = EncodedValue::from(message).decode::<(ActorId, ActorEvent)>();
+        let Ok((id, event)) = message else {
             return tracing::error!("ignored an invalid message of a managed actor's process");
         };
         // Before that, it can't start.

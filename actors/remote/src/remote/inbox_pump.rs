@@ -21,7 +21,7 @@ use futures_util::future::LocalBoxFuture;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 
-use super::held_answers::{Holding, respond};
+use super::held_answers::{HeldAnswers, Holding, respond};
 use super::method::{CallOutcome, Encoded, MethodCall};
 use fiber_runtime::endpoint::message_limit;
 use fiber_runtime::mesh::{CallFailure, Inbox, IncomingMessage, Responder, enter_request};
@@ -229,11 +229,11 @@ impl Host {
     }
 
     /// Returns a future for the actor's context, which passes messages to the actor. It calls
-    /// `handled` after each, and `keep` when answers wait for a snapshot.
+    /// `handled` after each, and `keep` when answers wait for a snapshot, with these answers.
     pub(crate) fn inbox_pump<A>(
         &self,
         handled: impl FnMut(&mut A) + Unpin + 'static,
-        keep: impl FnMut(&mut A) + Unpin + 'static,
+        keep: impl FnMut(&mut A, &HeldAnswers) + Unpin + 'static,
     ) -> impl ActorFuture<A, Output = ()> + 'static
     where
         A: Actor<Context = Context<A>>,
@@ -272,7 +272,7 @@ impl<A, F, K> ActorFuture<A> for InboxPump<F, K>
 where
     A: Actor<Context = Context<A>>,
     F: FnMut(&mut A) + Unpin + 'static,
-    K: FnMut(&mut A) + Unpin + 'static,
+    K: FnMut(&mut A, &HeldAnswers) + Unpin + 'static,
 {
     type Output = ();
 
@@ -304,8 +304,10 @@ where
             }
         }
         this.dispatch.poll_answers(task);
-        if this.dispatch.running.held.as_ref().is_some_and(|held| held.is_due(task)) {
-            (this.keep)(actor);
+        if let Some(held) = &this.dispatch.running.held
+            && held.is_due(task)
+        {
+            (this.keep)(actor, held);
         }
         if turn > 0 {
             this.inbox.note_turn(turn, false, Instant::now());

@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Buf;
-use fiber_core::{Error, ExitReason, ProcessId, Result, forks};
+use fiber_core::{Error, ProcessId, Result, forks};
 use fiber_runtime::mesh::{Payload, PeerId, Port, PortId, Request};
-use fiber_runtime::objects::{Handle, PortConnection, PortRef, Response};
+use fiber_runtime::objects::{Handle, PortConnection, PortRef, Response, with_remedy};
 use fiber_runtime::runtime::Runtime;
 use fiber_runtime::topics::append_operation;
 use fiber_runtime::topics::wire::{
@@ -133,14 +133,7 @@ impl Client {
     }
 
     fn fail(&self, error: Error) {
-        let error = match error {
-            // The topic may live on.
-            Error::OwnerEnded { what, reason: ExitReason::LinkLost(problem) } => {
-                let reason = ExitReason::LinkLost(format!("{problem}; {SUBSCRIBE_AGAIN}"));
-                Error::OwnerEnded { what, reason }
-            }
-            other => other,
-        };
+        let error = with_remedy(error, SUBSCRIBE_AGAIN);
         let mut state = self.state.lock();
         let error = state.failed.get_or_insert(error).clone();
         let buffers = std::mem::take(&mut state.buffers);

@@ -63,6 +63,27 @@ pub trait ObjectRef: Clone + Send + 'static {
         Reply::named(format!("{doing} {}", self.name()), async move { then(result?.await?) })
     }
 
+    /// Sends an operation that may wait. Dropping the reply before the answer withdraws it. The
+    /// functions make both operations of one ticket.
+    fn call_withdrawable<R>(
+        &self,
+        what: String,
+        begin: impl FnOnce(Ticket) -> Self::Operation,
+        withdraw: impl FnOnce(Ticket) -> Self::Operation,
+    ) -> Reply<R>
+    where
+        R: DeserializeOwned + Send + 'static,
+    {
+        let ticket = self.ticket();
+        let response = self.request(&begin(ticket));
+        let withdraw = self.send_on_drop(withdraw(ticket));
+        Reply::named(what, async move {
+            let answer = EncodedValue::from(response.await?).decode()?;
+            withdraw.disarm();
+            Ok(answer)
+        })
+    }
+
     /// Returns a value that sends `operation` when it is dropped, unless it is disarmed.
     fn send_on_drop(&self, operation: Self::Operation) -> SendOnDrop<Self> {
         SendOnDrop { object: self.clone(), operation: Some(operation) }

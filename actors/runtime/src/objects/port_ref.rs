@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use fiber_core::{Error, ProcessId, Result, forks};
+use fiber_core::{Error, ExitReason, ProcessId, Result, forks};
 use fiber_transport::Received;
 use fiber_values::codec;
 use tokio::sync::oneshot;
@@ -234,6 +234,17 @@ impl Future for Response {
         let answer = ready!(Pin::new(&mut self.answer).poll(context));
         let answer = answer.unwrap_or_else(Unanswered::gone);
         Poll::Ready(conclude(&self.name, answer))
+    }
+}
+
+/// Adds a remedy to the error of a lost link, after which the object may live on.
+pub fn with_remedy(error: Error, remedy: &str) -> Error {
+    match error {
+        Error::OwnerEnded { what, reason: ExitReason::LinkLost(problem) } => {
+            let reason = ExitReason::LinkLost(format!("{problem}; {remedy}"));
+            Error::OwnerEnded { what, reason }
+        }
+        other => other,
     }
 }
 

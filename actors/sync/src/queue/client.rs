@@ -12,17 +12,17 @@ use std::thread;
 use bytes::Buf;
 use dashmap::{DashMap, Entry};
 use fiber_core::at_exit::at_exit;
-use fiber_core::{CloseReason, Error, ExitReason, ProcessId, Result, forks};
+use fiber_core::{CloseReason, Error, ProcessId, Result, forks};
 use fiber_transport::Received;
 use fiber_values::transfer::Uncommitted;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use self::receiving::Receiving;
 use self::sending::Sending;
 use super::handle::operation_payload;
 use super::wire::{Closing, DELIVER, ENDED, Operation, PREFETCH, RECALL};
 use fiber_runtime::mesh::{Payload, PeerId, Port, PortId, Request, Unsent};
-use fiber_runtime::objects::{Handle, PortConnection, Response};
+use fiber_runtime::objects::{Handle, PortConnection, Response, with_remedy};
 use fiber_runtime::runtime::Runtime;
 
 /// This process's side of a queue of another process.
@@ -46,8 +46,6 @@ struct ClientState {
 /// The remedy if the owner is alive.
 const GET_ANOTHER: &str = "if the owner is alive, get another handle of the queue from it (of a \
                            pipe, make another), for this process's handles stay unusable";
-
-type State<'a> = MutexGuard<'a, ClientState>;
 
 /// The clients of a session in this process.
 #[derive(Default)]
@@ -153,14 +151,12 @@ impl Client {
 
     /// Settles `uncommitted` after a message that says that all elements which were got are used.
     pub(super) fn commit_when_used(self: &Arc<Self>, uncommitted: Uncommitted) {
-        let mut state = self.state.lock();
-        self.catch_up(&mut state);
-        drop(state);
+        self.catch_up(&mut self.state.lock());
         uncommitted.commit();
     }
 
     /// Sends everything that the owner does not know yet.
-    fn catch_up(self: &Arc<Self>, state: &mut State<'_>) {
+    fn catch_up(self: &Arc<Self>, state: &mut ClientState) {
         self.send_frame(state);
         self.report_used(&mut state.receiving);
     }
@@ -189,16 +185,9 @@ impl Client {
     }
 
     fn fail(&self, error: Error) {
-        let error = match error {
-            // The queue may live on, but elements on their way may be lost, and so may the
-            // knowledge which elements this process has used. So its handles must not go on as if
-            // nothing had happened.
-            Error::OwnerEnded { what, reason: ExitReason::LinkLost(problem) } => {
-                let reason = ExitReason::LinkLost(format!("{problem}; {GET_ANOTHER}"));
-                Error::OwnerEnded { what, reason }
-            }
-            other => other,
-        };
+        // After a lost link, elements on their way may be lost, and so may the knowledge which
+        // elements this process has used. So its handles must not go on as if nothing had happened.
+        let error = with_remedy(error, GET_ANOTHER);
         let mut state = self.state.lock();
         state.failed.get_or_insert(error);
         state.receiving.clear();

@@ -87,14 +87,8 @@ impl<T: DeserializeOwned> Get<T> {
             self.queue.check_taking("Queue::get")?;
             let next = match self.queue.location()? {
                 Location::Local(store) => {
-                    let mut state = store.lock();
-                    match state.get_here() {
-                        Some(next) => next,
-                        None => {
-                            let reason = state.closing().unwrap_or(Closing::Closed);
-                            return Poll::Ready(Err(self.queue.closed(reason)));
-                        }
-                    }
+                    let next = store.lock().get_here();
+                    next.map_err(|reason| self.queue.closed(reason))?
                 }
                 Location::Remote(client) => client.get()?,
             };

@@ -282,8 +282,11 @@ impl QueueState {
         Poll::Pending
     }
 
-    /// Returns the next element, or a promise of one, or `None` when no more elements will come.
-    pub(super) fn get_here(&mut self) -> Option<NextElement> {
+    /// Returns the next element, or a promise of one.
+    ///
+    /// # Errors
+    /// The reason why no more elements will come.
+    pub(super) fn get_here(&mut self) -> Result<NextElement, Closing> {
         // Consumers that wait have been given all elements that were there.
         if !self.is_anothers_turn(None)
             && let Some(element) = self.ready.pop()
@@ -291,14 +294,14 @@ impl QueueState {
             if !self.blocked.is_empty() {
                 self.distribute();
             }
-            return Some(NextElement::Now(element));
+            return Ok(NextElement::Now(element));
         }
-        if self.is_over() {
-            return None;
+        if let Some(reason) = self.closing.filter(|_| self.is_over()) {
+            return Err(reason);
         }
         let promise = self.demands.wait_here();
         self.distribute();
-        Some(NextElement::Later(promise))
+        Ok(NextElement::Later(promise))
     }
 
     /// Takes back an element whose consumer has gone.

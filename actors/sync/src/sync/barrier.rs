@@ -1,7 +1,6 @@
 //! A barrier for a number of processes.
 
 use fiber_core::Result;
-use fiber_values::codec;
 use serde::{Deserialize, Serialize};
 
 use super::state::{ObjectState, StateHandle};
@@ -104,14 +103,8 @@ impl Barrier {
     /// # Ok::<(), fiber::Error>(())
     /// ```
     pub fn wait_all(&self) -> Reply<usize> {
-        let ticket = self.handle.ticket();
-        let response = self.handle.request(&Operation::Arrive(ticket));
-        let arrival = self.handle.send_on_drop(Operation::Withdraw(ticket));
-        Reply::named(format!("the meeting at {}", self.handle.name()), async move {
-            let position = codec::decode(&response.await?)?;
-            arrival.disarm();
-            Ok(position)
-        })
+        let what = format!("the meeting at {}", self.handle.name());
+        self.handle.call_withdrawable(what, Operation::Arrive, Operation::Withdraw)
     }
 
     /// Returns how many parties wait. [`wait_all`](Barrier::wait_all) has an example.

@@ -1,7 +1,6 @@
 //! A flag that processes wait for.
 
 use fiber_core::Result;
-use fiber_values::codec;
 use serde::{Deserialize, Serialize};
 
 use super::state::{ObjectState, StateHandle};
@@ -129,13 +128,7 @@ impl Event {
     /// The process that should set it may die before: [`Reply::timeout`] limits the wait.
     /// [`set`](Event::set) has an example.
     pub fn wait_set(&self) -> Reply<()> {
-        let ticket = self.handle.ticket();
-        let response = self.handle.request(&Operation::Wait(ticket));
-        let withdraw = self.handle.send_on_drop(Operation::Withdraw(ticket));
-        Reply::named(self.handle.name().to_string(), async move {
-            codec::decode::<()>(&response.await?)?;
-            withdraw.disarm();
-            Ok(())
-        })
+        let what = self.handle.name().to_string();
+        self.handle.call_withdrawable(what, Operation::Wait, Operation::Withdraw)
     }
 }

@@ -97,7 +97,7 @@ impl Client {
                 // More elements come while this process uses the rest.
                 receiving.requested_more = true;
                 receiving.adapt(Instant::now());
-                self.want(receiving);
+                self.want(receiving.prefetch, receiving);
             } else if !element.blobs.is_empty() {
                 self.report_used(receiving);
             }
@@ -108,22 +108,12 @@ impl Client {
         let (sender, promise) = oneshot::channel();
         receiving.waiting.push_back(sender);
         receiving.adapt(Instant::now());
-        self.want(receiving);
+        self.want(receiving.prefetch, receiving);
         Ok(NextElement::Later(promise))
     }
 
-    /// Sends the number of consumers that wait, and the number of elements to prefetch.
-    fn want(&self, receiving: &mut Receiving) {
-        let prefetch = receiving.prefetch;
-        self.send_want(receiving, prefetch);
-    }
-
-    /// As [`want`](Client::want), without more elements to prefetch.
-    fn want_no_more(&self, receiving: &mut Receiving) {
-        self.send_want(receiving, 0);
-    }
-
-    fn send_want(&self, receiving: &mut Receiving, prefetch: usize) {
+    /// Sends the number of consumers that wait, and the number of elements to prefetch beyond that.
+    fn want(&self, prefetch: usize, receiving: &mut Receiving) {
         receiving.reported_used = receiving.used;
         let mut payload = self.queue.payload();
         payload.push(WANT);
@@ -137,7 +127,7 @@ impl Client {
     /// until then: after those with blobs, this does not wait until more elements are wanted.
     pub(super) fn report_used(&self, receiving: &mut Receiving) {
         if receiving.reported_used != receiving.used {
-            self.want_no_more(receiving);
+            self.want(0, receiving);
         }
     }
 
@@ -159,7 +149,7 @@ impl Client {
             let operation = Operation::ReturnElement { element, used, demand };
             return self.owner.send(self.payload(&operation));
         }
-        self.want_no_more(receiving);
+        self.want(0, receiving);
     }
 
     /// Returns the reason why a promise was broken.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fiber_core::Result;
 use tokio::sync::oneshot;
 
-use super::{Answer, Client, State};
+use super::{Answer, Client, ClientState};
 use crate::queue::encoded::{Encoded, HEAD};
 use crate::queue::wire::{ADMITTED, Closing, PUT};
 use fiber_runtime::mesh::{Payload, Unsent};
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// Sends the next frame, if elements are in it.
-    pub(super) fn send_frame(self: &Arc<Self>, state: &mut State<'_>) {
+    pub(super) fn send_frame(self: &Arc<Self>, state: &mut ClientState) {
         let sending = &mut state.sending;
         if sending.in_frame == 0 {
             return;
@@ -103,7 +103,7 @@ impl Client {
         self.send_elements(state, frame.into());
     }
 
-    fn send_elements(self: &Arc<Self>, state: &mut State<'_>, frame: Payload) {
+    fn send_elements(self: &Arc<Self>, state: &mut ClientState, frame: Payload) {
         state.sending.in_flight += 1;
         let client = Arc::clone(self);
         self.owner.request_then(frame, move |answer| client.arrived(answer));
