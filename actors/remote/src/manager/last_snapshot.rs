@@ -65,7 +65,8 @@ impl LastSnapshot {
     }
 
     /// Sets the last snapshot. `waiter` is called when it counts.
-    pub(super) fn set(self: &Arc<Self>, snapshot: EncodedValue, waiter: Option<Waiter>) {
+    pub(super) fn set(self: &Arc<Self>, mut snapshot: EncodedValue, waiter: Option<Waiter>) {
+        snapshot.bytes = fiber_transport::unshared(snapshot.bytes);
         if self.durable.is_none() {
             self.status.lock().counts = Some(snapshot);
             waiter.into_iter().for_each(|waiter| waiter());
@@ -139,5 +140,22 @@ impl LastSnapshot {
     /// Returns the last snapshot that counts.
     pub(super) fn now(&self) -> Option<EncodedValue> {
         self.status.lock().counts.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_small_snapshot_keeps_no_other_bytes_that_came_with_it() {
+        let received = Bytes::from(vec![0; 64 << 10]);
+        let last = LastSnapshot::new(None).unwrap();
+        let bytes = received.slice(..12);
+        last.set(EncodedValue { bytes, ..EncodedValue::default() }, None);
+        assert!(received.is_unique());
+        assert_eq!(last.now().unwrap().size(), 12);
     }
 }

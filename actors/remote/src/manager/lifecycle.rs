@@ -44,7 +44,7 @@ where
     fn starting(&self, context: &mut Context<A>) {
         let id = self.id;
         if self.has_failed.replace(false) {
-            let _ = self.link.send(ActorEvent::Restarted.message(id));
+            let _ = self.link.send(ActorEvent::Restarted.encode(id));
         }
         let (link, snapshot) = (Arc::clone(&self.link), Rc::clone(&self.snapshot));
         let take_snapshot = move |actor: &A, held: Option<&HeldAnswers>| match P::take(actor) {
@@ -57,7 +57,7 @@ where
                     }
                     None => ActorEvent::Snapshot(state),
                 };
-                let _ = link.send(event.message(id));
+                let _ = link.send(event.encode(id));
             }
             Ok(None) => {}
             Err(error) => {
@@ -100,6 +100,6 @@ where
 
     fn failed(&self, reason: &ExitReason) {
         self.has_failed.set(true);
-        let _ = self.link.send(ActorEvent::Failed(reason.clone()).message(self.id));
+        let _ = self.link.send(ActorEvent::Failed(reason.clone()).encode(self.id));
     }
 }

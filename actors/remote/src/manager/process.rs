@@ -135,9 +135,9 @@ async fn serve(first: HostedActor, mut orders: mpsc::UnboundedReceiver<Order>) -
             order = orders.recv(), if !is_stopping => match order {
                 Some(Order::Start(actor)) => {
                     let (id, link) = (actor.id, Arc::clone(&link));
-                    let started = ActorEvent::Started.message(id);
+                    let started = ActorEvent::Started.encode(id);
                     let ended = move |end: ActorEvent| {
-                        let _ = link.send(end.message(id));
+                        let _ = link.send(end.encode(id));
                     };
                     let actor = actor.spawn(started, ended);
                     others.insert(id, actor);
@@ -169,7 +169,7 @@ async fn serve(first: HostedActor, mut orders: mpsc::UnboundedReceiver<Order>) -
         ExitReason::Normal | ExitReason::Shutdown => 0,
         _ => EXIT_GIVEN_UP,
     };
-    let _ = link.send(ActorEvent::Ended(reason).message(id));
+    let _ = link.send(ActorEvent::Ended(reason).encode(id));
     while !is_stopping {
         // The parent answers with a shutdown when it has received the reason.
         is_stopping = matches!(orders.recv().await, Some(Order::Shutdown) | None);

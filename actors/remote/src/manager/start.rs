@@ -7,7 +7,6 @@ use fiber_backends::ChildOutput;
 use fiber_core::stats::ProcessRole;
 use fiber_core::{Error, Exit, ExitReason, Meta, Result};
 use fiber_transport::{Link, Received};
-use fiber_values::codec::EncodedValue;
 use fiber_values::transfer::KeepAlive;
 use futures_util::future::LocalBoxFuture;
 use tokio::sync::mpsc;
@@ -19,7 +18,7 @@ use super::process::ActorMain;
 use super::wire::ActorEvent;
 use super::{ManagerInner, group};
 use crate::names::Registered;
-use fiber_runtime::mesh::{ActorId, ProcessRef};
+use fiber_runtime::mesh::ProcessRef;
 use fiber_runtime::runtime::{
     ChildProcess, ControlMessage, HostRule, Launch, Owner, Placement, ProcessCommand, ReadyChild,
     Runtime, StartRequest,
@@ -221,8 +220,7 @@ impl Owner for ManagerOwner {
     }
 
     fn message(&mut self, message: Received) {
-        let message = EncodedValue::from(message).decode::<(ActorId, ActorEvent)>();
-        let Ok((id, event)) = message else {
+        let Some((id, event)) = ActorEvent::decode(message.into()) else {
             return tracing::error!("ignored an invalid message of a managed actor's process");
         };
         // Before that, it can't start.

@@ -1,8 +1,9 @@
 //! Messages between the process of managed actors and their owner. Each is about one actor.
 
+use bytes::Buf;
 use fiber_core::ExitReason;
 use fiber_transport::Message;
-use fiber_values::codec::EncodedValue;
+use fiber_values::codec::{self, EncodedValue};
 use serde::{Deserialize, Serialize};
 
 use super::process::ActorMain;
@@ -10,7 +11,6 @@ use fiber_runtime::endpoint::MAIN;
 use fiber_runtime::mesh::ActorId;
 
 /// What has happened to an actor in its process.
-#[derive(Serialize, Deserialize)]
 pub(super) enum ActorEvent {
     /// Its encoded state.
     Snapshot(EncodedValue),
@@ -30,9 +30,33 @@ pub(super) enum ActorEvent {
 }
 
 impl ActorEvent {
-    /// Returns the message with which the owner learns of this event of an actor.
-    pub(super) fn message(&self, actor: ActorId) -> Message {
-        message(&(actor, self))
+    pub(super) fn encode(self, actor: ActorId) -> Message {
+        match self {
+            ActorEvent::Snapshot(state) => Message::with_value(head(0, actor), state),
+            ActorEvent::AwaitedSnapshot(state) => Message::with_value(head(1, actor), state),
+            ActorEvent::Started => Message::new(head(2, actor)),
+            ActorEvent::NotStarted(reason) => with_reason(3, actor, &reason),
+            ActorEvent::Failed(reason) => with_reason(4, actor, &reason),
+            ActorEvent::Restarted => Message::new(head(5, actor)),
+            ActorEvent::Ended(reason) => with_reason(6, actor, &reason),
+        }
+    }
+
+    /// Reads a message without its leading [`MAIN`] byte.
+    pub(super) fn decode(message: EncodedValue) -> Option<(ActorId, ActorEvent)> {
+        let (kind, actor, message) = split(message)?;
+        let reason = || codec::decode(&message.bytes).ok();
+        let event = match kind {
+            0 => ActorEvent::Snapshot(message),
+            1 => ActorEvent::AwaitedSnapshot(message),
+            2 => ActorEvent::Started,
+            3 => ActorEvent::NotStarted(reason()?),
+            4 => ActorEvent::Failed(reason()?),
+            5 => ActorEvent::Restarted,
+            6 => ActorEvent::Ended(reason()?),
+            _ => return None,
+        };
+        Some((actor, event))
     }
 }
 
@@ -53,11 +77,25 @@ pub(super) enum Request {
 
 impl Request {
     pub(super) fn message(&self) -> Message {
-        message(self)
+        let request = EncodedValue::new(self).expect("an actor's arguments are encoded already");
+        Message::with_value(vec![MAIN], request)
     }
 }
 
-fn message(content: &impl Serialize) -> Message {
-    let content = EncodedValue::new(content).expect("arguments and states are encoded already");
-    Message::with_value(vec![MAIN], content)
+fn head(kind: u8, actor: ActorId) -> Vec<u8> {
+    let mut head = vec![MAIN, kind];
+    head.extend_from_slice(&actor.0.to_le_bytes());
+    head
+}
+
+fn with_reason(kind: u8, actor: ActorId, reason: &ExitReason) -> Message {
+    let mut head = head(kind, actor);
+    codec::append(&mut head, reason).expect("an exit reason serializes");
+    Message::new(head)
+}
+
+fn split(mut message: EncodedValue) -> Option<(u8, ActorId, EncodedValue)> {
+    let kind = message.bytes.try_get_u8().ok()?;
+    let actor = ActorId(message.bytes.try_get_u64_le().ok()?);
+    Some((kind, actor, message))
 }
