@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 
 use super::api_server::{ApiServer, Object};
-use super::watch::{Refusals, with_backoff};
+use super::watch::{Refusals, is_answer, with_backoff};
 
 /// The progress of a watch for one object.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ pub(super) async fn wait_for<K: Object, T>(
     found: impl Fn(&K) -> Option<T>,
 ) -> Result<Option<T>, kube::Error> {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = Box::pin(with_backoff(watcher(server.streams::<K>(), config)));
+    let mut events = Box::pin(with_backoff(watcher(server.streams::<K>(), config), is_answer));
     let mut watch = ObjectWatch::default();
     let mut refusals = Refusals::default();
     while let Some(event) = events.next().await {

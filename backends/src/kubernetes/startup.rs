@@ -63,7 +63,8 @@ pub(super) async fn wait_until_running(
     progress: &dyn Progress,
 ) -> Result<Start, BackendError> {
     let mut step = progress.begin(&format!("starting the pod {name}"));
-    let mut events = Box::pin(with_backoff(watch_object(server.streams::<Pod>(), name)));
+    let events = watch_object(server.streams::<Pod>(), name);
+    let mut events = Box::pin(with_backoff(events, |_| true));
     let mut refusals = Refusals::default();
     let mut seen = false;
     let mut pull = None;

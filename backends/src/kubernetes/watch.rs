@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use backon::ExponentialBuilder;
-use futures_util::{Stream, StreamExt, TryStream};
+use futures_util::{Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::utils::StreamBackoff;
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, ExponentialBackoff, watcher};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::api_server::{ApiServer, is_forbidden};
 use super::names::SESSION;
@@ -161,7 +161,7 @@ impl Subscriber {
 
 async fn watch_pods(watch: Weak<PodWatch>, server: ApiServer, session: String) {
     let config = watcher::Config::default().labels(&format!("{SESSION}={session}")).timeout(WATCH);
-    let events = with_backoff(watcher(server.api::<Pod>(), config));
+    let events = with_backoff(watcher(server.api::<Pod>(), config), is_answer);
     handle_events(watch, events, |error| explain(&server, error)).await;
 }
 
@@ -178,8 +178,7 @@ async fn handle_events(
         let Some(watch) = watch.upgrade() else { return };
         match event {
             Ok(event) => {
-                // The client announces a list before it asks for it.
-                if !matches!(event, Event::Init) {
+                if is_answer(&event) {
                     outage.end();
                 }
                 watch.handle(event, &mut missing);
@@ -218,11 +217,37 @@ async fn confirm_pods(
     }
 }
 
-/// Pauses after each error of a watch, twice as long each time.
-pub(super) fn with_backoff<S: TryStream>(events: S) -> StreamBackoff<S, ExponentialBackoff> {
+/// Pauses after each error of a watch, twice as long each time until an event is an answer. kube's
+/// own `StreamBackoff` takes each event for one, also [`Event::Init`].
+pub(super) fn with_backoff<T>(
+    events: impl Stream<Item = watcher::Result<T>>,
+    is_answer: fn(&T) -> bool,
+) -> impl Stream<Item = watcher::Result<T>> {
     let pauses = ExponentialBuilder::default().without_max_times();
     let pauses = pauses.with_min_delay(BACKOFF.0).with_max_delay(BACKOFF.1);
-    StreamBackoff::new(events, pauses.into())
+    let begin = (Box::pin(events), ExponentialBackoff::from(pauses), None);
+    stream::unfold(begin, move |(mut events, mut pauses, pause)| async move {
+        if let Some(pause) = pause {
+            sleep(pause).await;
+        }
+        let event = events.next().await?;
+        let pause = match &event {
+            Ok(event) => {
+                if is_answer(event) {
+                    pauses.reset();
+                }
+                None
+            }
+            Err(_) => pauses.next(),
+        };
+        Some((event, (events, pauses, pause)))
+    })
+}
+
+/// Returns whether the API server has sent an event: the client announces a list itself, before it
+/// asks for it.
+pub(super) fn is_answer<K>(event: &Event<K>) -> bool {
+    !matches!(event, Event::Init)
 }
 
 /// The refusals of a watch. A single one may pass: an API server that has just started may not have
@@ -302,7 +327,7 @@ impl Drop for PodSubscription {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::{FutureExt, stream};
+    use futures_util::FutureExt;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use tracing::Level;
 
@@ -374,6 +399,23 @@ mod tests {
         second.created();
         watch.report_missing("a", &asked_for);
         assert!(second.next().now_or_never().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_until_the_api_server_answers() {
+        let away = || Err(watcher::Error::NoResourceVersion);
+        let attempts = [Ok(Event::Init), away(), Ok(Event::Init), away(), Ok(Event::Init), away()];
+        let answer = [Ok(Event::Init), Ok(Event::InitDone), away(), Ok(Event::Init)];
+        let events = stream::iter(attempts.into_iter().chain(answer));
+        let mut events = pin!(with_backoff(events, is_answer::<Pod>));
+        let mut pauses = Vec::new();
+        let mut last = Instant::now();
+        while events.next().await.is_some() {
+            pauses.push((Instant::now() - last).as_millis());
+            last = Instant::now();
+        }
+        // An attempt begins after a pause, and fails without one.
+        assert_eq!(pauses, [0, 0, 100, 0, 200, 0, 400, 0, 0, 100]);
     }
 
     #[tokio::test]
