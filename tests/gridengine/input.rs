@@ -70,5 +70,5 @@ fn a_list_of_hosts_that_is_none_is_named() {
 fn a_directory_that_hosts_lack_is_named() {
     let variables = "FIBER_WORKING_DIR=/does/not/exist";
     let out = Job::submit(TWO_HOSTS, &line("one task", variables)).succeeds();
-    says(&out, &["error: ", "does not have the directory", "`working_dir`"]);
+    says(&out, &["error: ", "it can't enter /does/not/exist,", "`working_dir`"]);
 }

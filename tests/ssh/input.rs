@@ -73,5 +73,5 @@ fn an_interface_that_does_not_exist() {
 #[trial]
 fn a_directory_that_does_not_exist() {
     let setup = program("one task", "a").env("FIBER_WORKING_DIR", "/does/not/exist");
-    setup.run().code(0).says(&["`a` has no directory for `working_dir`"]);
+    setup.run().code(0).says(&["`a`: it can't enter /does/not/exist: create", "`working_dir`"]);
 }

@@ -55,8 +55,10 @@ pub(super) fn of_host(host: &str, refusal: &str) -> String {
             words.trim()
         ),
         "directory" => format!(
-            "`{host}` does not have the directory in which this program runs: start it in one that \
-             all hosts share (`qsub -cwd`), or set `working_dir` to one that all of them have"
+            "it can't enter {}, the directory in which this program runs: start it in one that \
+             all hosts share (`qsub -cwd`), or set `working_dir` (FIBER_WORKING_DIR) to one that \
+             all of them have",
+            words.trim()
         ),
         _ => format!("`{host}` does not start the program: {refusal}"),
     }
@@ -83,6 +85,7 @@ mod tests {
     #[test]
     fn what_a_host_lacks_is_named() {
         assert!(of_host("m", "program /a/b ").contains("no program at `/a/b`:"));
-        assert!(of_host("m", "directory ").contains("`working_dir`"));
+        let problem = of_host("m", "directory /a/b ");
+        assert!(problem.contains("can't enter /a/b,") && problem.contains("`working_dir`"));
     }
 }

@@ -1,7 +1,7 @@
 # Starts the program "$file" with the arguments "$@", and watches it to its end. Before it come
 # `end`, which ends all when standard input does, and `in_use`, for any other word from there.
 if [ -n "$directory" ]; then
-    cd "$directory" || refuse directory;
+    cd "$directory" || refuse directory "$directory";
 fi;
 umask "$mask";
 

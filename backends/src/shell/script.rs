@@ -174,6 +174,6 @@ mod tests {
     fn a_missing_directory_is_refused() {
         let line = Script::new().line(&spec(&[]), OsStr::new("/does/not/exist"), OWN);
         let output = String::from_utf8_lossy(&run(&line).stdout).into_owned();
-        assert_eq!(output, "fiber-shell refused directory \n");
+        assert_eq!(output, "fiber-shell refused directory /does/not/exist \n");
     }
 }

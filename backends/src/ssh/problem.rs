@@ -90,7 +90,10 @@ pub(super) fn of_machine(machine: &str, program: &Program, refusal: &str) -> Str
              below it or is it: correct the owner and the mode, or set `ssh.cache` to a directory \
              there that is this user's alone"
         ),
-        "directory" => format!("`{machine}` has no directory for `working_dir`: create it there"),
+        "directory" => format!(
+            "it can't enter {words}: create this directory there, or set `working_dir` \
+             (FIBER_WORKING_DIR) to one that all machines have"
+        ),
         "copy" => format!(
             "the program did not arrive on `{machine}` as it was sent ({words}): is the disk full, \
              or over quota? `ssh.cache` names another directory"
@@ -129,17 +132,28 @@ mod tests {
         assert!(problem.contains("apt-get install openssh-client"), "{problem}");
     }
 
-    #[test]
-    fn lack_of_room_names_both_sizes() {
-        let program = Program {
+    fn program() -> Program {
+        Program {
             name: "p".into(),
             build: "1".into(),
             size: 5 << 20,
             machine: "Linux x86_64".into(),
             loader: String::new(),
             glibc: String::new(),
-        };
-        let problem = of_machine("m", &program, "room 64 5121 /home/me/.cache/fiber-1000/builds ");
+        }
+    }
+
+    #[test]
+    fn a_missing_directory_is_named() {
+        let problem = of_machine("m", &program(), "directory /a/b ");
+        assert!(problem.starts_with("it can't enter /a/b: create this directory"), "{problem}");
+        assert!(problem.contains("`working_dir`"), "{problem}");
+    }
+
+    #[test]
+    fn lack_of_room_names_both_sizes() {
+        let problem =
+            of_machine("m", &program(), "room 64 5121 /home/me/.cache/fiber-1000/builds ");
         assert!(problem.contains("5.0 MiB") && problem.contains("64.0 KiB"), "{problem}");
         assert!(problem.contains("in /home/me/.cache/fiber-1000/builds:"), "{problem}");
     }
