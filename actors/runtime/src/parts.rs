@@ -10,8 +10,7 @@
 
 use std::any::{Any, TypeId};
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use parking_lot::RwLock;
@@ -27,12 +26,12 @@ type Value = &'static (dyn Any + Send + Sync);
 
 /// One value of each type, made on first use.
 pub struct Parts {
-    values: RwLock<HashMap<TypeId, Value, BuildHasherDefault<IdHasher>>>,
+    values: RwLock<BTreeMap<TypeId, Value>>,
 }
 
 impl Parts {
     const fn new() -> Parts {
-        Parts { values: RwLock::new(HashMap::with_hasher(BuildHasherDefault::new())) }
+        Parts { values: RwLock::new(BTreeMap::new()) }
     }
 
     /// Makes the parts of another session.
@@ -57,8 +56,8 @@ impl Parts {
         Entered { outer: CURRENT.replace(self), of_this_thread: PhantomData }
     }
 
-    /// Returns the part of a type. A look-up takes about 10 ns: code that runs for each message or
-    /// task keeps the reference.
+    /// Returns the part of a type. A look-up takes a lock and a search: code that runs for each
+    /// message or task keeps the reference.
     pub fn get<T: Default + Send + Sync + 'static>(&self) -> &'static T {
         let id = TypeId::of::<T>();
         let known = self.values.read().get(&id).copied();
@@ -79,24 +78,6 @@ pub struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         CURRENT.set(self.outer);
-    }
-}
-
-/// Takes the id of a type, which is a hash, as it is.
-#[derive(Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = (self.0 << 8) | u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        self.0 = id;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 
