@@ -4,27 +4,22 @@ use fiber_core::ExitReason;
 
 /// The reason for which fiber itself ends a child process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
 pub(super) enum ChildExit {
     /// The child could not begin its work.
-    NotStarted,
+    NotStarted = 70,
     /// A thread or an async runtime had started before `fiber::init()`.
-    TooLate,
+    TooLate = 71,
     /// The link to the parent closed while the child worked.
-    LinkLost,
-    /// The parent killed it.
-    Killed,
+    LinkLost = 72,
+    /// The parent killed it. The code is that after SIGKILL.
+    Killed = 137,
 }
 
 impl ChildExit {
     /// Returns the exit code.
     pub(super) fn code(self) -> i32 {
-        match self {
-            ChildExit::NotStarted => 70,
-            ChildExit::TooLate => 71,
-            ChildExit::LinkLost => 72,
-            // As after SIGKILL.
-            ChildExit::Killed => 137,
-        }
+        self as i32
     }
 
     /// Returns the meaning of an exit, if fiber has given it one.
