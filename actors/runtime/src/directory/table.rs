@@ -126,12 +126,7 @@ impl Table {
         let Some(OfPeer { entered, watched }) = self.peers.remove(&peer) else {
             return Vec::new();
         };
-        for key in watched {
-            if let Some(listing) = self.listings.get_mut(&key) {
-                listing.watchers.remove(&peer);
-            }
-            self.forget_if_empty(&key);
-        }
+        watched.iter().for_each(|key| self.unwatch(peer, key));
         entered.into_iter().filter_map(|(key, id)| self.leave(key, id)).collect()
     }
 
