@@ -54,15 +54,9 @@ impl NamedTopics {
     fn close(&self, client: ClientId) {
         let mut state = self.state.lock();
         let Some((name, topic)) = state.opened.remove(&client) else { return };
-        state.forget_unused(&name, &topic);
-    }
-}
-
-impl State {
-    fn forget_unused(&mut self, name: &Arc<str>, topic: &Arc<Topic>) {
-        let is_used = self.opened.values().any(|(other, _)| other == name);
+        let is_used = state.opened.values().any(|(other, _)| *other == name);
         if !is_used && topic.state.lock().machine.is_empty() {
-            self.by_name.remove(name);
+            state.by_name.remove(&name);
         }
     }
 }
