@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::deadlines::Unanswered;
 use super::inbox::ReplyTo;
 use super::pending::{Calls, Pending};
+use super::port::PeerId;
 use super::registry::Registry;
 use super::wire::{self, CallFailure, CallId, Frame, NO_ANSWER, Payload};
 
@@ -100,7 +101,8 @@ impl Channel {
                     (false, false) => [&message.head[..], &message.body].concat().into(),
                 };
                 let frame = Frame::read(Received { bytes, blobs: message.blobs });
-                registry.accept(frame, ReplyTo::Local(Arc::clone(&self.calls)));
+                let from = ReplyTo::Local(Arc::clone(&self.calls));
+                registry.accept(frame, PeerId::LOCAL, from);
             }
             Stage::Closed(_) => unreachable!("it was checked above"),
         }

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use super::Mesh;
 use super::channel::Channel;
-use super::inbox::{ReplyTo, Responder};
-use super::port::{PeerId, Request, Requester};
+use super::inbox::ReplyTo;
+use super::port::PeerId;
 use super::wire::{self, Frame, Query};
 use crate::endpoint::{HeartbeatMonitor, MESH, message_limit, send_heartbeats};
 
@@ -68,25 +68,18 @@ impl MeshPeer {
 
     /// Handles a message that begins with [`MESH`].
     pub(crate) fn receive(&mut self, message: Received) {
-        let link = &self.reading.link;
         if self.reading.is_over.load(Ordering::Relaxed) {
             return;
         }
         match Frame::read(message) {
             Some(Frame::Answer { call, value }) => self.channel.complete(call, Ok(value)),
             Some(Frame::Failed { call, failure }) => self.channel.complete(call, Err(failure)),
-            Some(Frame::Port { call, port, body }) => {
-                let link = Arc::clone(link);
-                let requester =
-                    Requester::new(self.id, Responder::new(ReplyTo::Link(Arc::clone(&link)), call));
-                let request = Request { body, requester, link: Some(link) };
-                self.mesh.registry().ports().deliver(port, request);
-            }
             frame => {
                 if let Some(Frame::Query { query: Query::Resume, .. }) = &frame {
                     self.mesh.readings.end_others(self.channel.to, &self.reading);
                 }
-                self.mesh.registry().accept(frame, ReplyTo::Link(Arc::clone(link)));
+                let from = ReplyTo::Link(Arc::clone(&self.reading.link));
+                self.mesh.registry().accept(frame, self.id, from);
             }
         }
     }

@@ -203,8 +203,8 @@ impl Registry {
         self.owned.get(&actor).map(|owned| Arc::clone(&owned))
     }
 
-    /// Handles a frame.
-    pub(crate) fn accept(&'static self, frame: Option<Frame>, from: ReplyTo) {
+    /// Handles a frame of a peer.
+    pub(crate) fn accept(&'static self, frame: Option<Frame>, peer: PeerId, from: ReplyTo) {
         match frame {
             Some(Frame::Call { call, actor, method, terms, message }) => {
                 let responder = Responder::new(from, call);
@@ -227,11 +227,15 @@ impl Registry {
                 }
             }
             Some(Frame::Port { call, port, body }) => {
-                let requester = Requester::new(PeerId::LOCAL, Responder::new(from, call));
-                self.ports.deliver(port, Request { body, requester, link: None });
+                let link = match &from {
+                    ReplyTo::Link(link) => Some(Arc::clone(link)),
+                    ReplyTo::Local(_) => None,
+                };
+                let requester = Requester::new(peer, Responder::new(from, call));
+                self.ports.deliver(port, Request { body, requester, link });
             }
             Some(Frame::Query { call, query }) => {
-                let requester = Requester::new(PeerId::LOCAL, Responder::new(from, call));
+                let requester = Requester::new(peer, Responder::new(from, call));
                 self.endpoint.spawn(move || async move {
                     match self.answer(query).await {
                         Ok(value) => requester.answer_bytes(&value),
