@@ -157,10 +157,7 @@ impl Topic {
                 let mut body = body.bytes;
                 machine.read(client, std::iter::from_fn(|| Read::take(&mut body)), &mut out);
             }
-            CLOSE => {
-                machine.close(client, &mut out);
-                state.clients.remove(&client);
-            }
+            CLOSE => state.close(&[client]),
             _ => {
                 drop(state);
                 return requester.fail(FailureKind::Arguments, &"a topic has no such request");
@@ -186,12 +183,8 @@ impl Topic {
         let earlier = of_process.map(|(id, _)| *id).filter(|id| id.peer != client.peer);
         let mut earlier: Vec<_> = earlier.collect();
         earlier.sort_unstable();
-        let (machine, mut out) = state.parts();
-        for earlier in &earlier {
-            machine.close(*earlier, &mut out);
-        }
-        machine.open(client);
-        earlier.iter().for_each(|earlier| drop(state.clients.remove(earlier)));
+        state.close(&earlier);
+        state.machine.open(client);
         state.clients.insert(client, Client { process: open.process, link, _opening: requester });
         self.speak(state);
         true
@@ -200,11 +193,7 @@ impl Topic {
     fn lost(&self, peer: PeerId) {
         let mut state = self.state.lock();
         let lost: Vec<_> = state.machine.clients().filter(|client| client.peer == peer).collect();
-        let (machine, mut out) = state.parts();
-        for client in &lost {
-            machine.close(*client, &mut out);
-        }
-        lost.iter().for_each(|client| drop(state.clients.remove(client)));
+        state.close(&lost);
         self.speak(state);
     }
 
@@ -239,6 +228,13 @@ impl State {
     fn parts(&mut self) -> (&mut Machine<Requester>, Out<'_>) {
         let (clients, here, fan_out) = (&self.clients, &mut self.here, &self.fan_out);
         (&mut self.machine, Out { clients, here, fan_out })
+    }
+
+    /// Removes clients, with their subscriptions.
+    fn close(&mut self, clients: &[ClientId]) {
+        let (machine, mut out) = self.parts();
+        clients.iter().for_each(|client| machine.close(*client, &mut out));
+        clients.iter().for_each(|client| drop(self.clients.remove(client)));
     }
 }
 
