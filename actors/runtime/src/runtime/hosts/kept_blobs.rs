@@ -117,7 +117,7 @@ impl HostWire {
     }
 
     /// Notes that the host keeps a blob.
-    fn note_kept(self: &Arc<HostWire>, blob: &Blob, key: BlobKey) {
+    pub(super) fn note_kept(self: &Arc<HostWire>, blob: &Blob, key: BlobKey) {
         blob.add_copy(self.place, Arc::new(KeptBlob::new(self, key)));
     }
 

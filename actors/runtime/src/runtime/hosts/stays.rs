@@ -101,11 +101,8 @@ impl HostWire {
 
     /// Notes that the host has ended, and all with it that stayed there.
     pub(super) fn lose(&self) {
-        let mut state = self.stays.0.lock();
-        state.is_lost = true;
-        let lost = std::mem::take(&mut *state);
-        state.is_lost = true;
-        drop(state);
+        let after = State { is_lost: true, ..State::default() };
+        let lost = std::mem::replace(&mut *self.stays.0.lock(), after);
         lost.fetching.into_values().for_each(|(answer, _)| answer(None));
         lost.copying.into_values().flatten().for_each(|then| then(false));
     }
@@ -144,12 +141,6 @@ impl HostWire {
             all.iter().for_each(|blob| blob.leave(place));
             then();
         });
-    }
-
-    /// Notes a copy at the host of another host's blob.
-    fn note_copy(self: &Arc<HostWire>, blob: &Blob, key: BlobKey) {
-        blob.add_copy(self.place, Arc::new(KeptBlob::new(self, key)));
-        self.note(blob, key);
     }
 
     /// Notes a blob at the host. One that is about to end gives it away.
@@ -236,7 +227,8 @@ impl HostWire {
             host.stays.0.lock().copies.remove(&(place, from));
             if is_there {
                 host.travel_time.note(blob.len(), since);
-                host.note_copy(&blob, key);
+                host.note_kept(&blob, key);
+                host.note(&blob, key);
             }
             then(is_there);
         })
