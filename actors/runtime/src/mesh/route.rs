@@ -140,21 +140,20 @@ impl Route {
 
     /// Fails the calls that wait: the actor will not be restarted.
     pub(crate) fn gone(&self, reason: &ExitReason) {
-        let mut state = self.state.lock();
-        let RouteState::Locating { waiting, .. } = &mut *state else { return };
-        let waiting = std::mem::take(waiting);
-        *state = RouteState::Gone(reason.clone());
-        drop(state);
-        waiting.into_iter().for_each(|(_, pending)| self.fail(pending, reason));
+        self.fail_waiting(reason, |_| RouteState::Gone(reason.clone()));
     }
 
     /// Fails the calls that wait: the owner can't be reached. It may live, so that the next call
     /// asks it again.
     pub(crate) fn unreachable(&self, reason: &ExitReason) {
+        self.fail_waiting(reason, |after| RouteState::Unknown { after });
+    }
+
+    fn fail_waiting(&self, reason: &ExitReason, next: impl FnOnce(u64) -> RouteState) {
         let mut state = self.state.lock();
         let RouteState::Locating { after, waiting } = &mut *state else { return };
         let (after, waiting) = (*after, std::mem::take(waiting));
-        *state = RouteState::Unknown { after };
+        *state = next(after);
         drop(state);
         waiting.into_iter().for_each(|(_, pending)| self.fail(pending, reason));
     }
