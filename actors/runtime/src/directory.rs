@@ -309,18 +309,13 @@ impl Directory {
         }
     }
 
-    /// Handles the loss of the link to the head. Returns whether something was sent to it.
+    /// Handles the loss of the link to the head: enters all actors and seats of this process again,
+    /// because the head has taken the loss for its end. Returns whether there are any.
     fn head_lost(&'static self) -> bool {
         if let Place::Below { views, .. } = &self.place {
             views.lock().lost();
             self.changed();
         }
-        self.enter_again()
-    }
-
-    /// Enters all actors and seats of this process again: the head has taken the loss of the link
-    /// for the end of this process. Returns whether there are any.
-    fn enter_again(&'static self) -> bool {
         let members = self.entered.lock().members.clone();
         let is_any = !members.is_empty();
         for ((key, id), member) in members {
