@@ -124,10 +124,10 @@ impl TimelineFile {
         if slice.failed > 0 {
             arguments["failed"] = slice.failed.into();
         }
-        let category = match slice.kind {
-            SliceKind::Redelivered => "redelivered",
-            SliceKind::Died => "died",
-            _ => "task",
+        let (category, color) = match slice.kind {
+            SliceKind::Redelivered => ("redelivered", Some("bad")),
+            SliceKind::Died => ("died", Some("terrible")),
+            _ => ("task", None),
         };
         let mut event = json!({
             "name": short(&slice.function),
@@ -135,10 +135,8 @@ impl TimelineFile {
             "dur": slice.duration.as_nanos() as f64 / 1e3,
             "args": arguments,
         });
-        match slice.kind {
-            SliceKind::Redelivered => event["cname"] = "bad".into(),
-            SliceKind::Died => event["cname"] = "terrible".into(),
-            _ => {}
+        if let Some(color) = color {
+            event["cname"] = color.into();
         }
         self.put("X", track, slice.start, event);
     }
