@@ -167,7 +167,7 @@ impl Recorder {
             }
         }
         if let Some(file) = &mut self.file {
-            self.tracks.set_window(file.window());
+            self.tracks.window = file.window();
             if let Err(error) = file.write() {
                 tracing::error!("the timeline ends here, because it can't be written: {error}");
                 self.file = None;

@@ -71,7 +71,8 @@ pub(super) struct Tracks {
     /// Tasks whose worker has died while it ran them, by call and index.
     blamed: HashSet<(u64, u64)>,
     arrows: Arrows,
-    window: Duration,
+    /// How short slices have to be to be merged.
+    pub(super) window: Duration,
     items: Vec<Item>,
 }
 
@@ -90,11 +91,6 @@ impl Tracks {
     /// Returns when the timeline began.
     pub(super) fn origin(&self) -> SystemTime {
         self.origin.1
-    }
-
-    /// Sets how short slices have to be to be merged.
-    pub(super) fn set_window(&mut self, window: Duration) {
-        self.window = window;
     }
 
     /// Takes the items that are complete.
