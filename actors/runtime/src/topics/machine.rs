@@ -184,10 +184,9 @@ impl<P> Machine<P> {
             if ended {
                 subscriptions.retain(|subscription| subscription.window > 0);
             }
-            if self.getting.len() == subscriptions.len() && !self.getting.is_empty() {
-                out.deliver(*client, None, message);
-            } else if !self.getting.is_empty() {
-                out.deliver(*client, Some(&self.getting), message);
+            if !self.getting.is_empty() {
+                let are_all = self.getting.len() == subscriptions.len();
+                out.deliver(*client, (!are_all).then_some(&*self.getting), message);
             }
         }
     }
