@@ -75,12 +75,10 @@ impl WaitingProcesses {
     /// returns.
     pub(super) fn refuse(&mut self, problem: impl Fn(&Meta) -> Option<String>) {
         self.queues.retain(|queue| {
-            let problem = (!queue.rule.is_named()).then(|| problem(&queue.request)).flatten();
-            let refused = queue.jobs.iter().filter(|_| problem.is_some());
-            for job in refused {
-                job.ended(not_started(problem.clone().unwrap_or_default()));
-            }
-            problem.is_none()
+            let problem = if queue.rule.is_named() { None } else { problem(&queue.request) };
+            let Some(problem) = problem else { return true };
+            queue.jobs.iter().for_each(|job| job.ended(not_started(problem.clone())));
+            false
         });
     }
 
