@@ -45,9 +45,7 @@ impl Runtime {
         self.part::<Timeline>().finish();
         if waiting_allowed {
             mesh::flush(self.mesh(), EXIT_TIMEOUT);
-        }
-        // The runtime's thread forwards the last output. If this is that thread, it is lost.
-        if waiting_allowed {
+            // The runtime's thread forwards the last output. If this is that thread, it is lost.
             let (done, ended) = std::sync::mpsc::channel();
             self.spawn(move || async move {
                 self.end_children().await;
