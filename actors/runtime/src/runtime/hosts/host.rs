@@ -496,11 +496,10 @@ impl Runtime {
     /// Handles the failed start of a host. On a machine, its processes go to other machines while
     /// there are any.
     fn host_failed(&'static self, host: &Arc<Host>, exit: Exit) {
-        let Some(machine) = &host.machine else { return self.host_ended(host, exit) };
-        if self.is_exiting() {
-            // This process has killed it.
+        // At the exit of this process, it has killed the host.
+        let Some(machine) = host.machine.as_ref().filter(|_| !self.is_exiting()) else {
             return self.host_ended(host, exit);
-        }
+        };
         let problem = exit.start_failure().start_problem();
         let id = self.part::<Random>().process_id();
         let (pause, is_new) = self.hosts.machines.failed(machine, &problem, id);
