@@ -350,20 +350,18 @@ impl Host {
         number: Number,
         peer: crate::runtime::listen::ChildConnection,
     ) -> Option<Connection> {
-        match peer {
+        let (peer, connection) = match peer {
             Ok(Peer { info, mut connection }) => {
                 connection.incoming.set_limit(message_limit(self.runtime.config()));
                 if let Some(process) = self.processes.borrow_mut().get_mut(&number) {
                     process.link = Some(Arc::clone(&connection.link));
                 }
-                self.send(&FromHost::Connected { number, peer: Ok(info) });
-                Some(connection)
+                (Ok(info), Some(connection))
             }
-            Err(error) => {
-                self.send(&FromHost::Connected { number, peer: Err(error.to_string()) });
-                None
-            }
-        }
+            Err(error) => (Err(error.to_string()), None),
+        };
+        self.send(&FromHost::Connected { number, peer });
+        connection
     }
 
     fn relay(&self, number: Number, Received { bytes, blobs }: Received) {
