@@ -147,9 +147,8 @@ pub(super) fn blobs_head(number: Number, travels: &[Travels], more: usize) -> Ve
 
 /// Returns the head of a message that the host keeps, with the message's own.
 pub(super) fn shared_head(number: Number, key: Key, message: &[u8]) -> Vec<u8> {
-    let mut head = Vec::with_capacity(RELAY_HEAD + size_of::<Key>() + message.len());
-    head.extend_from_slice(&[MAIN, SHARED]);
-    head.put_u64_le(number);
+    let mut head = relay_head(number, size_of::<Key>() + message.len());
+    head[1] = SHARED;
     head.put_u64_le(key);
     head.extend_from_slice(message);
     head
