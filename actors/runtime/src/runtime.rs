@@ -76,7 +76,7 @@ use crate::mesh::{DeadLetters, Mesh, ProcessRef, Registry};
 use crate::metrics;
 use crate::parts::Parts;
 use crate::random::Random;
-use crate::timeline::Timeline;
+use crate::timeline::{Timeline, What};
 use crate::topics::NamedTopics;
 
 /// Limits the memory of values, and lets arrays use shared memory if the links of this process can
@@ -184,7 +184,7 @@ impl Runtime {
         let endpoint = Endpoint::new(parts, id, config, key, thread);
         let runtime = Runtime::new(endpoint, backend, None, None, None, None);
         runtime.part::<Events>().subscribe(|event| {
-            runtime.part::<Timeline>().record_event(event);
+            runtime.part::<Timeline>().record(What::Event(event.kind.clone()));
             true
         });
         runtime.spawn(move || inspector::serve(runtime));

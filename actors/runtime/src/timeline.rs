@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use fiber_core::start_thread;
-use fiber_core::stats::{Event, EventKind, Slice, TaskName};
+use fiber_core::stats::{EventKind, Slice, TaskName};
 use parking_lot::{Condvar, Mutex};
 
 use self::file::TimelineFile;
@@ -155,7 +155,7 @@ impl Recorder {
         let records = std::mem::take(&mut queue.lock().records);
         records.into_iter().for_each(|record| self.tracks.apply(record));
         self.tracks.flush(if all { None } else { Some(Instant::now()) });
-        for item in self.tracks.take() {
+        for item in std::mem::take(&mut self.tracks.items) {
             if let Some(file) = &mut self.file {
                 file.add(&item);
             }
@@ -203,13 +203,6 @@ impl Timeline {
         };
         if queue.records.len() < MAX_QUEUED || !may_be_lost {
             queue.records.push(Record { at, what });
-        }
-    }
-
-    /// Records an event.
-    pub(crate) fn record_event(&self, event: &Event) {
-        if self.is_on() {
-            self.record(What::Event(event.kind.clone()));
         }
     }
 

@@ -73,7 +73,8 @@ pub(super) struct Tracks {
     arrows: Arrows,
     /// How short slices have to be to be merged.
     pub(super) window: Duration,
-    items: Vec<Item>,
+    /// The items that are complete.
+    pub(super) items: Vec<Item>,
 }
 
 impl Tracks {
@@ -91,11 +92,6 @@ impl Tracks {
     /// Returns when the timeline began.
     pub(super) fn origin(&self) -> SystemTime {
         self.origin.1
-    }
-
-    /// Takes the items that are complete.
-    pub(super) fn take(&mut self) -> Vec<Item> {
-        std::mem::take(&mut self.items)
     }
 
     pub(super) fn apply(&mut self, record: Record) {

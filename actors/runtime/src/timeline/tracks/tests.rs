@@ -65,7 +65,7 @@ impl Clock {
             Item::Arrow { from, to } => Some([end(from), end(to)]),
             _ => None,
         };
-        self.tracks.take().into_iter().filter_map(row).collect()
+        std::mem::take(&mut self.tracks.items).into_iter().filter_map(row).collect()
     }
 
     /// Returns thread, first task, number of tasks, begin, duration and kind of all slices.
@@ -78,7 +78,7 @@ impl Clock {
             let duration = slice.duration.as_millis();
             Some((slice.thread, slice.first, slice.count, begin, duration, slice.kind))
         };
-        self.tracks.take().into_iter().filter_map(row).collect()
+        std::mem::take(&mut self.tracks.items).into_iter().filter_map(row).collect()
     }
 }
 
