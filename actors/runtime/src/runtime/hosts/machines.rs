@@ -180,23 +180,19 @@ impl Machines {
     /// Returns the problems of all machines, if none works.
     pub(super) fn all_failed(&self) -> Option<String> {
         let known = self.known.lock();
-        let problems: Option<Vec<String>> = known
-            .iter()
-            .map(|known| {
-                let failure = known.failure.as_ref()?;
-                Some(format!("`{}`: {}", known.machine.name, failure.problem))
-            })
-            .collect();
+        let problem = |Known { machine, failure }: &Known| {
+            Some(format!("`{}`: {}", machine.name, failure.as_ref()?.problem))
+        };
+        let problems: Option<Vec<String>> = known.iter().map(problem).collect();
         problems.map(|problems| format!("no machine can be used: {}", problems.join("; ")))
     }
 
     /// Says that no machine has room, who has it, and which can't be used.
     pub(super) fn full(&self, holders: &str) -> String {
         let known = self.known.lock();
-        let (failed, usable): (Vec<_>, Vec<_>) =
-            known.iter().partition(|known| known.failure.is_some());
+        let usable: Vec<_> = known.iter().filter(|known| known.failure.is_none()).collect();
         let mut full = match usable.as_slice() {
-            [] if failed.is_empty() => "there is no machine yet".into(),
+            [] if known.is_empty() => "there is no machine yet".into(),
             [] => "no machine can be used now".into(),
             [one] => format!("`{}` has no room for another process{holders}", one.machine.name),
             many => {
@@ -204,7 +200,7 @@ impl Machines {
                 format!("none of the {count} machines has room for another process{holders}")
             }
         };
-        for Known { machine, failure } in failed {
+        for Known { machine, failure } in known.iter() {
             if let Some(Failure { problem, .. }) = failure {
                 full.push_str(&format!("; `{}` can't be used: {problem}", machine.name));
             }
