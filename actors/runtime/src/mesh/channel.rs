@@ -64,7 +64,7 @@ impl Channel {
 
     fn new(to: ProcessId, stage: Stage) -> Channel {
         let state = Mutex::new(ChannelState { stage, unconfirmed: false });
-        Channel { to, state, calls: Arc::new(Calls::new()) }
+        Channel { to, state, calls: Arc::default() }
     }
 
     /// Sends a call. Without `pending` it is one that wants no answer.

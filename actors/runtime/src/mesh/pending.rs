@@ -12,7 +12,7 @@ use super::deadlines::{Answer, Unanswered, Waiter};
 use super::inbox::SHARING;
 use super::route::Route;
 use super::window::Place;
-use super::wire::{CallFailure, CallId, NO_ANSWER, Payload};
+use super::wire::{CallFailure, CallId, Payload};
 
 /// A call that waits for its answer.
 pub struct Pending {
@@ -63,18 +63,17 @@ impl Drop for Load {
 }
 
 /// All calls to one process that wait.
+#[derive(Default)]
 pub(crate) struct Calls(Mutex<PendingCalls>);
 
+#[derive(Default)]
 struct PendingCalls {
+    /// [`NO_ANSWER`](super::wire::NO_ANSWER) before the first.
     last: CallId,
     pending: HashMap<CallId, Pending>,
 }
 
 impl Calls {
-    pub(crate) fn new() -> Calls {
-        Calls(Mutex::new(PendingCalls { last: NO_ANSWER, pending: HashMap::new() }))
-    }
-
     /// Adds a call. Returns its id.
     pub(crate) fn add(&self, pending: Pending) -> CallId {
         let mut calls = self.0.lock();
@@ -115,7 +114,7 @@ mod tests {
     #[test]
     fn an_answer_keeps_no_others_that_came_with_it_while_many_calls_wait() {
         let received = Bytes::from(vec![0; 64 << 10]);
-        let calls = Calls::new();
+        let calls = Calls::default();
         let wait = || {
             let (sender, answer) = oneshot::channel();
             (calls.add(Pending::new(Waiter::Sender(sender))), answer)
