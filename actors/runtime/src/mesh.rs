@@ -172,9 +172,8 @@ impl Mesh {
     /// Returns the channel to a process. Connects to the process if there is no channel.
     pub fn channel(&'static self, to: &ProcessRef) -> Arc<Channel> {
         if to.id == self.endpoint.id {
-            return Arc::clone(
-                self.local.get_or_init(|| Arc::new(Channel::local(to.id, &self.registry))),
-            );
+            let open = || Arc::new(Channel::local(to.id, &self.registry));
+            return Arc::clone(self.local.get_or_init(open));
         }
         if let Some(channel) = self.channels.get(&to.id) {
             return Arc::clone(&channel);

@@ -171,11 +171,8 @@ fn add_pool(samples: &mut Samples, pool: &PoolStats) {
     samples.count(Id::WorkersWanted, &[name], pool.wanted as u64);
     samples.count(Id::WorkersReady, &[name], pool.ready as u64);
     samples.count(Id::WorkersIdle, &[name], pool.idle as u64);
-    samples.count(
-        Id::WorkerThreads,
-        &[name],
-        pool.workers.iter().map(|worker| worker.threads).sum(),
-    );
+    let threads = pool.workers.iter().map(|worker| worker.threads).sum();
+    samples.count(Id::WorkerThreads, &[name], threads);
     for function in &pool.functions {
         samples.number(Id::LongestTask, &[name, &function.function], 0.0);
         samples.count(Id::Stragglers, &[name, &function.function], 0);

@@ -156,10 +156,8 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(HOST).map(|host| host.to_str().unwrap_or_default()) else {
         return false;
     };
-    let name = host.rsplit_once(':').map_or(host, |(name, port)| match port.parse::<u16>() {
-        Ok(_) => name,
-        Err(_) => host,
-    });
+    let with_port = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+    let name = with_port.map_or(host, |(name, _)| name);
     let address = name.trim_start_matches('[').trim_end_matches(']');
     name != "localhost" && address.parse::<IpAddr>().is_err()
 }

@@ -141,10 +141,9 @@ fn remains(runtime: &'static Runtime) -> Vec<String> {
     // The counts of a process last as long as it.
     report.dead_letters.clear();
     // That of single processes stays for the next one.
-    report
-        .supervisors
-        .iter_mut()
-        .for_each(|all| all.roots.retain(|root| !root.children.is_empty()));
+    for all in &mut report.supervisors {
+        all.roots.retain(|root| !root.children.is_empty());
+    }
     report.supervisors.retain(|all| !all.roots.is_empty());
     if !report.is_empty() {
         left.push(format!("statistics: {report:?}"));

@@ -21,7 +21,7 @@ use super::stays;
 use super::wire::{self, Arrived, FromHost, HostedProcess, Number, ToHost};
 use crate::endpoint::{CONTROL, message_limit, or_never};
 use crate::runtime::launch::{MAX_LAG, create, ended, not_started};
-use crate::runtime::listen::expect_child;
+use crate::runtime::listen::{ChildConnection, expect_child};
 use crate::runtime::parent_info::{ChildPlace, ParentInfo};
 use crate::runtime::{ChildMain, ControlMessage, ParentMessage, Runtime, StartedMain};
 
@@ -345,11 +345,7 @@ impl Host {
     }
 
     /// Takes the link of a process that has connected.
-    fn connected(
-        &self,
-        number: Number,
-        peer: crate::runtime::listen::ChildConnection,
-    ) -> Option<Connection> {
+    fn connected(&self, number: Number, peer: ChildConnection) -> Option<Connection> {
         let (peer, connection) = match peer {
             Ok(Peer { info, mut connection }) => {
                 connection.incoming.set_limit(message_limit(self.runtime.config()));
