@@ -26,7 +26,7 @@ fn a_paused_session_says_how_to_go_on_and_ends_in_order(engine: &'static dyn Eng
     let ends = [&events[..], &[&container, "--filter", "event=die"]].concat();
     // `--until` counts whole seconds: the last one is told late.
     let code = wait_for("its end is an event", || {
-        Some(docker(&ends).trim().to_string()).filter(|code| !code.is_empty())
+        Some(docker(&ends).trim().to_string()).filter(|code| !code.is_empty()).ok_or(())
     });
     assert_eq!(code, "143", "SIGTERM has ended it");
 }
