@@ -42,7 +42,7 @@ const FOLLOWER: u8 = 5;
 pub(crate) struct Assignment {
     pub(crate) call: CallId,
     pub(crate) entry: EntryRef,
-    /// The options of the call. The worker does not get those that the pool alone needs.
+    /// The options of the call. Options that the pool alone needs don't travel to the worker.
     pub(crate) options: CallOptions,
     /// How many tasks are around the call: each has made the next.
     pub(crate) depth: u32,

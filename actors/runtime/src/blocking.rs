@@ -123,7 +123,7 @@ macro_rules! blocking_iterator {
             type Item = fiber_core::Result<$item>;
             type IntoIter = $crate::blocking::Blocking<&'a mut $name<$item>>;
 
-            /// Works as `wait`, and leaves what was not taken.
+            /// Works as `wait`. The items that the loop did not take remain.
             fn into_iter(self) -> Self::IntoIter {
                 $crate::blocking::Blocking::new(self)
             }

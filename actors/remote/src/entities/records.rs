@@ -166,7 +166,7 @@ fn record(state: &DurableState, changes: Vec<Change>) -> oneshot::Receiver<Resul
     answer
 }
 
-/// Waits until the journal has recorded changes. What is in memory counts at once.
+/// Waits until the journal has recorded changes. Without a journal, changes count at once.
 async fn recorded(answer: Option<oneshot::Receiver<Result<()>>>) -> Result<(), CallFailure> {
     let Some(answer) = answer else { return Ok(()) };
     let ended = |_| Err(Error::system("recording failed", "the journal's thread has ended"));

@@ -74,7 +74,7 @@ impl Directory {
         outcome_of(|then| {
             let copy = member.clone();
             let taken: Then<()> = Box::new(move |outcome| {
-                // If nobody waits for it any more, this drops it.
+                // If nobody waits for the seat any more, `then` drops it.
                 then(outcome.map(|()| {
                     self.entered.lock().members.insert((key(), id), copy);
                     Seat { directory: self, id }

@@ -35,8 +35,8 @@ impl Unanswered {
         Err(Unanswered::Lost(ExitReason::LinkLost("its process stopped answering".into())))
     }
 
-    /// Returns the error of a call with this `message` to `name`. `stopped` returns that of its
-    /// end, and `answer` the name of the answer.
+    /// Returns the error of a call with this `message` to `name`. `stopped` returns the error
+    /// of the actor's end, and `answer` the name of the answer.
     pub(crate) fn into_error(
         self,
         name: &str,

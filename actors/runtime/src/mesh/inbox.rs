@@ -100,7 +100,7 @@ pub struct IncomingMessage {
     pub responder: Responder,
     /// When nobody waits for the answer any more.
     pub deadline: Option<Instant>,
-    /// Whether it comes before those that are not urgent.
+    /// Whether the message comes before messages that are not urgent.
     pub urgent: bool,
 }
 

@@ -32,7 +32,7 @@ struct Failure {
     id: ProcessId,
     since: SystemTime,
     problem: String,
-    /// All problems since then, each of which was new once.
+    /// All problems since then: each was said once.
     problems: HashSet<String>,
     pause: Duration,
     retry_at: Instant,
