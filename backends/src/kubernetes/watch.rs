@@ -411,11 +411,11 @@ mod tests {
         let mut pauses = Vec::new();
         let mut last = Instant::now();
         while events.next().await.is_some() {
-            pauses.push((Instant::now() - last).as_millis());
+            pauses.push((Instant::now() - last).as_millis() / BACKOFF.0.as_millis());
             last = Instant::now();
         }
         // An attempt begins after a pause, and fails without one.
-        assert_eq!(pauses, [0, 0, 100, 0, 200, 0, 400, 0, 0, 100]);
+        assert_eq!(pauses, [0, 0, 1, 0, 2, 0, 4, 0, 0, 1]);
     }
 
     #[tokio::test]

@@ -97,6 +97,7 @@ fn one_slot_with_a_log() {
     let log = tracing_subscriber::fmt().with_max_level(LevelFilter::DEBUG);
     log.with_writer(std::io::stdout).with_ansi(false).init();
     let pool = Pool::builder().processes(2).build().unwrap();
+    pool.apply(|| (), ()).wait().unwrap();
     super::read_line();
     pool.stop().wait().unwrap();
 }
